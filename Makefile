@@ -1,0 +1,41 @@
+# make tour    set up once, then tell the stories
+# make test    set up once, then lint, types and all tests
+
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+export TF_ENABLE_ONEDNN_OPTS ?= 0
+export CUDA_VISIBLE_DEVICES ?= -1
+
+.PHONY: tour test lint types unit bench clean
+
+tour: $(STAMP)
+	$(BIN)/pullback tour
+
+test: lint types unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/pyright
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+bench: $(STAMP)
+	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pullback needs Python 3.11+: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""Change any gradient. Know it is the one you meant."""

@@ -1,0 +1,1 @@
+"""What pytest learns from pullback."""

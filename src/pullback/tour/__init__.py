@@ -1,0 +1,8 @@
+"""Stories: a question about gradients, answered live by stock TensorFlow, by pullback, by mathematics."""
+
+from pullback.tour._shelf import find_stories as find_stories
+from pullback.tour._shelf import load_story as load_story
+from pullback.tour._story import Answer as Answer
+from pullback.tour._story import Line as Line
+from pullback.tour._story import Outcome as Outcome
+from pullback.tour._story import Story as Story

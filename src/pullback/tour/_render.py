@@ -1,0 +1,65 @@
+"""Stories on the terminal."""
+
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from pullback.tour._story import Answer, Outcome, Story
+
+_LONGEST_ERROR = 150
+
+
+def print_story(
+    story: Story, outcomes: list[Outcome], *, title: str = "", console: Console | None = None
+) -> bool:
+    """Print one story; return whether all of pullback's numbers are the true ones."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table.add_column("")
+    table.add_column("stock TensorFlow", ratio=3)
+    table.add_column("pullback", ratio=2)
+    table.add_column("mathematics", ratio=2)
+    for outcome in outcomes:
+        table.add_row(
+            outcome.name,
+            _answer_cell(outcome.stock),
+            _answer_cell(outcome.ours),
+            short(outcome.truth),
+        )
+    parts = [table, Text(story.moral, style="italic")] if story.moral else [table]
+    heading = Text(f"{title} {story.question}".strip(), style="bold")
+    panel = Panel(Group(*parts), title=heading, title_align="left")
+    (console or Console()).print(panel)
+    return all(outcome.ours.right for outcome in outcomes)
+
+
+def short(value: Any) -> str:
+    """A value in a few characters: five digits, no dtype, `None` as it is."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {short(item)}" for key, item in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any mapping
+    if isinstance(value, list):
+        return "[" + ", ".join(short(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any list
+    if value is None or isinstance(value, str):
+        return str(value)
+    return np.array2string(
+        np.asarray(value), separator=", ", formatter={"float_kind": _short_float}
+    ).replace("\n", "")
+
+
+def _short_float(number: float) -> str:
+    return f"{number:.5g}"
+
+
+def _answer_cell(answer: Answer) -> Text:
+    mark, style = ("✓", "green") if answer.right else ("✗", "red")
+    words = _first_words(answer.error) if answer.error else short(answer.value)
+    return Text(f"{mark} {words}", style=style)
+
+
+def _first_words(error: str) -> str:
+    line = " ".join(error.split())
+    return line if len(line) <= _LONGEST_ERROR else line[: _LONGEST_ERROR - 1] + "…"
