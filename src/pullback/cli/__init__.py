@@ -16,9 +16,7 @@ app = typer.Typer(
 app.command()(tour)
 
 if importlib.util.find_spec("pullback.cli.check") is not None:
-    from pullback.cli.check import check
-
-    app.command()(check)
+    app.command()(importlib.import_module("pullback.cli.check").check)
 
 
 @app.callback()

@@ -1,4 +1,4 @@
-"""Stories: a question about gradients, answered live by stock TensorFlow, by pullback, by mathematics."""
+"""Stories: questions about gradients, answered by stock TensorFlow, pullback and mathematics."""
 
 from pullback.tour._shelf import find_stories as find_stories
 from pullback.tour._shelf import load_story as load_story

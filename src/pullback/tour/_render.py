@@ -45,12 +45,13 @@ def short(value: Any) -> str:
         return "[" + ", ".join(short(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any list
     if value is None or isinstance(value, str):
         return str(value)
-    return np.array2string(
+    formatted = np.array2string(
         np.asarray(value), separator=", ", formatter={"float_kind": _short_float}
-    ).replace("\n", "")
+    )
+    return " ".join(formatted.split())
 
 
-def _short_float(number: float) -> str:
+def _short_float(number: np.floating[Any]) -> str:
     return f"{number:.5g}"
 
 

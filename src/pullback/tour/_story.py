@@ -1,4 +1,4 @@
-"""A story and what came of it, as data. Needs no framework: values arrive as arrays or nested lists of them."""
+"""A story and what came of it, as data; needs no framework."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Thunk = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Line:
-    """One number to find out: how stock TensorFlow is asked for it, how pullback is, and what is true.
+    """One thing to find out: how to ask stock TensorFlow, how to ask pullback, and what is true.
 
     >>> Line("2 + 2", stock=lambda: 5, ours=lambda: 4, truth=4).run().ours.right
     True
@@ -79,13 +79,13 @@ class Story:
 def _answer(ask: Thunk, truth: Any, rtol: float) -> Answer:
     try:
         value = plain(ask())
-    except Exception as error:  # noqa: BLE001 - whatever stock TensorFlow raises is part of the story
+    except Exception as error:
         return Answer(value=None, error=f"{type(error).__name__}: {error}", right=False)
     return Answer(value=value, error="", right=agrees(value, truth, rtol))
 
 
 def plain(value: Any) -> Any:
-    """Tensors to arrays, at any depth of dicts, lists and tuples; `None` and words stay themselves."""
+    """Tensors to arrays, at any depth of dicts, lists and tuples; `None` and words stay."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Mapping):
