@@ -1,0 +1,69 @@
+"""Words that claim something about code are run."""
+
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pullback as pb
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+
+
+def documented() -> list[str]:
+    return [name for name in sorted(vars(pb)) if not name.startswith("_") and _has_words(name)]
+
+
+def _has_words(name: str) -> bool:
+    value = getattr(pb, name)
+    return inspect.isclass(value) or inspect.isfunction(value)
+
+
+def fenced(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", documented())
+def test_every_public_docstring_has_an_example_that_runs(name: str) -> None:
+    import tensorflow as tf
+
+    finder = doctest.DocTestFinder(recurse=False)
+    examples = finder.find(getattr(pb, name), name, globs={"pb": pb, "tf": tf, "np": np})
+    assert sum(len(test.examples) for test in examples) > 0
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    for test in examples:
+        assert runner.run(test).failed == 0
+
+
+def test_the_readme_starts_with_the_promise_and_soon_shows_code() -> None:
+    lines = README.read_text(encoding="utf-8").splitlines()
+    assert lines[0].removeprefix("# ") == "Change any gradient. Know it is the one you meant."
+    assert next(number for number, line in enumerate(lines, 1) if line == "```python") <= 20
+
+
+def test_the_readme_shows_a_file_that_runs_and_what_it_prints() -> None:
+    text = README.read_text(encoding="utf-8")
+    example = ROOT / "examples" / "readme.py"
+    assert fenced(text, "python")[0] == example.read_text(encoding="utf-8")
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)
+    assert fenced(text, "text")[0] == done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_every_example_in_the_docs_runs(path: Path) -> None:
+    """The Python blocks of a page run as one program, in order."""
+    program = "\n".join(fenced(path.read_text(encoding="utf-8"), "python"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_contributing_is_short() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 45

@@ -1,0 +1,51 @@
+"""The public names: few, listed here by hand, and free of frameworks."""
+
+import subprocess
+import sys
+
+import pytest
+
+import pullback
+
+MOST_NAMES = 18
+FRAMEWORKS = ("tensorflow", "keras", "jax", "torch", "mxnet")
+PUBLIC = {
+    "custom_gradient",
+    "with_gradient",
+    "with_partials",
+}
+
+
+def public_names() -> set[str]:
+    return {name for name in vars(pullback) if not name.startswith("_")} - _submodules()
+
+
+def _submodules() -> set[str]:
+    prefix = "pullback."
+    return {name.removeprefix(prefix) for name in sys.modules if name.startswith(prefix)}
+
+
+def frameworks_imported_by(code: str) -> list[str]:
+    program = f"import sys\n{code}\nprint(*sorted(set({FRAMEWORKS!r}) & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_the_public_names_are_these() -> None:
+    assert public_names() == PUBLIC
+
+
+def test_the_public_names_are_few() -> None:
+    assert len(PUBLIC) <= MOST_NAMES
+
+
+@pytest.mark.parametrize("module", ["pullback", "pullback.extend", "pullback.tour", "pullback.cli"])
+def test_importing_imports_no_framework(module: str) -> None:
+    assert frameworks_imported_by(f"import {module}") == []
+
+
+def test_the_import_test_can_fail() -> None:
+    fake = "import types; sys.modules['torch'] = types.ModuleType('torch'); import torch"
+    assert frameworks_imported_by(f"import pullback\n{fake}") == ["torch"]
