@@ -1,0 +1,134 @@
+"""What a rule is: a plain function of the upstream gradients that asks for more by name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from pullback._bind import name_of, signature_of
+from pullback.errors import RuleSignatureError
+
+OFFERED: Final = {
+    "inputs": "what the function or op was called with",
+    "outputs": "what it returned",
+    "original": "the gradient that would have run otherwise, as a callable",
+    "attrs": "the attributes of the op (overrides of ops)",
+    "variables": "the trainable variables read inside",
+    "op": "name, type, layer and source line of what is differentiated",
+}
+
+
+class Default:
+    """The type of `pb.DEFAULT`: the gradient that would have run otherwise."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "pullback.DEFAULT"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Final = Default()
+
+
+class Rule:
+    """A function from upstream gradients to gradients, and what it asks for."""
+
+    __slots__ = ("_required", "function", "name", "wants")
+
+    def __init__(self, function: Callable[..., Any], offered: Iterable[str] = OFFERED) -> None:
+        if not callable(function):
+            raise RuleSignatureError(
+                f"a rule is a function of the upstream gradient; got {function!r}. "
+                "Write `def rule(dy): return ...`."
+            )
+        self.function = function
+        self.name = name_of(function)
+        self.wants, self._required = _wants(function, tuple(offered))
+
+    @property
+    def location(self) -> str:
+        """File and line of the rule, as `file.py:12`."""
+        return location_of(self.function)
+
+    def __repr__(self) -> str:
+        return f"{self.name} ({self.location})"
+
+    def __call__(self, upstream: Iterable[Any], offers: dict[str, Any]) -> Any:
+        """Run the rule with what it asks for out of `offers`."""
+        wanted = {name: offers[name] for name in self.wants if name in offers}
+        return self.function(*upstream, **wanted)
+
+    def requires(self, name: str) -> bool:
+        """Whether the rule cannot be called without this."""
+        return name in self._required
+
+    def check_upstream(self, count: int) -> None:
+        """Refuse a rule that cannot take this many upstream gradients."""
+        signature = signature_of(self.function)
+        try:
+            signature.bind_partial(*range(count))
+            missing = _positional_required(signature, self.wants) > count
+        except TypeError:
+            missing = True
+        if missing:
+            raise RuleSignatureError(
+                f"rule {self} is called with {count} upstream gradient{'s'[: count != 1]}, one per "
+                f"output, but is written as `{self.name}{signature}`. "
+                f"Write `def {_identifier(self.name)}({', '.join(_upstream_names(count))}): ...`."
+            )
+
+
+def location_of(function: Any) -> str:
+    """File and line of a function, as `file.py:12`; of a callable object, those of its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    code = code or getattr(type(function).__call__, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else "built in"
+
+
+def _wants(function: Any, offered: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    wants: set[str] = set()
+    required: set[str] = set()
+    for parameter in signature_of(function).parameters.values():
+        asked = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        needed = parameter.default is inspect.Parameter.empty
+        # A positional parameter with a default is how stock TensorFlow spells `variables=None`.
+        if parameter.name in offered and (asked or not needed):
+            wants.add(parameter.name)
+            required |= {parameter.name} if needed else set()
+        elif asked and needed:
+            raise RuleSignatureError(_unknown(function, parameter.name, offered))
+    return frozenset(wants), frozenset(required)
+
+
+def _unknown(function: Any, name: str, offered: tuple[str, ...]) -> str:
+    listing = "; ".join(f"`{offer}`: {OFFERED[offer]}" for offer in offered)
+    known = "which is not on offer here" if name in OFFERED else "which does not exist"
+    return (
+        f"rule {name_of(function)} ({location_of(function)}) asks for `{name}`, {known}. "
+        f"A rule may ask for {listing}. Give `{name}` a default value if it is your own."
+    )
+
+
+def _positional_required(signature: inspect.Signature, wants: frozenset[str]) -> int:
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(
+        1
+        for p in signature.parameters.values()
+        if p.kind in positional and p.default is p.empty and p.name not in wants
+    )
+
+
+def _upstream_names(count: int) -> list[str]:
+    return ["dy"] if count == 1 else [f"dy{i}" for i in range(count)]
+
+
+def _identifier(name: str) -> str:
+    return name if name.isidentifier() else "rule"

@@ -1,0 +1,107 @@
+"""Structures: nested arguments as flat leaves and back, with a readable path for each leaf.
+
+Lists, tuples, dicts, namedtuples and dataclasses are structure; everything else is a leaf, `None` included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import optree
+
+Structure: TypeAlias = optree.PyTreeSpec
+
+_NAMESPACE = "pullback"
+_plain_leaf_types: set[type] = set()
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a nested value and the structure that puts them back."""
+    leaves, structure = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    if _adopt_unknown(leaves):
+        return flatten(tree)
+    return leaves, structure
+
+
+def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
+    """The nested value of this structure with these leaves."""
+    return optree.tree_unflatten(structure, leaves)
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same structure with the function applied to every leaf."""
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [function(leaf) for leaf in leaves])
+
+
+def paths(structure: Structure, root: str = "") -> list[str]:
+    """One readable path a leaf, such as `params["w"][0]`."""
+    return [root + _code(accessor) for accessor in optree.treespec_accessors(structure)]
+
+
+def _code(accessor: optree.PyTreeAccessor) -> str:
+    return accessor.codify("").replace("'", '"')
+
+
+def _adopt_unknown(leaves: Sequence[Any]) -> bool:
+    adopted = False
+    for leaf in leaves:
+        kind = type(leaf)
+        if kind not in _plain_leaf_types:
+            adopted |= _adopt(kind)
+    return adopted
+
+
+def _adopt(kind: type) -> bool:
+    """Teach optree a class of structure it does not know; say whether there was one to teach."""
+    if dataclasses.is_dataclass(kind):
+        _register_dataclass(kind)
+    elif issubclass(kind, list):
+        optree.register_pytree_node(kind, _list_children, _list_from, namespace=_NAMESPACE)
+    elif issubclass(kind, dict):
+        optree.register_pytree_node(kind, _dict_children, _dict_from, namespace=_NAMESPACE)
+    else:
+        _plain_leaf_types.add(kind)
+        return False
+    return True
+
+
+def _register_dataclass(kind: type) -> None:
+    names = tuple(field.name for field in dataclasses.fields(kind))
+
+    def children(value: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
+        return tuple(getattr(value, name) for name in names), None, names
+
+    def rebuild(_: None, values: Sequence[Any]) -> Any:
+        # Not through __init__: a field may have init=False, and __post_init__ may reject gradients.
+        made = object.__new__(kind)
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    optree.register_pytree_node(
+        kind,
+        children,
+        rebuild,
+        path_entry_type=optree.GetAttrEntry,
+        namespace=_NAMESPACE,
+    )
+
+
+def _list_children(value: list[Any]) -> tuple[list[Any], None]:
+    return list(value), None
+
+
+def _list_from(_: None, values: Sequence[Any]) -> list[Any]:
+    return list(values)
+
+
+def _dict_children(value: dict[Any, Any]) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
+    keys = tuple(value)
+    return [value[key] for key in keys], keys, keys
+
+
+def _dict_from(keys: tuple[Any, ...], values: Sequence[Any]) -> dict[Any, Any]:
+    return dict(zip(keys, values, strict=True))

@@ -1,0 +1,81 @@
+"""Every error of pullback, in one tree.
+
+PullbackError
+ ├── RuleError                  a rule cannot be used as it was written
+ │    ├── RuleSignatureError    it asks for something that is not on offer
+ │    ├── RuleResultError       it returned something that does not fit the inputs
+ │    └── NotLinearError        forward mode needs a rule that is linear in its upstream
+ ├── BodyResultError            a function under `custom_gradient` returned no backward function
+ ├── UnsupportedError           the engine cannot do this; the message says what to do instead
+ │    └── UnreachableOverride   an override cannot reach a place where its target runs
+ ├── EngineError                no engine fits the values, or the framework's version is not supported
+ ├── TargetError                an override names something that cannot be a target
+ │    └── UnmatchedOverride     an override had no effect in its block or function
+ ├── ExportError                a gradient cannot be written to a file
+ └── CheckError                 a gradient check could not be carried out
+      └── CheckFailed           a gradient check found something wrong
+
+Each message says what came, what was wanted, and what to write.
+"""
+
+from __future__ import annotations
+
+
+class PullbackError(Exception):
+    """The root of all errors of pullback.
+
+    >>> issubclass(RuleResultError, PullbackError)
+    True
+    """
+
+
+class RuleError(PullbackError):
+    """A rule cannot be used as it was written."""
+
+
+class RuleSignatureError(RuleError, TypeError):
+    """A rule asks for something that is not on offer."""
+
+
+class RuleResultError(RuleError, ValueError):
+    """A rule returned something that does not fit the inputs."""
+
+
+class NotLinearError(RuleError, ValueError):
+    """Forward mode needs a rule that is linear in its upstream."""
+
+
+class BodyResultError(PullbackError, TypeError):
+    """A function under `custom_gradient` returned no backward function."""
+
+
+class UnsupportedError(PullbackError, NotImplementedError):
+    """The engine cannot do this."""
+
+
+class UnreachableOverride(UnsupportedError):
+    """An override cannot reach a place where its target runs."""
+
+
+class EngineError(PullbackError, RuntimeError):
+    """No engine fits the values, or the framework's version is not supported."""
+
+
+class TargetError(PullbackError, ValueError):
+    """An override names something that cannot be a target."""
+
+
+class UnmatchedOverride(TargetError):
+    """An override had no effect in its block or function."""
+
+
+class ExportError(PullbackError, RuntimeError):
+    """A gradient cannot be written to a file."""
+
+
+class CheckError(PullbackError, ValueError):
+    """A gradient check could not be carried out."""
+
+
+class CheckFailed(CheckError, AssertionError):
+    """A gradient check found something wrong."""
