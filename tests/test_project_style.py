@@ -14,12 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-PYTHON = [
-    *SOURCES,
-    *TESTS,
-    *sorted(ROOT.glob("examples/*.py")),
-    *sorted(ROOT.glob("benchmarks/*.py")),
-]
+ANNOTATED = [*SOURCES, *TESTS, *sorted((ROOT / "benchmarks").glob("*.py"))]
 
 MACHINE = re.compile(
     r"(?<![\w.~])/(?:home|root|Users|tmp|work|opt|mnt)/\w|file://|\bpy" + r"pi\b|python" + r"hosted"
@@ -85,7 +80,7 @@ def test_typical_modules_and_functions_are_shorter() -> None:
     assert lengths[int(0.9 * len(lengths))] <= 20
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=named)
+@pytest.mark.parametrize("path", ANNOTATED, ids=named)
 def test_every_return_type_is_annotated(path: Path) -> None:
     assert [f.name for f in functions_in(tree_of(path)) if f.returns is None] == []
 

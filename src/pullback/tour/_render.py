@@ -1,5 +1,6 @@
 """Stories on the terminal."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from rich.text import Text
 from pullback.tour._story import Answer, Outcome, Story
 
 _LONGEST_ERROR = 150
+_ERROR = re.compile(r"\s*\w+(Error|Exception): ")
 
 
 def print_story(
@@ -62,5 +64,7 @@ def _answer_cell(answer: Answer) -> Text:
 
 
 def _first_words(error: str) -> str:
-    line = " ".join(error.split())
-    return line if len(line) <= _LONGEST_ERROR else line[: _LONGEST_ERROR - 1] + "…"
+    """The message alone: AutoGraph puts a stack of source lines before it."""
+    said = [line.strip() for line in error.splitlines() if _ERROR.match(line)]
+    words = " ".join((said[-1] if said else error).split())
+    return words if len(words) <= _LONGEST_ERROR else words[: _LONGEST_ERROR - 1] + "…"

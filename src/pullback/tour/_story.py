@@ -6,30 +6,35 @@ from typing import Any, cast
 
 import numpy as np
 
-Thunk = Callable[[], Any]
-
 
 @dataclass(frozen=True)
 class Line:
-    """One thing to find out: how to ask stock TensorFlow, how to ask pullback, and what is true.
+    """One thing to find out: how to ask a function for it, and what is true.
 
-    >>> Line("2 + 2", stock=lambda: 5, ours=lambda: 4, truth=4).run().ours.right
+    >>> Line("of two", lambda double: double(2), truth=4).ask_both(lambda x: x + x, abs).stock.right
     True
     """
 
     name: str
-    stock: Thunk
-    ours: Thunk
+    ask: Callable[[Any], Any]
     truth: Any
     rtol: float = 1e-5
 
-    def run(self) -> "Outcome":
+    def ask_both(self, stock: Any, ours: Any) -> "Outcome":
+        """Ask both sides and compare each with the truth."""
         return Outcome(
             name=self.name,
-            stock=_answer(self.stock, self.truth, self.rtol),
-            ours=_answer(self.ours, self.truth, self.rtol),
+            stock=self._answer(stock),
+            ours=self._answer(ours),
             truth=plain(self.truth),
         )
+
+    def _answer(self, side: Any) -> "Answer":
+        try:
+            value = plain(self.ask(side))
+        except Exception as error:
+            return Answer(value=None, error=f"{type(error).__name__}: {error}", right=False)
+        return Answer(value=value, error="", right=agrees(value, self.truth, self.rtol))
 
 
 @dataclass(frozen=True)
@@ -53,20 +58,24 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Story:
-    """A question, the lines that answer it, and a moral.
+    """A question, the two that answer it, the lines on which they are compared, and a moral.
 
     >>> from pullback.tour import Line, Story
-    >>> Story("Two and two?", [Line("sum", lambda: 5, lambda: 4, 4)]).tell()[0].ours.right
-    True
+    >>> line = Line("of two", lambda double: double(2), truth=4)
+    >>> told = Story("Twice?", stock=abs, ours=lambda x: x + x, lines=[line]).tell()
+    >>> told[0].stock.right, told[0].ours.right
+    (False, True)
     """
 
     question: str
+    stock: Any
+    ours: Any
     lines: Sequence[Line]
     moral: str = ""
 
     def tell(self) -> list[Outcome]:
-        """Run every line."""
-        return [line.run() for line in self.lines]
+        """Ask both sides for every line."""
+        return [line.ask_both(self.stock, self.ours) for line in self.lines]
 
     def show(self) -> None:
         """Run every line, print the story, and fail when pullback did not give the true numbers."""
@@ -74,14 +83,6 @@ class Story:
 
         if not print_story(self, self.tell()):
             raise SystemExit(1)
-
-
-def _answer(ask: Thunk, truth: Any, rtol: float) -> Answer:
-    try:
-        value = plain(ask())
-    except Exception as error:
-        return Answer(value=None, error=f"{type(error).__name__}: {error}", right=False)
-    return Answer(value=value, error="", right=agrees(value, truth, rtol))
 
 
 def plain(value: Any) -> Any:
