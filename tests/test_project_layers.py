@@ -41,8 +41,9 @@ def layer_of(part: str) -> str:
 
 
 def imported_modules(path: Path, package: str) -> Iterator[str]:
-    """Absolute names of everything a file imports, at the top or inside a function."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Absolute names of everything a file imports when it runs, at the top or in a function."""
+    tree = _WithoutTypeChecking().visit(ast.parse(path.read_text(encoding="utf-8")))
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -50,6 +51,11 @@ def imported_modules(path: Path, package: str) -> Iterator[str]:
             start = ".".join(base) + "." if node.level else ""
             name = (start + (node.module or "")).rstrip(".")
             yield from (f"{name}.{alias.name}" for alias in node.names)
+
+
+class _WithoutTypeChecking(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        return node.orelse if ast.unparse(node.test) == "TYPE_CHECKING" else node
 
 
 def violations(source: Path) -> list[str]:
