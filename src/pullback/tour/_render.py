@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pullback.tour._story import Answer, Outcome, Story
 
-_LONGEST_ERROR = 150
+_LONGEST_ERROR = 110
 _ERROR = re.compile(r"\s*\w+(Error|Exception): ")
 
 
@@ -58,12 +58,14 @@ def _short_float(number: np.floating[Any]) -> str:
 
 
 def _answer_cell(answer: Answer) -> Text:
-    mark, style = ("✓", "green") if answer.right else ("✗", "red")
-    words = _first_words(answer.error) if answer.error else short(answer.value)
-    return Text(f"{mark} {words}", style=style)
+    if answer.right:
+        return Text(f"✓ {short(answer.value)}", style="green")
+    if answer.error:
+        return Text(f"✗ {_message_of(answer.error)}", style="red")
+    return Text(f"✗ {short(answer.value)}, silently", style="red")
 
 
-def _first_words(error: str) -> str:
+def _message_of(error: str) -> str:
     """The message alone: AutoGraph puts a stack of source lines before it."""
     said = [line.strip() for line in error.splitlines() if _ERROR.match(line)]
     words = " ".join((said[-1] if said else error).split())
