@@ -63,12 +63,21 @@ def forward_and_backward(fn: Function) -> tf.Tensor:
     return tape.gradient(y, x)
 
 
+def hundred_forward(fn: Function) -> None:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        for _ in range(100):
+            fn(x)
+
+
 def eager() -> bool:
     forward = {name: lambda fn=fn: fn(x) for name, fn in EXP.items()}
+    watched = {name: lambda fn=fn: hundred_forward(fn) for name, fn in EXP.items()}
     both = {name: lambda fn=fn: forward_and_backward(fn) for name, fn in EXP.items()}
     return all(
         [
             print_ratios("eager, tiny op: forward", compare(forward, bars=bars(2.0), calls=500)),
+            print_ratios("the same, watched, × 100", compare(watched, bars=bars(2.0), calls=5)),
             print_ratios("eager, tiny op: forward + backward", compare(both, bars=bars(1.15))),
         ]
     )
