@@ -33,8 +33,9 @@ def fenced(text: str, language: str) -> list[str]:
 def test_every_public_docstring_has_an_example_that_runs(name: str) -> None:
     import tensorflow as tf
 
-    finder = doctest.DocTestFinder(recurse=False)
-    examples = finder.find(getattr(pb, name), name, globs={"pb": pb, "tf": tf, "np": np})
+    value = getattr(pb, name)
+    known = {**vars(sys.modules[value.__module__]), "pb": pb, "tf": tf, "np": np}
+    examples = doctest.DocTestFinder(recurse=False).find(value, name, globs=known)
     assert sum(len(test.examples) for test in examples) > 0
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     for test in examples:

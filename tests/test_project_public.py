@@ -10,6 +10,8 @@ import pullback
 MOST_NAMES = 18
 FRAMEWORKS = ("tensorflow", "keras", "jax", "torch", "mxnet")
 PUBLIC = {
+    "DEFAULT",
+    "PullbackError",
     "custom_gradient",
     "with_gradient",
     "with_partials",
