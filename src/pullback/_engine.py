@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pullback.errors import EngineError
 
 if TYPE_CHECKING:
+    from pullback._define import Definition
     from pullback._pullback import Job
 
 # framework module -> engine module; a second name is a library that only hands on the first one's values
@@ -48,12 +49,24 @@ class Engine(Protocol):
         """What must be remembered of an input to project a gradient to it, without keeping it."""
         ...
 
+    def fits(self, gradient: Any, like: Any) -> bool:
+        """Whether the gradient is already as `project` would make it. Must be fast."""
+        ...
+
     def project(self, gradient: Any, like: Any, blame: Callable[[str], Exception]) -> Any:
         """The gradient in the form of its input, or the error that `blame` makes of a reason."""
         ...
 
-    def wrap(self, target: Any, apply: Callable[[Any], Any]) -> Any | None:
-        """A layer or model around `apply`, where `target` is one; `None` for plain functions."""
+    def multiply(self, upstream: Any, partial: Any, blame: Callable[[str], Exception]) -> Any:
+        """The upstream gradient times a partial derivative, which may have further axes behind its own."""
+        ...
+
+    def same_variable(self, key: Any, variable: Any) -> bool:
+        """Whether a key of a rule's result means this variable."""
+        ...
+
+    def wrap(self, target: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> Any | None:
+        """Where `target` is a layer or model, one whose call has the definition; else `None`."""
         ...
 
 
@@ -64,14 +77,19 @@ _loaded: dict[str, Engine] = {}
 def engine_of(values: Iterable[Any]) -> Engine:
     """The engine whose framework made one of these values; else the only one that is loaded."""
     for value in values:
-        kind = type(value)
-        try:
-            engine = _engine_of_type[kind]
-        except KeyError:
-            engine = _engine_of_type[kind] = _find(kind)
+        engine = engine_of_type(type(value))
         if engine is not None:
             return engine
     return only_engine()
+
+
+def engine_of_type(kind: type) -> Engine | None:
+    """The engine to whose framework this class belongs, if any."""
+    try:
+        return _engine_of_type[kind]
+    except KeyError:
+        engine = _engine_of_type[kind] = _find(kind)
+        return engine
 
 
 def only_engine() -> Engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ DEFAULT: Final = Default()
 class Rule:
     """A function from upstream gradients to gradients, and what it asks for."""
 
-    __slots__ = ("_required", "function", "name", "wants")
+    __slots__ = ("_required", "function", "wants")
 
     def __init__(self, function: Callable[..., Any], offered: Iterable[str] = OFFERED) -> None:
         if not callable(function):
@@ -47,8 +48,12 @@ class Rule:
                 "Write `def rule(dy): return ...`."
             )
         self.function = function
-        self.name = name_of(function)
-        self.wants, self._required = _wants(function, tuple(offered))
+        self.wants, self._required = _wishes(function, tuple(offered))
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return name_of(self.function)
 
     @property
     def location(self) -> str:
@@ -69,6 +74,14 @@ class Rule:
 
     def check_upstream(self, count: int) -> None:
         """Refuse a rule that cannot take this many upstream gradients."""
+        code = getattr(self.function, "__code__", None)
+        if code is not None and count in _accepted.setdefault(code, set()):
+            return
+        self._check_signature(count)
+        if code is not None:
+            _accepted[code].add(count)
+
+    def _check_signature(self, count: int) -> None:
         signature = signature_of(self.function)
         try:
             signature.bind_partial(*range(count))
@@ -91,6 +104,45 @@ def location_of(function: Any) -> str:
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     code = code or getattr(type(function).__call__, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else "built in"
+
+
+# A body makes its backward function anew at every call, from the same code: what it asks for is read off once.
+_known_wishes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_accepted: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+
+
+def _wishes(function: Any, offered: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return _wants(function, offered)
+    known = _known_wishes.get(code)
+    if known is None or known[0] != offered:
+        known = _known_wishes[code] = (offered, *_wants(function, offered))
+    return known[1], known[2]
+
+
+def mentions(function: Any, value: Any) -> bool:
+    """Whether the code of a function names this object: a global, an attribute of a module, or a cell."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return "original" in signature_of(function).parameters
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
+    scopes = [function.__globals__, *(vars(m) for m in cells + _modules(function) if inspect.ismodule(m))]
+    return any(c is value for c in cells) or any(s.get(n) is value for s in scopes for n in code.co_names)
+
+
+def _modules(function: Any) -> list[Any]:
+    return [function.__globals__.get(name) for name in function.__code__.co_names]
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
 
 
 def _wants(function: Any, offered: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:

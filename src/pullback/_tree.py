@@ -17,6 +17,37 @@ _NAMESPACE = "pullback"
 _plain_leaf_types: set[type] = set()
 
 
+_flat_tuples: list[Structure] = []
+LEAF: Structure = optree.tree_structure(0, none_is_leaf=True, namespace=_NAMESPACE)
+
+
+def flatten_tuple(values: tuple[Any, ...]) -> tuple[Sequence[Any], Structure]:
+    """The same as `flatten`, without work for a tuple that holds nothing but known leaves."""
+    for value in values:
+        if type(value) not in _plain_leaf_types:
+            return flatten(values)
+    return values, flat_tuple(len(values))
+
+
+def flat_tuple(count: int) -> Structure:
+    """The structure of a tuple of leaves; always the same object for the same count."""
+    while len(_flat_tuples) <= count:
+        leaves = (0,) * len(_flat_tuples)
+        _flat_tuples.append(optree.tree_structure(leaves, none_is_leaf=True, namespace=_NAMESPACE))
+    return _flat_tuples[count]
+
+
+def is_flat_tuple(structure: Structure) -> bool:
+    """Whether `flatten_tuple` took the short way."""
+    count = structure.num_leaves
+    return count < len(_flat_tuples) and structure is _flat_tuples[count]
+
+
+def is_known_leaf(value: Any) -> bool:
+    """Whether a value of this class has been seen to be a leaf."""
+    return type(value) in _plain_leaf_types
+
+
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """The leaves of a nested value and the structure that puts them back."""
     leaves, structure = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
@@ -27,6 +58,10 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     """The nested value of this structure with these leaves."""
+    if structure is LEAF:
+        return leaves[0]
+    if is_flat_tuple(structure):
+        return tuple(leaves)
     return optree.tree_unflatten(structure, leaves)
 
 

@@ -1,0 +1,158 @@
+"""What an override did, as plain data: which target, where, how often, and whether it can have an effect."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pullback import _audit_text
+
+MOST_PLACES: Final = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where something ran: the name and type of the op or function, its layer, the user's line."""
+
+    name: str
+    type: str
+    layer: str | None = None
+    source: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """A place that a target matched, how it was reached, how often, and what hides it, if anything.
+
+    `mode` is `eager`, `traced`, `cached` (a trace made earlier was used again) or `rewritten` (a graph without Python
+    source). `recorded` is false where nothing was being differentiated.
+    """
+
+    place: Place
+    mode: str
+    count: int
+    recorded: bool = True
+    hidden_by: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What happened to one target of an override."""
+
+    target: str
+    rule: str
+    matches: tuple[Match, ...]
+    ran: int
+
+    @property
+    def matched(self) -> int:
+        """How often the target was met."""
+        return sum(match.count for match in self.matches)
+
+    @property
+    def effective(self) -> int:
+        """How often it was met where its rule decides the gradient."""
+        return sum(m.count for m in self.matches if m.recorded and m.hidden_by is None)
+
+    @property
+    def hidden(self) -> int:
+        """How often it was met where something else decides the gradient."""
+        return sum(m.count for m in self.matches if m.hidden_by is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What an override did. Print it, or read its rows.
+
+    >>> Audit((Row("'Pack'", "half (story.py:3)", (), 0),)).rows[0].matched
+    0
+    """
+
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        return _audit_text.as_text(self)
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterable[str]:
+        """Lines with markup, for rich."""
+        del console, options
+        return _audit_text.as_markup(self)
+
+    def _repr_html_(self) -> str:
+        return _audit_text.as_html(self)
+
+    def as_data(self) -> list[dict[str, Any]]:
+        """Rows as nested dicts and lists."""
+        return [dataclasses.asdict(row) for row in self.rows]
+
+    @property
+    def effective(self) -> int:
+        """How often any target was met where its rule decides the gradient."""
+        return sum(row.effective for row in self.rows)
+
+
+class Ledger:
+    """Collects matches, from several threads."""
+
+    def __init__(self, parents: Sequence[Ledger] = ()) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[int, Counter[tuple[Place, str, bool, str | None]]] = {}
+        self._ran: Counter[int] = Counter()
+        self._matched: Counter[int] = Counter()
+        self._parents = tuple(parents)
+
+    def record(
+        self,
+        target: int,
+        place: Place,
+        mode: str,
+        *,
+        count: int = 1,
+        recorded: bool = True,
+        hidden_by: str | None = None,
+    ) -> None:
+        """Note that a target was met."""
+        with self._lock:
+            self._matched[target] += count
+            places = self._counts.setdefault(target, Counter())
+            places[(place, mode, recorded, hidden_by)] += count
+        for parent in self._parents:
+            parent.record(
+                target, place, mode, count=count, recorded=recorded, hidden_by=hidden_by
+            )
+
+    def wants_place(self, target: int) -> bool:
+        """Whether another place is worth finding out, or enough of them are known."""
+        return len(self._counts.get(target, ())) < MOST_PLACES
+
+    def ran(self, target: int) -> None:
+        """Note that the rule of a target ran."""
+        with self._lock:
+            self._ran[target] += 1
+        for parent in self._parents:
+            parent.ran(target)
+
+    def matched(self, target: int) -> int:
+        """How often a target was met."""
+        return self._matched[target]
+
+    def matches(self, target: int) -> tuple[Match, ...]:
+        """The places of a target, as frozen data."""
+        with self._lock:
+            counted = list(self._counts.get(target, {}).items())
+        return tuple(
+            Match(place, mode, count, recorded, hidden_by)
+            for (place, mode, recorded, hidden_by), count in counted
+        )
+
+    def audit(self, names: Sequence[tuple[str, str]]) -> Audit:
+        """All rows so far; `names` holds target and rule of each."""
+        return Audit(
+            tuple(
+                Row(target, rule, self.matches(index), self._ran[index])
+                for index, (target, rule) in enumerate(names)
+            )
+        )

@@ -1,0 +1,68 @@
+"""The TensorFlow engine, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+
+from pullback._engine import Kind
+from pullback._project import describe
+from pullback._pullback import Job, Ran
+from pullback._rule import Rule, location_of
+from pullback.engines.tensorflow import eager, graph, values
+from pullback.engines.tensorflow import tf_private as private
+from pullback.errors import RuleResultError
+
+
+class Place(NamedTuple):
+    """What is being differentiated."""
+
+    name: str
+    type: str
+    layer: Any
+    source: str
+
+
+class TensorFlowEngine:
+    """Tapes, accumulators, graphs and Keras."""
+
+    name = "tensorflow"
+    kind = staticmethod(values.kind)
+    like = staticmethod(values.like)
+    fits = staticmethod(values.fits)
+    project = staticmethod(values.project)
+    multiply = staticmethod(values.multiply)
+    same_variable = staticmethod(values.same_variable)
+
+    def attach(self, job: Job, leaves: Sequence[Any]) -> Any:
+        """Run the job's function so that its own pullback is used for it."""
+        kinds = [values.kind(leaf) for leaf in leaves]
+        eagerly = private.context.executing_eagerly()
+        if not (eagerly and all(type(leaf) is values.EagerTensor for leaf in leaves)):
+            if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
+                from pullback.engines.tensorflow.keras_symbolic import attach_symbolic
+
+                return attach_symbolic(job, leaves)
+            leaves = [values.read(leaf) if k is Kind.DIFFERENTIABLE else leaf for leaf, k in zip(leaves, kinds, strict=True)]
+        return eager.attach(job, leaves, kinds) if eagerly else graph.attach(job, leaves, kinds)
+
+    def wrap(self, target: Any, define: Callable[[Any], Any], make: tuple[Any, ...]) -> Any | None:
+        """A layer or model whose call has the definition."""
+        if not isinstance(target, keras.Layer):
+            return None
+        from pullback.engines.tensorflow.keras_layers import wrap_layer
+
+        return wrap_layer(target, define, make)
+
+    def describe_call(self, job: Job) -> Any:
+        """Name, type, layer and source line of the call, for a rule that asks for `op`."""
+        return Place(job.name, "function", None, location_of(job.definition.function))
+
+    def jvp_error(self, jvp: Rule, ran: Ran, result: Any) -> Exception:
+        """The error for tangents that do not fit the outputs."""
+        return RuleResultError(
+            f"jvp {jvp} of `{ran.job.name}` returned {describe(result)}; wanted one tangent for each of the "
+            f"{len(ran.leaves)} outputs, in their structure."
+        )

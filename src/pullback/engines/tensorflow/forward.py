@@ -1,0 +1,72 @@
+"""Forward mode: a rule is linear in its upstream, so its transpose gives the tangents; that it is linear is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback._rule import Rule
+from pullback.errors import NotLinearError
+
+_SEEDS = ((11, 5), (7, 13))
+
+
+def transposed(function: Callable[..., Sequence[Any]], at: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """The transpose of a linear function of several tensors, applied to tangents of its results."""
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        results = function(*at)
+    pairs = [(r, t) for r, t in zip(results, tangents, strict=True) if r is not None and t is not None]
+    zeros = [tf.zeros_like(a) for a in at]
+    if not pairs:
+        return zeros
+    gradients = tape.gradient(
+        [r for r, _ in pairs], list(at), [t for _, t in pairs], unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    return [tf.convert_to_tensor(g) for g in gradients]
+
+
+def refuse_nonlinear(
+    tangents: Sequence[Any],
+    gradients: Callable[[Sequence[Any]], Sequence[Any]],
+    zeros: Sequence[Any],
+    rule: Rule,
+    name: str,
+) -> list[Any]:
+    """The tangents as they are if the rule is additive in its upstream; an error otherwise."""
+    first, second = ([_random(z, seed) for z in zeros] for seed in _SEEDS)
+    both = [a + b for a, b in zip(first, second, strict=True)]
+    parts = zip(gradients(first), gradients(second), gradients(both), strict=True)
+    wrong = tf.reduce_any([_differs(a, b, c) for a, b, c in parts] or [False])
+    message = (
+        f"rule {rule} of `{name}` is not linear in its upstream gradient, so forward mode does not follow from it. "
+        "Give the tangents yourself: jvp=your_function"
+    )
+    if not tf.executing_eagerly():
+        return _refuse_when_run(tangents, wrong, message)
+    if bool(wrong):
+        raise NotLinearError(message + ".")
+    return list(tangents)
+
+
+def _refuse_when_run(tangents: Sequence[Any], wrong: Any, message: str) -> list[Any]:
+    # XLA drops assertions, so there the tangents become NaN.
+    with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(wrong), [message])]):
+        return [tf.where(wrong, tf.cast(float("nan"), t.dtype), t) for t in tangents]
+
+
+def _differs(a: Any, b: Any, both: Any) -> Any:
+    a, b, both = (tf.convert_to_tensor(t) for t in (a, b, both))
+    tolerance = 100.0 * float(tf.experimental.numpy.finfo(a.dtype.as_numpy_dtype).eps) ** 0.75
+    error = tf.reduce_max(tf.abs(a + b - both)) if a.shape.num_elements() != 0 else tf.zeros([])
+    size = tf.reduce_max(tf.abs(a)) + tf.reduce_max(tf.abs(b))
+    return tf.cast(error, tf.float64) > tolerance * tf.cast(size, tf.float64)
+
+
+def _random(like: Any, seed: tuple[int, int]) -> Any:
+    if like.dtype.is_complex:
+        real = tf.float64 if like.dtype == tf.complex128 else tf.float32
+        return tf.cast(tf.random.stateless_normal(tf.shape(like), seed, dtype=real), like.dtype)
+    return tf.random.stateless_normal(tf.shape(like), seed, dtype=like.dtype)

@@ -1,0 +1,126 @@
+"""Attaching a rule to a call that is being traced.
+
+The body's ops stay in the graph as they are, so nothing has to be kept or hidden: what no gradient needs is pruned. The
+outputs are spliced to the inputs and to what the body captured; the ordinary gradient of the latter is built by
+differentiating the body's own ops, with the inputs held fixed.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback._engine import Kind
+from pullback._pullback import Job, Pullback
+from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.recorded import Recorded, finish
+from pullback.engines.tensorflow.values import core, flows, kind, like
+from pullback.engines.tensorflow.variables import Variables
+
+
+def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+    """Trace the job into the current graph with its own gradient."""
+    graph = tf.compat.v1.get_default_graph()
+    flowing = [i for i, k in enumerate(kinds) if k is Kind.DIFFERENTIABLE]
+    tensors = [core(leaves[i]) for i in flowing]
+    before = graph.version
+    with Variables() as variables:
+        ran = job.run(leaves, _converted)
+    returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
+    values = [_in_graph(core(ran.leaves[i])) for i in returned]
+    recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)
+    recorded.cores = tensors
+    recorded.ordinary = _Ordinary(graph, values, tensors, flowing, len(leaves)).of_leaves
+    found = variables.found()
+    foreign = _foreign(values, tensors, before)
+    if "variables" in ran.rule.wants:
+        recorded.variables = found
+    captured = [*foreign, *(() if recorded.variables else (v.handle for v in found))]
+    if captured:
+        recorded.captured = _Captured(graph, values, tensors, captured).gradients
+    sources = [*tensors, *captured, *(v.handle for v in recorded.variables)]
+    if not sources or not values:
+        return ran.outputs(ran.leaves)
+    return finish(recorded, leaves, values, sources)
+
+
+class _Ordinary:
+    """The ordinary gradient of the body with respect to the inputs."""
+
+    def __init__(self, graph: Any, values: list[Any], inputs: list[Any], flowing: list[int], count: int) -> None:
+        self._graph = graph
+        self._values = values
+        self._inputs = inputs
+        self._flowing = flowing
+        self._count = count
+
+    def of_leaves(self, upstream: Sequence[Any]) -> list[Any]:
+        """One gradient per leaf of the inputs."""
+        gradients = differentiate(self._graph, self._values, self._inputs, upstream)
+        flat: list[Any] = [None] * self._count
+        for index, gradient in zip(self._flowing, gradients, strict=True):
+            flat[index] = gradient
+        return flat
+
+
+class _Captured:
+    """The ordinary gradient of the body with respect to what it captured."""
+
+    def __init__(self, graph: Any, values: list[Any], inputs: list[Any], captured: list[Any]) -> None:
+        self._graph = graph
+        self._values = values
+        self._inputs = inputs
+        self._captured = captured
+
+    def gradients(self, upstream: Sequence[Any]) -> list[Any]:
+        """One gradient per captured source, the inputs held fixed."""
+        inside = [_in_this(self._graph, source) for source in self._captured]
+        return differentiate(self._graph, self._values, inside, upstream, self._inputs)
+
+
+def differentiate(
+    graph: Any, values: Sequence[Any], sources: Sequence[Any], upstream: Sequence[Any], fixed: Sequence[Any] = ()
+) -> list[Any]:
+    """The ordinary gradient through the ops of a graph, built in the current one."""
+    return private.gradients_across(
+        list(values), list(sources), grad_ys=list(upstream), stop_gradients=list(fixed), src_graph=graph
+    )
+
+
+def _foreign(values: Sequence[Any], inputs: Sequence[Any], before: int) -> list[Any]:
+    """The tensors of flowing dtype that the body uses but neither was given nor made."""
+    found: dict[int, Any] = {}
+    given = {id(t) for t in inputs}
+    seen: set[int] = set()
+    todo = [v for v in values if id(v) not in given]
+    while todo:
+        tensor = todo.pop()
+        operation = tensor.op
+        if private.operation_number(operation) <= before or operation.type == "Placeholder":
+            if flows(tensor):
+                found[id(tensor)] = tensor
+        elif id(operation) not in seen:
+            seen.add(id(operation))
+            todo += [t for t in operation.inputs if id(t) not in given]
+    return list(found.values())
+
+
+def _converted(function: Any) -> Any:
+    """The user's function with its Python control flow turned into TensorFlow's, as tf.function would."""
+    if isinstance(function, (types.FunctionType, types.MethodType)):
+        return private.tf_convert(function, private.control_status_ctx())
+    return function
+
+
+def _in_graph(tensor: Any) -> Any:
+    """A value of the body that is not of this graph (a constant from outside) taken into it."""
+    return tf.identity(tensor) if isinstance(tensor, private.EagerTensor) else tensor
+
+
+def _in_this(graph: Any, source: Any) -> Any:
+    if isinstance(source, private.EagerTensor) or source.graph is not graph:
+        return graph.capture(source)
+    return source

@@ -1,0 +1,27 @@
+"""Loading the engine: versions, the canary, and what TensorFlow and Keras must be told once."""
+
+from __future__ import annotations
+
+from pullback._define import GradientFunction
+from pullback._engine import Engine
+from pullback.errors import EngineError
+
+
+def load() -> Engine:
+    """The engine, or an error that names the supported versions."""
+    import tensorflow as tf
+
+    try:
+        from pullback.engines.tensorflow import tf_private
+
+        tf_private.canary()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise EngineError(
+            f"this is TensorFlow {tf.__version__}; pullback works with {'2.16 to 2.21'}, and an internal part that it "
+            f"builds on is not as it was there ({error!r}). Install a TensorFlow of that range."
+        ) from error
+    from pullback.engines.tensorflow.engine import TensorFlowEngine
+
+    # AutoGraph is to call our wrapper as it is: the engine converts the user's function behind it.
+    GradientFunction.autograph_info__ = {}  # type: ignore[attr-defined]  # an attribute AutoGraph looks for
+    return TensorFlowEngine()

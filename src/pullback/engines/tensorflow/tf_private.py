@@ -1,0 +1,102 @@
+"""Every private symbol of TensorFlow that the engine uses, each with the reason, and a canary.
+
+Nothing else in pullback imports from `tensorflow.python`. Run with TensorFlow 2.16 to 2.21.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import Any
+
+import tensorflow as tf
+
+# Tells AutoGraph to call a function as it is; we convert the user's own function ourselves.
+from tensorflow.python.autograph.impl.api import tf_convert as tf_convert
+from tensorflow.python.autograph.core.ag_ctx import control_status_ctx as control_status_ctx
+
+# Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
+from tensorflow.python import pywrap_tfe as _tfe
+from tensorflow.python.eager import context as context
+from tensorflow.python.eager.forwardprop_util import push_forwardprop_state as push_forwardprop_state
+from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
+from tensorflow.python.eager.record import could_possibly_record as could_possibly_record
+from tensorflow.python.eager.record import record_operation as record_operation
+from tensorflow.python.eager.record import stop_recording as stop_recording
+from tensorflow.python.ops.resource_variable_ops import variable_accessed as variable_accessed
+
+# The class of concrete tensors: a type test is the fastest way to tell them from symbolic ones.
+from tensorflow.python.framework.ops import EagerTensor as EagerTensor
+from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
+
+# The gradient of an op in a graph is found by name in this registry; we take our entries out again.
+from tensorflow.python.framework.ops import gradient_registry as gradient_registry
+
+# tf.gradients across graphs (a function's backward pass is built in another graph than its forward pass).
+from tensorflow.python.ops.gradients_util import _GradientsHelper as gradients_across
+
+# Which axes were broadcast, at run time.
+from tensorflow.python.ops.gen_array_ops import broadcast_gradient_args as broadcast_gradient_args
+
+# tf.vectorized_map turns IdentityN into a plain identity and so drops its gradient; we put in our converter.
+from tensorflow.python.ops.parallel_for import pfor as pfor
+
+SUPPORTED = "2.16 to 2.21"
+
+# 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.
+possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
+
+
+def detached(tensor: Any) -> Any:
+    """Another handle on the same buffer, unknown to all tapes: a fifth of the cost of an identity op."""
+    return tensor._copy_to_device(tensor.device)
+
+
+def data_type(tensor: Any) -> int:
+    """The dtype of a concrete tensor as TensorFlow's number for it, without making a DType."""
+    return tensor._datatype_enum()
+
+
+def concrete_shape(tensor: Any) -> tuple[int, ...]:
+    """The shape of a concrete tensor, without making a TensorShape."""
+    return tensor._shape_tuple()
+
+
+def set_gradient_name(operation: Any, name: str) -> None:
+    """Mark an op so that its gradient is looked up under another name than its type."""
+    attribute = tf.compat.v1.AttrValue(s=name.encode())
+    operation._set_attr("_gradient_op_type", attribute)
+
+
+def forget_gradient(name: str) -> None:
+    """Take a name out of the gradient registry, which has no public way to do so."""
+    gradient_registry._registry.pop(name, None)
+
+
+def operation_number(operation: Any) -> int:
+    """The rank of an op in the order of creation in its graph."""
+    return operation._id
+
+
+def canary() -> None:
+    """Prove in a few operations that the private parts still do what the engine builds on."""
+    # A thread of its own has neither the caller's tapes nor the graph that the caller may be building.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        thread.submit(_sing).result()
+
+
+def _sing() -> None:
+    x = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        seen = possible_gradient_types([x])
+        y = detached(x)
+        record_operation("canary", [y], [x], _canary_pullback, None)
+    gradient = tape.gradient(y, x)
+    found = (seen, gradient.numpy().tolist(), concrete_shape(x), data_type(x))
+    wanted = (1, [7.0, 7.0], (2,), tf.float32.as_datatype_enum)
+    if found != wanted:
+        raise AttributeError(f"recording gave {found}, wanted {wanted}")
+
+
+def _canary_pullback(upstream: Any) -> list[Any]:
+    return [7.0 * upstream]

@@ -1,0 +1,122 @@
+"""Every private symbol of TensorFlow that overriding uses, each with the reason, and a canary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+# The thread's list of op callbacks: called with every op that runs (eager) or is created (graph).
+from tensorflow.python.eager.context import context as context
+
+# Ops that leave the fast path run through `execute.execute`, and are recorded by `execute.record_gradient`.
+from tensorflow.python.eager import execute as execute
+
+# Where a GradientTape, tf.gradients and forward mode run TensorFlow's own gradient functions.
+from tensorflow.python.eager import backprop as backprop
+from tensorflow.python.eager import forwardprop as forwardprop
+from tensorflow.python.eager import imperative_grad as imperative_grad
+from tensorflow.python.ops import gradients_util as gradients_util
+
+# What makes a tf.function trace again: the key of its cache.
+from tensorflow.python.eager.polymorphic_function import function_context as function_context
+from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_function
+from tensorflow.python.eager.polymorphic_function import tracing_compilation as tracing_compilation
+
+# Other people's custom gradients and Python callbacks, which hide or postpone what runs in them.
+from tensorflow.python.ops import custom_gradient as custom_gradient
+from tensorflow.python.ops import script_ops as script_ops
+
+# AutoGraph remembers functions that it shall not convert; we take ours out again.
+from tensorflow.python.autograph.impl import api as autograph_api
+from tensorflow.python.autograph.impl import conversion as autograph_conversion
+from tensorflow.python.autograph.core import ag_ctx as autograph_context
+
+# The definitions of all ops: their argument and attribute names.
+from tensorflow.python.framework import op_def_registry as op_def_registry
+from tensorflow.python.framework import ops as ops
+from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
+from tensorflow.python.framework.ops import EagerTensor as EagerTensor
+
+# Recording an operation with a gradient of our own on every tape and accumulator.
+from tensorflow.python import pywrap_tfe as _tfe
+from tensorflow.python.eager.record import record_operation as record_operation
+from tensorflow.python.eager.record import stop_recording as stop_recording
+
+# 0: nothing watches these tensors; 1 or 2: a tape or an accumulator does.
+possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
+recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
+
+
+def op_callbacks() -> list[Any]:
+    """The callbacks of this thread."""
+    return context().op_callbacks
+
+
+def set_op_callbacks(callbacks: list[Any]) -> None:
+    """Give this thread a list of its own: replica threads share the one they were started with."""
+    context()._thread_local_data.op_callbacks = callbacks
+
+
+def invoking(value: bool | None = None) -> bool:
+    """Whether callbacks are running now; set it when a value is given."""
+    before = context().invoking_op_callbacks
+    if value is not None:
+        context().invoking_op_callbacks = value
+    return before
+
+
+def forget_unconverted(function: Any) -> None:
+    """Let AutoGraph decide anew whether to convert a function."""
+    autograph_conversion._ALLOWLIST_CACHE._cache.pop(function, None)
+
+
+def name_scope() -> str:
+    """The name scope that is open, in eager code and in graphs."""
+    return ops.get_name_scope()
+
+
+def gradient_of_type(op_type: str) -> Any:
+    """TensorFlow's gradient function for an op type, or `None`."""
+    try:
+        return ops.gradient_registry.lookup(op_type)
+    except LookupError:
+        return None
+
+
+def mock_operation(op_type: str, attrs: Any, inputs: Any, outputs: Any) -> Any:
+    """What TensorFlow hands its gradient functions in eager code."""
+    return backprop._MockOp(attrs, inputs, outputs, op_type, ())
+
+
+def set_gradient_name(operation: Any, name: str) -> None:
+    """Mark an op so that its gradient is looked up under another name than its type."""
+    operation._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
+
+
+def check_override() -> None:
+    """Prove that the private parts still do what overriding builds on."""
+    seen: list[str] = []
+
+    def callback(op_type: Any, inputs: Any, attrs: Any, outputs: Any, *_: Any, **__: Any) -> Any:
+        seen.append(op_type if isinstance(op_type, str) else op_type.decode())
+        if isinstance(outputs, list):
+            outputs[0] = outputs[0]._copy_nograd()
+        return outputs
+
+    with tf.init_scope():
+        x = tf.constant([1.0, -1.0])
+        before = op_callbacks()
+        set_op_callbacks([*before, callback])
+        try:
+            y = tf.nn.relu(x)
+        finally:
+            set_op_callbacks(before)
+    kept = callable(backprop.record_gradient) and execute.record_gradient is not None
+    if "Relu" not in seen or y.numpy().tolist() != [1.0, 0.0] or not kept:
+        from pullback.errors import EngineError
+
+        raise EngineError(
+            f"overriding gradients relies on parts of TensorFlow that {tf.__version__} does not have; "
+            "it works with TensorFlow 2.16 to 2.21."
+        )
