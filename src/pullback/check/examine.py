@@ -1,0 +1,285 @@
+"""The course of a check: contract, generic points, special points, modes; it stops at the first failure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pullback.check import directions, points
+from pullback.check.domain import Domain, symmetric_leaves
+from pullback.check.flat import Subject
+from pullback.check.ladder import Plan, brief_plan, generic_plan
+from pullback.check.probe import Array, OutsideDomain, RuleFault, Unsupported
+from pullback.check.trial import Trial, run
+from pullback.check.witness import Doubt, doubt
+from pullback.errors import CheckError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong, before it is explained.
+
+    `kind` says which test failed: "fault", "none", "zero", "stale", "linear", "value", "order2",
+    "mode". Positions are entries of J·u (order 1) or of the gradient (order 2).
+    """
+
+    kind: str
+    trial: Trial | None = None
+    positions: Array = field(default_factory=lambda: np.empty(0, int))
+    fault: RuleFault | None = None
+    text: str = ""
+    generic: bool = True
+    at_kink: bool = False
+    numbers: tuple[float, float] | None = None
+    where: str = ""
+
+
+class Examination:
+    """One check under way: the subject, the random numbers, and what has been seen so far."""
+
+    def __init__(self, subject: Subject, domain: Domain, *, order: int, seed: int) -> None:
+        self.subject, self.domain, self.order = subject, domain, order
+        self.rng = np.random.default_rng(seed)
+        self.start = domain.start
+        self.reached = np.zeros(subject.inputs.size, bool)
+        self.points: list[str] = []
+        self.left_out: list[str] = []
+        self.modes: list[str] = []
+        self.notes: list[str] = []
+        self.constants: tuple[float, ...] = ()
+        self.kinks = self.undecided = 0
+        self.orders = 1
+
+    # the parts of a check, each giving the first problem it meets
+
+    def quick(self) -> Iterator[Problem]:
+        """Contract and two generic points."""
+        self._measure_scale()
+        try:
+            yield from self._generic("the given arguments", self.start)
+            yield from self._contract()
+            yield from self._second_point()
+        except RuleFault as fault:
+            yield Problem("fault", fault=fault)
+
+    def full(self) -> Iterator[Problem]:
+        """Points where rules tend to be wrong."""
+        w = self._upstream()
+        split = self.subject.inputs.split
+        facts = self.subject.rule.facts(split(self.start), self.subject.outputs.split(w))
+        self.subject.calls += 1
+        self.constants, self.notes = facts.constants, [*self.notes, *facts.notes]
+        layout = self.subject.inputs
+        for point in points.special(self.rng, layout, self.start, self.constants):
+            yield from self._special(point)
+        yield from self._unreached()
+
+    def in_modes(self, wanted: Sequence[str]) -> Iterator[Problem]:
+        """The other ways of running, compared with the plain one."""
+        x, w = self.start, self._upstream()
+        for mode in wanted:
+            yield from self._mode(mode, x, w, self._direction(x))
+
+    # contract
+
+    def _measure_scale(self) -> None:
+        try:
+            y = self.subject.value(self.start)
+        except OutsideDomain as error:
+            raise CheckError(f"the function raised for the given arguments: {error}") from error
+        if y.size and not np.isfinite(y).any():
+            raise CheckError(
+                f"{self.subject.rule.name} gives no finite value at the given arguments "
+                f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
+            )
+        scale = np.zeros(y.size)
+        for k in range(len(self.subject.outputs.leaves)):
+            span = self.subject.outputs.span(k)
+            part = y[span][np.isfinite(y[span])]
+            scale[span] = np.sqrt(np.mean(part**2)) if part.size else 0.0
+        self.subject.scale = scale
+
+    def _contract(self) -> Iterator[Problem]:
+        subject, x, w = self.subject, self.start, self._upstream()
+        _, plain = subject.pull(x, w)
+        if not np.isfinite(plain).all():
+            return
+        _, at_zero = subject.pull(x, np.zeros_like(w))
+        if np.any(at_zero != 0):
+            yield Problem("zero")
+        other = self._elsewhere(0)
+        try:
+            late = subject.pull_after(x, other, w)
+        except OutsideDomain:
+            late = subject.pull_after(x, self._elsewhere(2), w)
+        if not _alike(plain, late, subject.rule.rule_epsilon):
+            yield Problem("stale")
+
+    # points
+
+    def _generic(self, name: str, x: Array) -> Iterator[Problem]:
+        plan = generic_plan(self.subject.epsilon)
+        for u in (self._direction(x), self.domain.along(x, directions.relative(self.rng, self.subject.inputs, x))):
+            found = list(self._tried(name, x, u, plan, second=self.order > 1))
+            problems = [p for p in found if p is not None]
+            if problems and self._symmetric_instead(problems[0]):
+                yield from self._generic(name, x)
+                return
+            yield from problems
+            if found or problems:
+                return
+
+    def _symmetric_instead(self, problem: Problem) -> bool:
+        """Whether the function means symmetric matrices only, so that the test must keep to them."""
+        which = symmetric_leaves(self.subject.inputs, self.start)
+        if problem.kind != "value" or not which or self.domain.matrices:
+            return False
+        before, self.domain = self.domain, self.domain.with_symmetric(which)
+        plan = generic_plan(self.subject.epsilon)
+        u = self._direction(self.start)
+        if any(self._tried("symmetric", self.start, u, plan, second=False)):
+            self.domain = before
+            return False
+        names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
+        self.notes.append(f"{names}: right for symmetric matrices, tested within those")
+        return True
+
+    def _second_point(self) -> Iterator[Problem]:
+        for attempt in range(3):
+            x = self._elsewhere(attempt)
+            if self._inside(x):
+                yield from self._generic("another point", x)
+                return
+        self.left_out.append("another point")
+
+    def _special(self, point: points.Point) -> Iterator[Problem]:
+        layout = self.subject.inputs
+        for share in (1.0, 0.3):
+            x = self.domain.into(points.towards(self.start, point.x, share))
+            if self._inside(x):
+                break
+        else:
+            self.left_out.append(point.name)
+            return
+        if point.keep_ties:
+            u = directions.tie_keeping(self.rng, layout, x)
+        elif point.special.any():
+            u = directions.sparse_at(self.rng, layout, x, point.special)
+        else:
+            u = directions.generic(self.rng, layout, x)
+        plan, u = brief_plan(self.subject.epsilon), self.domain.along(x, u)
+        placed = point.keep_ties or bool(point.special.any())
+        for problem in self._tried(point.name, x, u, plan, second=False, placed=placed):
+            if problem is not None:
+                yield replace(problem, generic=False)
+
+    def _unreached(self) -> Iterator[Problem]:
+        """One more point for entries whose gradient was zero everywhere so far."""
+        dead = ~self.reached
+        if not dead.any() or dead.all():
+            return
+        x = self._elsewhere(0)
+        x[dead] = -x[dead] * self.rng.uniform(1, 3, int(dead.sum()))
+        yield from self._special(points.Point("entries not reached before", x, points.NOTHING))
+
+    def _tried(
+        self, name: str, x: Array, u: Array, plan: Plan, *, second: bool, placed: bool = False
+    ) -> Iterator[Problem | None]:
+        """Problems at one point; a `None` says that something was tested and is right."""
+        try:
+            first, again = run(self.subject, name, x, u, self._upstream(), plan, second=second)
+        except OutsideDomain:
+            return
+        self.reached |= first.said.r != 0
+        if not first.resolved().any():
+            return
+        self.points.append(name)
+        yield from self._judged(first, "value", placed=placed)
+        if second or self.order == 1:
+            yield from self._linear(first)
+        if again is not None:
+            self.orders = 2
+            yield from self._judged(again, "order2")
+        elif second and first.said.no_second:
+            self._note(f"second order not available: {first.said.no_second}")
+        yield None
+
+    def _judged(self, trial: Trial, kind: str, *, placed: bool = False) -> Iterator[Problem]:
+        suspects = trial.suspects(self.subject.rule.rule_epsilon)
+        if not suspects.size:
+            return
+        try:
+            found = doubt(self.subject, trial, suspects, placed=placed)
+        except OutsideDomain:
+            found = Doubt(np.empty(0, int), np.empty(0, int), suspects)
+        self.kinks += found.kinks.size
+        self.undecided += found.open.size
+        if found.wrong.size:
+            yield Problem(kind, trial, found.wrong, at_kink=found.at_kink)
+
+    def _linear(self, trial: Trial) -> Iterator[Problem]:
+        """⟨vjp(w), u⟩ = ⟨w, J·u⟩: true of every rule that is linear in its upstream."""
+        said = trial.said
+        if said.jvp is None:
+            if self.order > 1 and np.any(said.r) and "depends on its upstream" in said.no_jvp:
+                yield Problem("detached upstream", trial)
+            return
+        left, right = said.r * trial.u, said.jvp * trial.w
+        if not (np.isfinite(left).all() and np.isfinite(right).all()):
+            return
+        size = np.sqrt(np.sum(left**2)) + np.sqrt(np.sum(right**2))
+        gap = abs(np.sum(left) - np.sum(right))
+        size += np.sqrt(np.sum((self.subject.scale * trial.w) ** 2))
+        if gap > max(1e4 * self.subject.rule.rule_epsilon, 1e-8) * size:
+            yield Problem("linear", trial)
+
+    # modes
+
+    def _mode(self, mode: str, x: Array, w: Array, u: Array) -> Iterator[Problem]:
+        subject = self.subject
+        split = subject.inputs.split
+        subject.calls += 1
+        answer = subject.rule.in_mode(mode, split(x), subject.outputs.split(w), split(u))
+        if isinstance(answer, Unsupported):
+            self._note(f"{mode}: not run ({answer.reason})")
+            return
+        layout = subject.inputs if answer.what == "vjp" else subject.outputs
+        found, plain = layout.join(answer.found), layout.join(answer.plain)
+        self.modes.append(mode)
+        if not _alike(plain, found, answer.epsilon):
+            with np.errstate(invalid="ignore"):
+                gap = np.abs(found - plain)
+            worst = int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
+            numbers = (float(found[worst]), float(plain[worst]))
+            where = layout.locate(worst)
+            yield Problem("mode", text=mode, numbers=numbers, where=where)
+
+    # small things
+
+    def _upstream(self) -> Array:
+        return self.rng.normal(size=self.subject.outputs.size)
+
+    def _direction(self, x: Array) -> Array:
+        return self.domain.along(x, directions.generic(self.rng, self.subject.inputs, x))
+
+    def _elsewhere(self, attempt: int) -> Array:
+        layout = self.subject.inputs
+        return self.domain.into(points.another(self.rng, layout, self.start, attempt))
+
+    def _inside(self, x: Array) -> bool:
+        try:
+            return bool(np.isfinite(self.subject.value(x)).any())
+        except OutsideDomain:
+            return False
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _alike(a: Array, b: Array, epsilon: float) -> bool:
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    scale = float(np.max(np.abs(a[finite]), initial=0.0))
+    return bool(np.all(np.abs(a - b)[finite] <= max(1e-7, 1e3 * epsilon) * scale))

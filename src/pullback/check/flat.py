@@ -1,0 +1,143 @@
+"""One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.check.probe import Array, Leaf, Probe, Unsupported
+
+
+class Layout:
+    """Where each leaf lies in the joined vector."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = tuple(leaves)
+        widths = [leaf.size * (2 if leaf.is_complex else 1) for leaf in leaves]
+        self.ends = np.cumsum([0, *widths])
+        self.size = int(self.ends[-1])
+
+    def span(self, which: int) -> slice:
+        """The part of the vector that leaf `which` takes."""
+        return slice(int(self.ends[which]), int(self.ends[which + 1]))
+
+    def split(self, vector: Array) -> list[Array]:
+        """Leaf arrays of a joined vector."""
+        return [self._leaf(vector[self.span(k)], leaf) for k, leaf in enumerate(self.leaves)]
+
+    def join(self, arrays: Sequence[Array | None]) -> Array:
+        """The joined vector of leaf arrays; `None` is zero."""
+        out = np.zeros(self.size)
+        for k, array in enumerate(arrays):
+            if array is not None:
+                out[self.span(k)] = _real(array, self.leaves[k])
+        return out
+
+    def leaf_of(self, position: int) -> int:
+        """Which leaf a position of the vector belongs to."""
+        return int(np.searchsorted(self.ends, position, side="right")) - 1
+
+    def locate(self, position: int) -> str:
+        """`args[0]["w"][2,3]` for a position of the vector."""
+        leaf = self.leaves[self.leaf_of(position)]
+        return leaf.path + _brackets(self.index(position))
+
+    def index(self, position: int) -> tuple[int, ...]:
+        """The element's index within its leaf."""
+        which = self.leaf_of(position)
+        leaf = self.leaves[which]
+        inside = position - int(self.ends[which])
+        flat = inside // 2 if leaf.is_complex else inside
+        return tuple(int(i) for i in np.unravel_index(flat, leaf.shape)) if leaf.shape else ()
+
+    @staticmethod
+    def _leaf(part: Array, leaf: Leaf) -> Array:
+        if leaf.is_complex:
+            part = np.ascontiguousarray(part).view(np.complex128)
+        return part.reshape(leaf.shape)
+
+
+@dataclass(frozen=True)
+class Said:
+    """`Claims` joined: what the rule says at one point, along one direction, for one upstream."""
+
+    y: Array
+    r: Array
+    jvp: Array | None
+    second: Array | None
+    none: tuple[int, ...]
+    no_jvp: str
+    no_second: str
+
+
+class Subject:
+    """The function whose derivative is wanted and the rule that claims to be it, with a call count."""
+
+    def __init__(self, rule: Probe, truth: Probe) -> None:
+        self.rule, self.truth = rule, truth
+        self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
+        self.calls = 0
+        self.scale = np.zeros(self.outputs.size)
+
+    @property
+    def epsilon(self) -> float:
+        """Rounding unit of the function's values."""
+        return self.truth.value_epsilon
+
+    def start(self) -> Array:
+        """The point the user gave."""
+        return self.inputs.join(self.rule.start())
+
+    def value(self, x: Array) -> Array:
+        """f(x)."""
+        self.calls += 1
+        return self.outputs.join(self.truth.values(self.inputs.split(x)))
+
+    def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
+        """f(x), and the rule's gradient for the upstream `w`."""
+        self.calls += 1
+        values, r = self.rule.vjp(self.inputs.split(x), self.outputs.split(w))
+        y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
+        return y, self.inputs.join(r)
+
+    def pull_after(self, x: Array, other: Array, w: Array) -> Array:
+        """The rule's gradient at `x`, run after another call of the function at `other`."""
+        self.calls += 2
+        split = self.inputs.split
+        return self.inputs.join(self.rule.vjp_after(split(x), split(other), self.outputs.split(w)))
+
+    def say(self, x: Array, w: Array, u: Array) -> Said:
+        """All that the rule says at `x`."""
+        self.calls += 1
+        split = self.inputs.split
+        claims = self.rule.claims(split(x), self.outputs.split(w), split(u))
+        jvp, no_jvp = _joined(self.outputs, claims.jvp)
+        second, no_second = _joined(self.inputs, claims.second)
+        none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
+        return Said(
+            y=self.outputs.join(claims.values),
+            r=self.inputs.join(claims.vjp),
+            jvp=jvp,
+            second=second,
+            none=none,
+            no_jvp=no_jvp,
+            no_second=no_second,
+        )
+
+
+def _joined(
+    layout: Layout, answer: Sequence[Array | None] | Unsupported
+) -> tuple[Array | None, str]:
+    if isinstance(answer, Unsupported):
+        return None, answer.reason
+    return layout.join(answer), ""
+
+
+def _real(array: Array, leaf: Leaf) -> Array:
+    if not leaf.is_complex:
+        return np.real(array).reshape(-1)
+    return np.ascontiguousarray(array, dtype=np.complex128).reshape(-1).view(np.float64)
+
+
+def _brackets(index: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, index))}]" if index else ""

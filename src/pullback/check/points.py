@@ -1,0 +1,144 @@
+"""Where to look: points at which rules tend to be wrong, made from the point the user gave."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.check.directions import Rng, leaf_scales
+from pullback.check.flat import Layout
+from pullback.check.probe import Array
+
+NOTHING = np.zeros(0, bool)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place to test: `special` marks entries put on purpose where a kink may be."""
+
+    name: str
+    x: Array
+    special: Array
+    keep_ties: bool = False
+
+
+def another(rng: Rng, layout: Layout, x: Array, attempt: int) -> Array:
+    """A generic point away from `x`; each further attempt strays less."""
+    scales = leaf_scales(layout, x)
+    out = x * np.exp(rng.normal(0, 0.3, x.size))
+    if attempt == 0:
+        flip = rng.random(x.size) < 0.3
+        mixed = _mixed_signs(layout, x)
+        out = np.where(mixed & flip, -out, out)
+    fill = rng.uniform(0.2, 1, x.size) * scales
+    if attempt < 2:
+        sign = np.where(rng.random(x.size) < 0.5, -1.0, 1.0) if attempt == 0 else 1.0
+        out = np.where(x == 0, fill * sign, out)
+    return out
+
+
+def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> Iterator[Point]:
+    """The points of a full check, the most telling first."""
+    scale = leaf_scales(layout, x)
+    base = np.where(x == 0, scale * rng.normal(size=x.size), x)
+    yield from _threshold_points(rng, layout, base, constants)
+    yield _negative(rng, base)
+    yield _positive(rng, base)
+    yield _zeros(rng, layout, base, 0.5)
+    yield _tied(rng, layout, base, scale)
+    yield _grid(rng, base, scale)
+    yield _scaled(rng, base, "large", 1.5, 8)
+    yield _scaled(rng, base, "very large", 12, 150)
+    yield _scaled(rng, base, "tiny", 1e-4, 1e-1)
+    yield _zeros(rng, layout, base, 1.0)
+
+
+def _negative(rng: Rng, base: Array) -> Point:
+    return Point("negative", -np.abs(base) * rng.uniform(0.5, 3, base.size), NOTHING)
+
+
+def _positive(rng: Rng, base: Array) -> Point:
+    return Point("positive", np.abs(base) * rng.uniform(0.5, 3, base.size), NOTHING)
+
+
+def _zeros(rng: Rng, layout: Layout, base: Array, share: float) -> Point:
+    chosen = rng.random(base.size) < share
+    for k in range(len(layout.leaves)):
+        span = layout.span(k)
+        if span.stop > span.start:
+            chosen[rng.integers(span.start, span.stop)] = True
+    name = "some zeros" if share < 1 else "all zeros"
+    return Point(name, np.where(chosen, 0.0, base), chosen)
+
+
+def _tied(rng: Rng, layout: Layout, base: Array, scale: Array) -> Point:
+    """Each leaf one value, leaves alike: every comparison between entries is a tie."""
+    value = float(np.median(scale)) * rng.uniform(0.7, 1.3)
+    return Point("ties", np.full(layout.size, value), NOTHING, keep_ties=True)
+
+
+def _grid(rng: Rng, base: Array, scale: Array) -> Point:
+    """Multiples of half the typical value: zeros, ties within and between leaves, whole numbers."""
+    unit = _round_number(float(np.median(scale)) / 2)
+    steps = rng.integers(-4, 5, base.size)
+    return Point("grid", steps * unit, NOTHING, keep_ties=True)
+
+
+def _scaled(rng: Rng, base: Array, name: str, low: float, high: float) -> Point:
+    factor = np.exp(rng.uniform(np.log(low), np.log(high), base.size))
+    return Point(name, base * factor, NOTHING)
+
+
+def _threshold_points(
+    rng: Rng, layout: Layout, base: Array, constants: Sequence[float]
+) -> Iterator[Point]:
+    if not constants:
+        return
+    at, between = _candidates(constants)
+    fraction = 0.7 if base.size > 2 else 1.0
+    placed = _sprinkle(rng, base, between, fraction)[0]
+    yield Point("between thresholds", placed, NOTHING)
+    yield Point("between thresholds", _sprinkle(rng, base, between, fraction)[0], NOTHING)
+    x, mask = _sprinkle(rng, base, at, fraction)
+    yield Point("at thresholds", x, mask)
+
+
+def _candidates(constants: Sequence[float]) -> tuple[Array, Array]:
+    """Values at the constants of either sign, and values between, beside and beyond them."""
+    known = np.unique(np.array([s * c for c in constants for s in (1, -1)] + [0.0]))
+    gaps = (known[1:] + known[:-1]) / 2
+    reach = max(float(np.max(np.abs(known))), 1e-3)
+    beyond = np.array([-2.5, -1.4, 1.4, 2.5]) * reach
+    beside = np.concatenate([known * 1.01, known * 0.99])
+    return known, np.unique(np.concatenate([gaps, beyond, beside[beside != 0]]))
+
+
+def _sprinkle(rng: Rng, base: Array, values: Array, share: float) -> tuple[Array, Array]:
+    """Some entries take these values, every value at least once where there is room."""
+    order = rng.permutation(base.size)[: max(1, int(share * base.size))]
+    picks = np.concatenate([rng.permutation(values), rng.choice(values, max(0, order.size))])
+    out, mask = base.copy(), np.zeros(base.size, bool)
+    out[order], mask[order] = picks[: order.size], True
+    return out, mask
+
+
+def _mixed_signs(layout: Layout, x: Array) -> Array:
+    """Positions in leaves that hold values of both signs: only those may change sign freely."""
+    out = np.zeros(layout.size, bool)
+    for k in range(len(layout.leaves)):
+        part = x[layout.span(k)]
+        out[layout.span(k)] = bool((part > 0).any() and (part < 0).any())
+    return out
+
+
+def _round_number(value: float) -> float:
+    """The power of two nearest to a value: multiples of it are exact."""
+    return float(2.0 ** np.round(np.log2(value))) if value > 0 and np.isfinite(value) else 0.5
+
+
+def towards(base: Array, x: Array, share: float) -> Array:
+    """Part of the way from the user's point to another, for when that one is outside the domain."""
+    return base + share * (x - base)
+
+
+Projection = Callable[[Array], Array]

@@ -1,0 +1,151 @@
+"""What the check asks of an engine, in arrays and plain data.
+
+A probe stands for one function called with one set of arguments. Its *inputs* are the leaves that
+can be moved (floating-point or complex tensors among the arguments, trainable parameters the
+function reads); its *outputs* are the floating-point or complex leaves of what it returns. Every
+array that crosses is float64 or complex128, whatever the function itself computes in.
+
+Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed equals
+`Re(conj(w) * (J u))` summed. An engine with another convention conjugates before it answers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Arrays = Sequence[Array]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor of the arguments or of the result: where it is, how it is called, what it holds."""
+
+    path: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    is_complex: bool = False
+    kind: str = "argument"
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def describe(self) -> str:
+        """`float32[4, 3]`, the way a report writes it."""
+        return f"{self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """An engine's answer when it cannot do what was asked, with the reason in words."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the rule says at one point, for one upstream `w` and one direction `u`.
+
+    `jvp` is the rule transposed, J·u, one array per output. `second` is the gradient of
+    ⟨u, vjp(x, w)⟩ with respect to x, one per input; `None` entries mean that nothing flows.
+    """
+
+    values: Arrays
+    vjp: Sequence[Array | None]
+    jvp: Sequence[Array | None] | Unsupported
+    second: Sequence[Array | None] | Unsupported
+
+
+@dataclass(frozen=True)
+class InMode:
+    """The rule as another way of running gives it, beside the plain way at the same precision.
+
+    `what` is "vjp" (entries per input) or "jvp" (entries per output).
+    """
+
+    what: str
+    found: Sequence[Array | None]
+    plain: Sequence[Array | None]
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a look at the program of function and rule tells: constants that values are compared with."""
+
+    constants: tuple[float, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+class RuleFault(Exception):
+    """The rule broke its contract before any number could be compared.
+
+    `kind` is "shape", "dtype" or "raises"; `leaf` the position of the input it concerns, if one.
+    """
+
+    def __init__(self, kind: str, text: str, leaf: int | None = None) -> None:
+        super().__init__(text)
+        self.kind, self.text, self.leaf = kind, text, leaf
+
+
+class OutsideDomain(Exception):
+    """The function refuses this point by raising."""
+
+
+class Probe(Protocol):
+    """One function at hand, to be run and differentiated; see the module's text for conventions."""
+
+    name: str
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    value_epsilon: float
+    rule_epsilon: float
+    notes: tuple[str, ...]
+
+    def start(self) -> list[Array]:
+        """The inputs the user gave."""
+        ...
+
+    def values(self, xs: Arrays) -> list[Array]:
+        """The outputs at `xs`."""
+        ...
+
+    def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
+        """Outputs at `xs`, and what the rule makes of the upstream gradients `ws`."""
+        ...
+
+    def claims(self, xs: Arrays, ws: Arrays, us: Arrays) -> Claims:
+        """Everything the rule says at `xs`, by differentiating the rule itself."""
+        ...
+
+    def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
+        """The rule at `xs`, run only after another call of the function at `others`."""
+        ...
+
+    def facts(self, xs: Arrays, ws: Arrays) -> Facts:
+        """What the program of function and rule compares its values with."""
+        ...
+
+    def modes(self) -> tuple[str, ...]:
+        """Names of the other ways in which this engine can run the rule."""
+        ...
+
+    def in_mode(
+        self, mode: str, xs: Arrays, ws: Arrays, us: Arrays
+    ) -> InMode | Unsupported:
+        """What another way of running gives, or why it cannot be run."""
+        ...
+
+    def source(self) -> str | None:
+        """`file:line` of the rule, when it has one."""
+        ...
+
+    def close(self) -> None:
+        """Put back every state that running the function has changed."""
+        ...

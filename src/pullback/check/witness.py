@@ -1,0 +1,204 @@
+"""Second thoughts about suspect entries, before a mismatch is believed.
+
+First very short steps: a claim that they confirm is right, whatever longer steps said (they crossed
+a kink, or the function bends faster than they can follow). What survives must be measured alike by
+an independent ladder, must not sit at a kink whose one-sided derivatives span the claim, and the
+claim itself must not change when the point moves by a few units of rounding.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pullback.check.directions import generic
+from pullback.check.flat import Subject
+from pullback.check.probe import Array
+from pullback.check.sides import Sides, bent, extrapolated, outside, smooth
+from pullback.check.trial import BARS, Trial
+
+MOST = 20_000
+FINE = (1e-5, 1e-7, 1e-9)
+# how far beside a placed point to look, and with which step: 10⁵ tied entries must stay in order
+NEARBY, BESIDE = 1e-2, 1e-9
+NONE = np.empty(0, int)
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What became of the suspects of a trial: positions confirmed wrong, at a kink, or undecided."""
+
+    wrong: Array
+    kinks: Array
+    open: Array
+    at_kink: bool = False
+
+
+def doubt(subject: Subject, trial: Trial, suspects: Array, *, placed: bool = False) -> Doubt:
+    """Confirm or dismiss the suspects of a trial; `placed` if entries were put where kinks may be."""
+    chosen = _worst(trial, suspects)
+    finite = np.isfinite(trial.claimed[chosen])
+    broken = _not_finite(subject, trial, chosen[~finite])
+    if broken.size:
+        return Doubt(broken, NONE, NONE)
+    chosen = chosen[finite]
+    kinks = NONE
+    if chosen.size and subject.epsilon < 1e-10:
+        cleared, bends = _cleared(subject, trial, chosen)
+        kinks, chosen = chosen[bends], chosen[~cleared]
+    if not chosen.size:
+        return Doubt(NONE, kinks, NONE)
+    found = _confirmed(subject, trial, chosen)
+    if found.wrong.size and placed and subject.epsilon < 1e-10:
+        found = _generalised(subject, trial, found)
+    return replace(found, kinks=np.concatenate([kinks, found.kinks]))
+
+
+def _generalised(subject: Subject, trial: Trial, found: Doubt) -> Doubt:
+    """Dismiss claims that are derivatives at points right beside this one.
+
+    Where entries were placed on ties or zeros on purpose, the order in which a rule breaks them is
+    its own affair: any limit of derivatives nearby is a right answer.
+    """
+    claimed = trial.claimed[found.wrong]
+    low, high = np.full(claimed.shape, np.inf), np.full(claimed.shape, -np.inf)
+    for shift in _shifts(trial):
+        beside = replace(trial, x=trial.x + shift)
+        at = entries(subject, beside, found.wrong)
+        value = (at(BESIDE) - at(-BESIDE)) / (2 * BESIDE)
+        low, high = np.fmin(low, value), np.fmax(high, value)
+    slack = 0.02 * (high - low) + 1e-4 * (np.abs(low) + np.abs(high))
+    right = (claimed >= low - slack) & (claimed <= high + slack)
+    kinks = np.concatenate([found.kinks, found.wrong[right]])
+    return replace(found, wrong=found.wrong[~right], kinks=kinks)
+
+
+def _shifts(trial: Trial) -> list[Array]:
+    size = trial.x.size
+    ramp = np.linspace(0.1, 1.0, size)
+    scale = float(np.median(np.abs(trial.u[trial.u != 0]))) if np.any(trial.u) else 1.0
+    kinds = [np.ones(size), ramp, ramp[::-1], np.random.default_rng(1).normal(size=size)]
+    return [NEARBY * scale * sign * kind for kind in kinds for sign in (1, -1)]
+
+
+def _cleared(subject: Subject, trial: Trial, chosen: Array) -> tuple[Array, Array]:
+    """Suspects whose claim very short steps confirm, and those of them that sit at a kink."""
+    at = entries(subject, trial, chosen)
+    centre = at(0.0)
+    noise = BARS * 2 * subject.epsilon * (np.abs(centre) + scales(subject, trial, chosen))
+    claimed, slack = trial.claimed[chosen], 0.2 * trial.gap[chosen]
+    cleared, bends = np.zeros(chosen.shape, bool), np.zeros(chosen.shape, bool)
+    before = np.full(chosen.shape, np.inf)
+    for h in FINE:
+        with np.errstate(all="ignore"):
+            right, left = (at(h) - centre) / h, (centre - at(-h)) / h
+            told = np.isfinite(right - left) & (noise / h < slack)
+            cleared |= told & (np.abs(claimed - (right + left) / 2) < slack)
+            # a bend stays as wide when the step shrinks; curvature shrinks with it
+            width = np.abs(right - left)
+            lasting = told & (width > slack) & (width > 0.3 * before)
+            low, high = np.minimum(right, left), np.maximum(right, left)
+            edge = 0.05 * width + noise / h
+            bends |= lasting & (claimed >= low - edge) & (claimed <= high + edge)
+        before = width
+        if (cleared | bends).all():
+            break
+    return cleared | bends, bends & ~cleared
+
+
+def _confirmed(subject: Subject, trial: Trial, chosen: Array) -> Doubt:
+    sides = measure(subject, trial, chosen)
+    claimed, gap = trial.claimed[chosen], np.abs(trial.claimed[chosen] - sides.central[0])
+    stable = _claim_noise(subject, trial, chosen) < 0.2 * gap
+    with np.errstate(invalid="ignore"):
+        agree = np.abs(sides.central[0] - trial.slope.value[chosen]) < 0.2 * gap
+        beyond = gap > BARS * sides.central[1]
+    wrong = agree & beyond & stable & smooth(sides, gap)
+    bends = bent(sides)
+    beyond_span = bends & stable & outside(sides, claimed)
+    if wrong.any() or not beyond_span.any():
+        kinks = bends & ~wrong & ~beyond_span
+        return Doubt(chosen[wrong], chosen[kinks], chosen[~wrong & ~kinks])
+    return Doubt(chosen[beyond_span], chosen[bends & ~beyond_span], chosen[~bends], at_kink=True)
+
+
+def _not_finite(subject: Subject, trial: Trial, chosen: Array) -> Array:
+    """Positions with a claim that is not finite though the function is smooth there."""
+    if not chosen.size:
+        return NONE
+    layout = subject.inputs
+    everywhere = generic(np.random.default_rng(0), layout, trial.x)
+    moved = replace(trial, u=np.where(trial.u == 0, everywhere, trial.u))
+    sides = measure(subject, moved, chosen)
+    value, error = sides.central
+    with np.errstate(invalid="ignore"):
+        sure = np.isfinite(error) & (error <= 1e-3 * np.abs(value) + 1e-12)
+        return chosen[sure & smooth(sides, np.abs(value))]
+
+
+def measure(subject: Subject, trial: Trial, chosen: Array) -> Sides:
+    """Both one-sided derivatives and the central one at the chosen entries."""
+    coarse = subject.epsilon > 1e-10
+    steps = [2.0 ** -(2 + k) if coarse else 4.0**-k / 110 for k in range(4)]
+    at = entries(subject, trial, chosen)
+    centre = at(0.0)
+    above, below = [at(h) for h in steps], [at(-h) for h in steps]
+    size = subject.epsilon * (np.abs(centre) + scales(subject, trial, chosen))
+    with np.errstate(all="ignore"):
+        middle = [(a - b) / (2 * h) for a, b, h in zip(above, below, steps, strict=True)]
+        right = [(a - centre) / h for a, h in zip(above, steps, strict=True)]
+        left = [(centre - b) / h for b, h in zip(below, steps, strict=True)]
+    return Sides(
+        central=extrapolated(middle, steps, size, 2),
+        right=extrapolated(right, steps, 2 * size, 1),
+        left=extrapolated(left, steps, 2 * size, 1),
+    )
+
+
+def entries(subject: Subject, trial: Trial, chosen: Array) -> Callable[[float], Array]:
+    """The chosen entries of what the trial is about, along its line."""
+
+    def at(t: float) -> Array:
+        x = trial.x + t * trial.u
+        if trial.order == 2:
+            return subject.pull(x, trial.w)[1][chosen]
+        y = subject.value(x)
+        return y[chosen] if trial.whole else np.array([np.sum(y * trial.w)])
+
+    return at
+
+
+def scales(subject: Subject, trial: Trial, chosen: Array) -> Array:
+    """The size of values in which rounding happens, at the chosen entries."""
+    if trial.order == 2:
+        r = trial.said.r
+        return np.full(chosen.shape, np.sqrt(np.mean(np.where(np.isfinite(r), r, 0) ** 2)))
+    if trial.whole:
+        return subject.scale[chosen]
+    return np.array([np.sqrt(np.sum((subject.scale * trial.w) ** 2))])
+
+
+def _claim_noise(subject: Subject, trial: Trial, chosen: Array) -> Array:
+    """How much the claim changes when the point moves by a few units of rounding."""
+    epsilon = max(subject.rule.rule_epsilon, float(np.finfo(np.float64).eps))
+    signs = np.where(np.arange(trial.x.size) % 2, 1.0, -1.0)
+    said = subject.say(trial.x * (1 + 4 * epsilon * signs), trial.w, trial.u)
+    if trial.order == 2:
+        other = said.second
+    elif trial.whole:
+        other = said.jvp
+    else:
+        other = np.array([np.sum(said.r * trial.u)])
+    if other is None:
+        return np.zeros(chosen.shape)
+    change = np.abs(other[chosen] - trial.claimed[chosen])
+    return np.where(np.isfinite(change), change, 0.0)
+
+
+def _worst(trial: Trial, suspects: Array) -> Array:
+    if suspects.size <= MOST:
+        return suspects
+    with np.errstate(all="ignore"):
+        ratio = trial.gap[suspects] / trial.slope.error[suspects]
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    return np.sort(suspects[np.argpartition(-ratio, MOST)[:MOST]])
