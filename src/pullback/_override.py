@@ -61,7 +61,8 @@ class Activation:
         self.override = override
         self.ledger = Ledger([override.ledger])
         self.notes: dict[str, str] = {}
-        self.seen: dict[str, int] = {}
+        self.seen: dict[str, None] = {}
+        self.settled = False
 
     def verdict(self) -> list[PullbackError]:
         """What to complain about, once the block or call is over."""

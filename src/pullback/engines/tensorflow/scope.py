@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pullback._targets import Entry
+from pullback.engines.tensorflow import override_calls as calls
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.errors import PullbackError
 
@@ -21,29 +22,35 @@ from pullback.errors import PullbackError
 class Bound:
     """A line of an open override, ready to be matched."""
 
-    __slots__ = ("activation", "entry", "line")
+    __slots__ = ("activation", "depth", "entry", "line")
 
-    def __init__(self, activation: Any, entry: Entry, line: Any) -> None:
+    def __init__(self, activation: Any, entry: Entry, line: Any, depth: int) -> None:
         self.activation = activation
         self.entry = entry
         self.line = line
+        self.depth = depth
 
-    def record(self, place: Any, mode: str, **how: Any) -> None:
-        """Note in the audit that the target was met."""
-        self.activation.ledger.record(self.entry.index, place, mode, **how)
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Identifies the line among all open ones."""
+        return (self.depth, self.entry.index)
 
 
 class Stack:
     """The open overrides of a context, innermost first, indexed for matching."""
 
-    __slots__ = ("activation", "anywhere", "by_function", "by_type", "carrier", "key", "parent")
+    __slots__ = (
+        "activation", "anywhere", "before", "by_function", "by_type", "depth", "key", "parent",
+    )  # fmt: skip
 
-    def __init__(self, parent: Stack | None, activation: Any, carrier: bool = False) -> None:
+    def __init__(self, previous: Stack | None, activation: Any) -> None:
+        parent = None if previous is SUSPENDED else previous
         self.parent = parent
+        self.before: tuple[Stack | None, list[Any]] = (previous, [])
         self.activation = activation
-        self.carrier = carrier
+        self.depth = parent.depth + 1 if parent else 0
         self.by_type: dict[str, tuple[Bound, ...]] = dict(parent.by_type) if parent else {}
-        self.by_function: dict[int, tuple[Bound, ...]] = dict(parent.by_function) if parent else {}
+        self.by_function: dict[Any, tuple[Bound, ...]] = dict(parent.by_function) if parent else {}
         self.anywhere: tuple[Bound, ...] = parent.anywhere if parent else ()
         self.key: tuple[Any, ...] = parent.key if parent else ()
         if activation is not None:
@@ -53,36 +60,39 @@ class Stack:
         resolved = activation.override.resolved
         self.key = (*self.key, activation.override.key)
         for op_type, lines in resolved.by_type.items():
-            ours = tuple(Bound(activation, entry, line) for entry, line in lines)
-            self.by_type[op_type] = ours + self.by_type.get(op_type, ())
+            self.by_type[op_type] = self._bind(lines) + self.by_type.get(op_type, ())
         for function, lines in resolved.by_function.items():
-            ours = tuple(Bound(activation, entry, line) for entry, line in lines)
-            self.by_function[function] = ours + self.by_function.get(function, ())
-        ours = tuple(Bound(activation, entry, line) for entry, line in resolved.anywhere)
-        self.anywhere = ours + self.anywhere
+            self.by_function[function] = self._bind(lines) + self.by_function.get(function, ())
+        self.anywhere = self._bind(resolved.anywhere) + self.anywhere
+
+    def _bind(self, lines: Any) -> tuple[Bound, ...]:
+        return tuple(Bound(self.activation, entry, line, self.depth) for entry, line in lines)
 
     def activations(self) -> Iterator[Any]:
         """From the innermost outwards."""
         stack: Stack | None = self
-        while stack is not None and stack.activation is not None:
+        while stack is not None:
             yield stack.activation
             stack = stack.parent
 
+    def at(self, depth: int) -> Any:
+        """The activation at a depth."""
+        return next(a for i, a in enumerate(self.activations()) if self.depth - i == depth)
 
+
+SUSPENDED: Any = None  # the stack of a context in which nothing is to be overridden
 SUSPENDED = Stack(None, None)
 _stack: contextvars.ContextVar[Stack | None] = contextvars.ContextVar("pullback", default=None)
 _here = threading.local()
 _lock = threading.RLock()
 _open_anywhere = 0
-_hooks: list[tuple[Callable[[], None], Callable[[], None]]] = []
-_checked = False
+_hooks: list[Hook] = []
 
 
 class Callback:
     """The op callback of a thread. It also carries the stack to replica threads, which copy the callbacks."""
 
     __slots__ = ("stack", "thread")
-    on_op: Callable[..., Any]
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -101,7 +111,7 @@ class Callback:
             return outputs
         if type(op_type) is bytes:
             op_type = op_type.decode()
-        stack.activation.seen[op_type] = 1
+        stack.activation.seen[op_type] = None
         bounds = stack.by_type.get(op_type)
         if bounds is None:
             if not stack.anywhere:
@@ -109,17 +119,24 @@ class Callback:
             bounds = stack.anywhere
         elif stack.anywhere:
             bounds = bounds + stack.anywhere
-        return on_match(stack, bounds, op_type, inputs, attrs, outputs, op_name, graph)
+        return _on_op[0](stack, bounds, op_type, inputs, attrs, outputs, op_name, graph)
 
 
-on_match: Callable[..., Any]  # put in by `intercept`, which needs this module
+_on_op: list[Callable[..., Any]] = []  # put in by `intercept`, which needs this module
+
+
+def handle_ops_with(handler: Callable[..., Any]) -> None:
+    """Name the function that handles an op whose type is targeted."""
+    _on_op[:] = [handler]
 
 
 def current() -> Stack | None:
     """The stack that is in force here; `None` where nothing is overridden."""
+    if not _open_anywhere:
+        return None
     stack = _stack.get()
-    if stack is None and _open_anywhere:
-        stack = _inherited()
+    if stack is None:
+        return _inherited()
     return None if stack is SUSPENDED else stack
 
 
@@ -132,19 +149,126 @@ def _inherited() -> Stack | None:
 
 def enter(activation: Any) -> None:
     """Open an override in this context."""
-    before = _stack.get()
-    if before is None:
-        before = _inherited()
-    parent = None if before is SUSPENDED else before
-    _push(Stack(parent, activation))
-    _stack_parents(before)
+    previous = _stack.get()
+    stack = Stack(_inherited() if previous is None else previous, activation)
+    stack.before = (previous, private.op_callbacks())
+    reenter(stack)
 
 
-def _push(stack: Stack) -> None:
+def reenter(stack: Stack, activations: Sequence[Any] | None = None) -> None:
+    """Put a stack in force here."""
     _install()
-    for function, dispatch in stack.activation.override.resolved.held:
-        calls_hold(function, dispatch)
-    _stack.set(stack)
+    for activation in activations or [stack.activation]:
+        for function, dispatch in activation.override.resolved.held:
+            calls.hold(function, dispatch)
     _here.count = getattr(_here, "count", 0) + 1
-    if _here.count == 1:
-        private.set_op_callbacks([*private.op_callbacks(), Callback(stack)])
+    private.set_op_callbacks([*_others(), Callback(stack)])
+    _stack.set(stack)
+
+
+def leave(override: Any) -> Any:
+    """Close the innermost override; it must be this one."""
+    stack = _stack.get()
+    if stack is None or stack.activation is None or stack.activation.override is not override:
+        raise PullbackError(
+            f"{override!r} is closed here, but it is not the innermost override that is open here. Close overrides in "
+            "the reverse order, in the thread and task that opened them."
+        )
+    withdraw(stack)
+    return stack.activation
+
+
+def withdraw(stack: Stack, activations: Sequence[Any] | None = None) -> None:
+    """Undo `reenter`."""
+    previous, callbacks = stack.before
+    _stack.set(previous)
+    _here.count -= 1
+    # Tasks of one event loop share the thread: a callback stays as long as one of them has a block open.
+    ours = [c for c in callbacks if isinstance(c, Callback)]
+    still = [c for c in private.op_callbacks() if isinstance(c, Callback)] if _here.count else []
+    private.set_op_callbacks([*_others(), *(ours or still)[:1]])
+    for activation in activations or [stack.activation]:
+        for function, _ in activation.override.resolved.held:
+            calls.release(function)
+    _uninstall()
+
+
+def _others() -> list[Any]:
+    return [c for c in private.op_callbacks() if not isinstance(c, Callback)]
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """Nothing is overridden in this block."""
+    token = _stack.set(SUSPENDED)
+    try:
+        yield
+    finally:
+        _stack.reset(token)
+
+
+@contextlib.contextmanager
+def again(stack: Stack) -> Iterator[None]:
+    """What was in force when `stack` was read is in force in this block, also in another thread or later."""
+    chain = _copied(stack)
+    chain.before = (_stack.get(), private.op_callbacks())
+    activations = list(stack.activations())
+    reenter(chain, activations)
+    try:
+        yield
+    finally:
+        withdraw(chain, activations)
+
+
+def _copied(stack: Stack) -> Stack:
+    copy = Stack.__new__(Stack)
+    for name in Stack.__slots__:
+        setattr(copy, name, getattr(stack, name))
+    return copy
+
+
+class Hook:
+    """A function of TensorFlow that is replaced while an override is open anywhere."""
+
+    def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        self.owner = owner
+        self.name = name
+        self.make = make
+        self.original: Any = None
+
+    def install(self) -> None:
+        """Put ours in its place."""
+        self.original = getattr(self.owner, self.name)
+        setattr(self.owner, self.name, self.make(self.original))
+
+    def uninstall(self) -> None:
+        """Put the original back."""
+        setattr(self.owner, self.name, self.original)
+
+
+def hook(owner: Any, name: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Decorator: replace a function while an override is open; the decorated one makes the replacement."""
+
+    def register(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        _hooks.append(Hook(owner, name, make))
+        return make
+
+    return register
+
+
+def _install() -> None:
+    global _open_anywhere
+    with _lock:
+        if not _open_anywhere:
+            for each in _hooks:
+                each.install()
+        _open_anywhere += 1
+
+
+def _uninstall() -> None:
+    global _open_anywhere
+    with _lock:
+        _open_anywhere -= 1
+        if not _open_anywhere:
+            for each in reversed(_hooks):
+                each.uninstall()

@@ -23,6 +23,8 @@ from tensorflow.python.eager.polymorphic_function import function_context as fun
 from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_function
 from tensorflow.python.eager.polymorphic_function import tracing_compilation as tracing_compilation
 
+from tensorflow.core.function.polymorphism.function_cache import FunctionCache as FunctionCache
+
 # Other people's custom gradients and Python callbacks, which hide or postpone what runs in them.
 from tensorflow.python.ops import custom_gradient as custom_gradient
 from tensorflow.python.ops import script_ops as script_ops
@@ -37,6 +39,14 @@ from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
 from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
 from tensorflow.python.framework.ops import EagerTensor as EagerTensor
+
+# A Keras model that is being built runs its layers once, symbolically, to learn their shapes.
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope as in_symbolic_scope
+
+from keras.src.api_export import get_name_from_symbol as keras_name
+
+# The names under which functions are exported, for messages.
+from tensorflow.python.util import tf_export as tf_export
 
 # Recording an operation with a gradient of our own on every tape and accumulator.
 from tensorflow.python import pywrap_tfe as _tfe
@@ -92,6 +102,71 @@ def mock_operation(op_type: str, attrs: Any, inputs: Any, outputs: Any) -> Any:
 def set_gradient_name(operation: Any, name: str) -> None:
     """Mark an op so that its gradient is looked up under another name than its type."""
     operation._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
+
+
+ConcreteFunction = concrete_function.ConcreteFunction
+
+
+class _Jvp:
+    """TensorFlow keeps its forward-mode dispatcher in C++; assigning `dispatch` here replaces it there."""
+
+    def __init__(self) -> None:
+        self._now = forwardprop._jvp_dispatch
+
+    @property
+    def dispatch(self) -> Any:
+        """The function that forward mode calls for each op."""
+        return self._now
+
+    @dispatch.setter
+    def dispatch(self, function: Any) -> None:
+        self._now = function
+        _tfe.TFE_Py_RegisterJVPFunction(function)
+
+
+Jvp = _Jvp()
+
+
+def could_possibly_record() -> bool:
+    """Whether any tape or accumulator is open here and not stopped."""
+    return not _tfe.TFE_Py_TapeSetIsEmpty() and not recording_is_stopped()
+
+
+def in_keras_symbolic_scope() -> bool:
+    """Whether Keras only works out shapes here, in a graph that it throws away."""
+    return in_symbolic_scope()
+
+
+def exported_names(function: Any) -> list[str]:
+    """The public names of a function of TensorFlow or Keras."""
+    try:
+        names = [f"tf.{name}" for name in tf_export.get_v2_names(function)]
+        path = keras_name(function)
+    except (TypeError, AttributeError):
+        return []
+    return names or ([path] if path else [])
+
+
+def contexts_in(cache: Any) -> list[Any]:
+    """The contexts in which a tf.function was traced, oldest first."""
+    return list(dict.fromkeys(key[0] for key in cache._primary))
+
+
+def drop_context(cache: Any, function_context: Any) -> None:
+    """Forget all traces that a tf.function made in one context."""
+    for key in [k for k in cache._primary if k[0] == function_context]:
+        del cache._primary[key]
+    cache._dispatch_dict.pop(function_context, None)
+
+
+def forget_gradient(name: str) -> None:
+    """Take a name out of the gradient registry, which has no public way to do so."""
+    ops.gradient_registry._registry.pop(name, None)
+
+
+def detached(tensor: Any) -> Any:
+    """Another handle on the same buffer, unknown to all tapes."""
+    return tensor._copy_nograd()
 
 
 def check_override() -> None:

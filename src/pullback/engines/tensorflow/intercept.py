@@ -1,0 +1,128 @@
+"""Ops: an op whose type is targeted gets a rule instead of TensorFlow's gradient, at once or in a graph.
+
+At once: its outputs are handed on as new handles, recorded with the rule. In a graph: the op is marked with the name of the rule,
+which tf.gradients and every function's backward pass obey, and tapes opened inside the trace record the rule as well.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Sequence
+from typing import Any
+
+from pullback._audit import Place
+from pullback.engines.tensorflow import tf_private_override as private
+from pullback.engines.tensorflow.op_rules import OpCall, carries_gradient, chain_pullback
+from pullback.engines.tensorflow.override_graphs import gradient_name, note
+from pullback.engines.tensorflow.override_places import find_place
+from pullback.engines.tensorflow.scope import Bound, Stack, handle_ops_with
+
+# Lines whose own region is running: what runs inside is part of the region.
+guarded: contextvars.ContextVar[frozenset[tuple[int, int]]] = contextvars.ContextVar(
+    "pullback_guarded", default=frozenset()
+)
+# Why nothing that is overridden here can have an effect, if that is so.
+hidden: contextvars.ContextVar[str | None] = contextvars.ContextVar("pullback_hidden", default=None)
+
+_INTEGERS = (
+    "it returns no floating-point tensor, so no gradient passes through it: override the function around it as one unit"
+)
+_STOPPED = "recording is stopped where it runs (tape.stop_recording)"
+
+
+def on_op(
+    stack: Stack,
+    bounds: Sequence[Bound],
+    op_type: str,
+    inputs: Any,
+    attrs: Any,
+    outputs: Any,
+    op_name: Any,
+    graph: Any,
+) -> Any:
+    """Attach the rules that match this op; its outputs."""
+    if not outputs:
+        return outputs
+    operation = None if graph is None else outputs[0].op
+    where = _Where(op_type, op_name, operation)
+    chain = _matching(bounds, where)
+    if not chain:
+        return outputs
+    if graph is not None:
+        return _in_graph(stack, chain, where, operation, outputs)
+    return _at_once(stack, chain, where, OpCall(op_type, inputs, outputs, attrs), outputs)
+
+
+handle_ops_with(on_op)
+
+
+class _Where:
+    """The place of an op, found out only when somebody asks."""
+
+    def __init__(self, op_type: str, name: Any, operation: Any) -> None:
+        self._known: Place | None = None
+        self.type = op_type
+        self._name = name
+        self._operation = operation
+
+    @property
+    def place(self) -> Place:
+        if self._known is None:
+            self._known = find_place(self.type, self.name, self._operation)
+        return self._known
+
+    @property
+    def name(self) -> str:
+        if self._operation is not None:
+            return self._operation.name
+        scope = private.name_scope()
+        own = self._name.decode() if isinstance(self._name, bytes) else self._name or self.type
+        return f"{scope}/{own}" if scope else own
+
+
+def _matching(bounds: Sequence[Bound], where: _Where) -> tuple[Bound, ...]:
+    """The narrowest match of each open override, innermost first."""
+    guard = guarded.get()
+    chosen: dict[int, Bound] = {}
+    for bound in bounds:
+        if bound.depth not in chosen and bound.mark not in guard and bound.line.accepts(where):
+            chosen[bound.depth] = bound
+    if len(chosen) < 2:
+        return tuple(chosen.values())
+    return tuple(chosen[depth] for depth in sorted(chosen, reverse=True))
+
+
+def _at_once(
+    stack: Stack, chain: tuple[Bound, ...], where: _Where, call: OpCall, outputs: list[Any]
+) -> list[Any]:
+    reason = _why_hidden(outputs)
+    recorded = bool(private.possible_gradient_types(call.inputs))
+    if reason is None and not recorded and private.recording_is_stopped():
+        reason = _STOPPED
+    note(stack, chain, where, "eager", recorded=recorded, hidden_by=reason)
+    if not recorded or reason is not None:
+        return outputs
+    fresh = [private.detached(t) for t in outputs]
+    sources = call.inputs
+    call.keep_for(chain, where, fresh)
+    private.record_operation(call.type, fresh, sources, chain_pullback(chain, call), None)
+    # Ops that leave the fast path are recorded once more afterwards: the mark prevents it.
+    fresh[0]._pullback_chain = True
+    outputs[:] = fresh
+    return outputs
+
+
+def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: _Where, operation: Any, outputs: Any) -> Any:
+    reason = _why_hidden(outputs)
+    note(stack, chain, where, "traced", hidden_by=reason)
+    if reason is None:
+        operation._pullback_chain = chain
+        operation._pullback_place = where.place
+        private.set_gradient_name(operation, gradient_name(operation.graph, chain))
+    return outputs
+
+
+def _why_hidden(outputs: Sequence[Any]) -> str | None:
+    if not any(carries_gradient(t) for t in outputs):
+        return _INTEGERS
+    return hidden.get()

@@ -1,0 +1,250 @@
+"""Running the rules of an op: what they are offered, and how their result becomes one gradient per input."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback._bind import Inputs
+from pullback._engine import Kind
+from pullback._project import Mismatch, arrange
+from pullback._rule import DEFAULT, mentions
+from pullback._tree import Structure, flatten
+from pullback.engines.tensorflow import tf_private_override as private
+from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.scope import Bound, suspended
+from pullback.errors import RuleResultError
+
+_HANDLES = (tf.resource, tf.variant)
+
+
+class OpCall:
+    """One op that ran or stands in a graph: its inputs, outputs and attributes, always all of them."""
+
+    __slots__ = ("attributes", "inputs", "likes", "operation", "outputs", "place", "returns", "type")
+
+    def __init__(
+        self, op_type: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Any, operation: Any = None
+    ) -> None:
+        self.type = op_type
+        self.inputs: Sequence[Any] | None = inputs
+        self.outputs: Sequence[Any] | None = outputs
+        self.attributes = attributes
+        self.operation = operation
+        self.place: Any = None
+        self.returns = [carries_gradient(t) for t in outputs]
+        self.likes = [_like(t) for t in inputs]
+
+    @classmethod
+    def of(cls, operation: Any) -> OpCall:
+        """The call that an op of a graph stands for."""
+        return cls(operation.type, list(operation.inputs), list(operation.outputs), None, operation)
+
+    def keep_for(self, chain: Sequence[Bound], where: Any, outputs: Sequence[Any]) -> None:
+        """Keep alive only what the rules ask for."""
+        wants: set[str] = set().union(*(wishes(bound) for bound in chain))
+        ends_in_default = any("original" in wishes(bound) for bound in chain)
+        self.outputs = outputs if "outputs" in wants or ends_in_default else None
+        if not ends_in_default and "inputs" not in wants:
+            self.inputs = None
+        if "op" in wants:
+            self.place = where.place
+
+    def registered(self) -> Callable[..., Any] | None:
+        """TensorFlow's own gradient of this op, one value per input; `None` where there is none."""
+        function = private.gradient_of_type(self.type)
+        if function is None:
+            return None
+        operation = self.operation or private.mock_operation(
+            self.type, self.attributes, list(self.inputs or ()), list(self.outputs or ())
+        )
+        return functools.partial(_ordinary, self, function, operation)
+
+
+def _ordinary(call: OpCall, function: Any, operation: Any, upstream: Sequence[Any]) -> list[Any]:
+    returned = function(operation, *upstream)
+    flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    return [g if like is not None else None for g, like in zip(flat, call.likes, strict=True)]
+
+
+def wishes(bound: Bound) -> frozenset[str]:
+    """What a rule needs to be kept for it."""
+    rule = bound.entry.rule
+    if "original" not in rule.wants and mentions(rule.function, DEFAULT):
+        return rule.wants | {"original"}
+    return rule.wants
+
+
+def carries_gradient(tensor: Any) -> bool:
+    """Whether gradients pass through a tensor of this dtype."""
+    return values.flows(tensor) or tensor.dtype in _HANDLES
+
+
+def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list[Any]]:
+    """The backward function of an op under one or more nested overrides."""
+
+    def op_pullback(*upstream: Any) -> list[Any]:
+        dys = [values.dense(dy) if r else None for dy, r in zip(upstream, call.returns, strict=True)]
+        with suspended():
+            return _run(chain, 0, call, dys)
+
+    return op_pullback
+
+
+def _run(chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequence[Any]) -> list[Any]:
+    bound = chain[position]
+    rule = bound.entry.rule
+    bound.activation.ledger.ran(bound.entry.index)
+    below = _below(chain, position, call)
+    returned = rule(upstream, _offers(rule.wants, call, below))
+    return _fit(bound, call, returned, functools.partial(_default, below, upstream))
+
+
+def _below(chain: tuple[Bound, ...], position: int, call: OpCall) -> Callable[..., list[Any]] | None:
+    """What would run without the rule at this position."""
+    if position + 1 < len(chain):
+        return functools.partial(_run, chain, position + 1, call)
+    return call.registered()
+
+
+def _default(below: Callable[..., list[Any]] | None, upstream: Sequence[Any]) -> list[Any] | None:
+    return None if below is None else below(upstream)
+
+
+def _offers(wants: frozenset[str], call: OpCall, below: Callable[..., list[Any]] | None) -> dict[str, Any]:
+    offers: dict[str, Any] = {}
+    if "inputs" in wants:
+        offers["inputs"] = OpInputs(call.type, call.inputs or ())
+    if "outputs" in wants:
+        outputs = list(call.outputs or ())
+        offers["outputs"] = outputs[0] if len(outputs) == 1 else outputs
+    if "attrs" in wants:
+        offers["attrs"] = Attributes(call)
+    if "original" in wants:
+        offers["original"] = None if below is None else _Original(below)
+    if "op" in wants:
+        offers["op"] = call.place
+    return offers
+
+
+class _Original:
+    """The gradient that would have run otherwise: one tensor for one input, a list for several."""
+
+    def __init__(self, below: Callable[..., list[Any]]) -> None:
+        self._below = below
+
+    def __call__(self, *upstream: Any) -> Any:
+        flat = self._below(upstream)
+        return flat[0] if len(flat) == 1 else flat
+
+
+def _fit(bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[Any] | None]) -> list[Any]:
+    likes = call.likes
+    if len(likes) == 1 and isinstance(returned, tf.Tensor):
+        return [_project(returned, likes[0], bound, call, 0)]
+    names, structure = _shape_of_inputs(call.type, len(likes))
+    kinds = [Kind.TENSOR if like is None else Kind.DIFFERENTIABLE for like in likes]
+    try:
+        flat = arrange(returned, names, structure, kinds)
+    except Mismatch as mismatch:
+        raise _blame(bound, call, str(mismatch)) from None
+    if any(g is DEFAULT for g in flat):
+        flat = _filled(flat, default(), bound, call)
+    return [_project(g, like, bound, call, i) for i, (g, like) in enumerate(zip(flat, likes, strict=True))]
+
+
+def _filled(flat: list[Any], default: list[Any] | None, bound: Bound, call: OpCall) -> list[Any]:
+    if default is None:
+        raise _blame(bound, call, f"returned pb.DEFAULT, but {call.type} has no gradient of its own")
+    return [default[i] if g is DEFAULT else g for i, g in enumerate(flat)]
+
+
+def _project(gradient: Any, like: Any, bound: Bound, call: OpCall, index: int) -> Any:
+    if gradient is None or like is None:
+        return None
+    if like == "handle":
+        return gradient
+
+    def blame(reason: str) -> Exception:
+        return _blame(bound, call, f"returned, for the input `{argument_names(call.type, index + 1)[index]}`, {reason}")
+
+    return values.project(gradient, like, blame)
+
+
+def _blame(bound: Bound, call: OpCall, reason: str) -> RuleResultError:
+    return RuleResultError(f"rule {bound.entry.rule} of the op {call.type} ({bound.entry.label}) {reason}.")
+
+
+def _like(tensor: Any) -> Any:
+    if tensor.dtype in _HANDLES:
+        return "handle"
+    return values.like(tensor)
+
+
+@functools.cache
+def _shape_of_inputs(op_type: str, count: int) -> tuple[tuple[str, ...], Structure]:
+    return argument_names(op_type, count), flatten((0,) * count)[1]
+
+
+@functools.cache
+def argument_names(op_type: str, count: int) -> tuple[str, ...]:
+    """A name for each input tensor of an op; `values[0]`, `values[1]` for a list."""
+    definition = private.op_def_registry.get(op_type)
+    arguments = list(definition.input_arg) if definition else []
+    lists = [a for a in arguments if a.number_attr or a.type_list_attr]
+    spread = count - (len(arguments) - len(lists))
+    names: list[str] = []
+    for argument in arguments:
+        if argument not in lists:
+            names.append(argument.name)
+        elif len(lists) == 1:
+            names += [f"{argument.name}[{i}]" for i in range(spread)]
+    return tuple(names) if len(names) == count else tuple(f"inputs[{i}]" for i in range(count))
+
+
+class OpInputs(Inputs):
+    """The input tensors of an op; a list among its arguments can be had by the list's name."""
+
+    def __init__(self, op_type: str, tensors: Sequence[Any]) -> None:
+        super().__init__(argument_names(op_type, len(tensors)), tensors)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str) and key not in self.keys():
+            listed = [v for n, v in self.items() if re.fullmatch(re.escape(key) + r"\[\d+\]", n)]
+            if listed:
+                return listed
+        return super().__getitem__(key)
+
+
+class Attributes(Mapping[str, Any]):
+    """The attributes of an op: dtypes as tf.DType, text as str, shapes as TensorShape."""
+
+    def __init__(self, call: OpCall) -> None:
+        self._operation = call.operation or private.mock_operation(call.type, call.attributes, (), ())
+        self._definition = private.op_def_registry.get(call.type)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in list(self):
+            raise KeyError(f"no attribute is called {name!r}; there are {', '.join(self)}")
+        try:
+            value = self._operation.get_attr(name)
+        except (KeyError, ValueError):
+            value = None
+        if value is None:
+            value = self._default(name)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def _default(self, name: str) -> Any:
+        attribute = next(a for a in self._definition.attr if a.name == name)
+        field = attribute.default_value.WhichOneof("value")
+        return getattr(attribute.default_value, field) if field else None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([attribute.name for attribute in self._definition.attr] if self._definition else [])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))

@@ -1,0 +1,59 @@
+"""An override applied to a function: the same function, with the block around each call."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+
+from pullback._override import Activation
+from pullback.engines.tensorflow import scope
+from pullback.errors import TargetError
+
+
+def apply(override: Any, target: Any) -> Any:
+    """The function or model under the override."""
+    if isinstance(target, keras.Layer):
+        from pullback.engines.tensorflow.keras_models import overridden_layer
+
+        return overridden_layer(override, target)
+    if not callable(target):
+        raise TargetError(f"an override applies to a function, layer or model; got {target!r}.")
+    return Overridden(override, target)
+
+
+class Overridden:
+    """A function that runs under an override. Use it like the function itself."""
+
+    autograph_info__ = {}  # noqa: RUF012  # an attribute AutoGraph looks for: the function behind converts itself
+
+    def __init__(self, override: Any, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.__pullback_override__ = override
+        self._function = function
+        self._activation = Activation(override)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function; what it targets has the rule's gradient."""
+        return under(self._activation, self._function, args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Bind as a method."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{getattr(self, '__name__', 'function')} under {self.__pullback_override__!r}>"
+
+
+def under(activation: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function under an activation, and complain if a target never had an effect."""
+    scope.enter(activation)
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        scope.leave(activation.override)
+    if not activation.settled:
+        activation.settle()
+        activation.settled = True
+    return result

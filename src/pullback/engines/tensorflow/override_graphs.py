@@ -1,0 +1,128 @@
+"""What a traced graph keeps of the overrides it was traced under: the names of its rules, and what matched in it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pullback._audit import Place
+from pullback.engines.tensorflow import tf_private_override as private
+from pullback.engines.tensorflow.op_rules import OpCall, chain_pullback, wishes
+from pullback.engines.tensorflow.scope import Bound, Stack
+
+_numbers = itertools.count()
+_lock = threading.Lock()
+
+
+class GraphRule:
+    """The gradient function of marked ops: in TensorFlow's registry for as long as one of its graphs lives."""
+
+    def __init__(self, name: str, chain: tuple[Bound, ...]) -> None:
+        self.name = name
+        self.chain = chain
+        self.owners = 0
+
+    def __call__(self, operation: Any, *upstream: Any) -> list[Any]:
+        """The gradients of an op's inputs, for tf.gradients and functions."""
+        call = OpCall.of(operation)
+        if any("op" in wishes(bound) for bound in self.chain):
+            known = getattr(operation, "_pullback_place", None)
+            call.place = known or Place(operation.name, operation.type)
+        return chain_pullback(self.chain, call)(*upstream)
+
+    def owned_by(self, graph: Any) -> None:
+        """Live as long as this graph."""
+        self.owners += 1
+        weakref.finalize(graph, self._released)
+
+    def _released(self) -> None:
+        with _lock:
+            self.owners -= 1
+            if not self.owners:
+                private.forget_gradient(self.name)
+
+
+def gradient_name(graph: Any, chain: tuple[Bound, ...]) -> str:
+    """The name under which TensorFlow finds these rules for ops of this graph."""
+    names = kept(graph).names
+    key = tuple((id(bound.activation), bound.entry.index) for bound in chain)
+    if key not in names:
+        names[key] = register(enclosing(graph), chain)
+    return names[key]
+
+
+def register(graphs: Sequence[Any], chain: tuple[Bound, ...]) -> str:
+    """Enter rules into the registry on behalf of these graphs."""
+    rule = GraphRule(f"pullback_override_{next(_numbers)}", chain)
+    private.ops.gradient_registry.register(rule, rule.name)
+    for graph in graphs:
+        rule.owned_by(graph)
+    return rule.name
+
+
+class Kept:
+    """What is kept on a graph."""
+
+    __slots__ = ("fresh", "hits", "key", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[Any, str] = {}
+        self.hits: list[tuple[int, int, Place, str | None]] = []
+        self.key: Any = None
+        self.fresh = True
+
+
+def kept(graph: Any) -> Kept:
+    """What is kept on this graph."""
+    found = getattr(graph, "_pullback_kept", None)
+    if found is None:
+        found = graph._pullback_kept = Kept()
+    return found
+
+
+def enclosing(graph: Any) -> list[Any]:
+    """The graph and those around it: bodies of loops and branches are rebuilt from their function's graph."""
+    return list(_outwards(graph))
+
+
+def _outwards(graph: Any) -> Iterator[Any]:
+    while graph is not None:
+        yield graph
+        graph = graph.outer_graph if isinstance(graph, private.FuncGraph) else None
+
+
+def note(
+    stack: Stack,
+    chain: Sequence[Bound],
+    where: Any,
+    mode: str,
+    *,
+    recorded: bool = True,
+    hidden_by: str | None = None,
+) -> None:
+    """Write a match into the audit of every override that it concerns, and into the graphs around it."""
+    graph = None if mode == "eager" else private.ops.get_default_graph()
+    for bound in chain:
+        ledger = bound.activation.ledger
+        place = where.place if ledger.wants_place(bound.entry.index) else Place("…", where.type)
+        ledger.record(bound.entry.index, place, mode, recorded=recorded, hidden_by=hidden_by)
+        if graph is not None:
+            remember(graph, (bound.depth, bound.entry.index, place, hidden_by))
+
+
+def remember(graph: Any, hit: tuple[int, int, Place, str | None]) -> None:
+    """Keep a match on the graphs in which it lies, for when their trace is used again."""
+    for each in _outwards(graph):
+        kept(each).hits.append(hit)
+
+
+def used_again(stack: Stack, graph: Any) -> None:
+    """Count what matched in a graph whose trace is used once more."""
+    building = not private.context().executing_eagerly()
+    for depth, index, place, hidden_by in kept(graph).hits:
+        stack.at(depth).ledger.record(index, place, "cached", hidden_by=hidden_by)
+        if building:
+            remember(private.ops.get_default_graph(), (depth, index, place, hidden_by))

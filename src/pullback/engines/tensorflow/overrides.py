@@ -1,0 +1,80 @@
+"""Overrides in TensorFlow: what the core asks of an engine."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from pullback._targets import Entry
+from pullback.engines.tensorflow import intercept, override_hooks, scope
+from pullback.engines.tensorflow import tf_private_override as private
+from pullback.engines.tensorflow.op_names import op_types_of, public_name
+from pullback.engines.tensorflow.override_apply import apply as apply
+from pullback.engines.tensorflow.targets import Resolved
+from pullback.engines.tensorflow.targets import resolve as _resolve
+
+_PARTS = (intercept, override_hooks)  # imported for what they put in place
+
+
+def label(target: Any) -> str | None:
+    """The public name of a function."""
+    return public_name(target) if callable(target) else None
+
+
+def resolve(entries: Sequence[Entry]) -> Resolved:
+    """The lines in the form in which they are matched."""
+    _check()
+    return _resolve(entries)
+
+
+def enter(activation: Any) -> None:
+    """Make the activation the innermost one of this context."""
+    scope.enter(activation)
+
+
+def leave(override: Any) -> Any:
+    """Take the innermost activation off again."""
+    return scope.leave(override)
+
+
+def export(overridden: Any, path: str, **options: Any) -> None:
+    """Write a SavedModel that keeps the gradient."""
+    from pullback.engines.tensorflow.export import export as write
+
+    write(overridden, path, **options)
+
+
+def similar(activation: Any, entry: Entry) -> str:
+    """What ran that looks like the target."""
+    seen = sorted(activation.seen)
+    if not seen:
+        return "No op ran here at all (static values, such as a stack of Python floats, run nothing)."
+    wanted = entry.target if isinstance(entry.target, str) else entry.label.rpartition(".")[2]
+    runs = op_types_of(entry.target) if callable(entry.target) else ()
+    met = [t for t in runs if t in seen]
+    if met:
+        return f"The op that it stands for, {met[0]!r}, did run, but not through it: target {met[0]!r}."
+    lowered = {name.lower(): name for name in seen}
+    close = [lowered[n] for n in difflib.get_close_matches(wanted.lower(), list(lowered), 5, 0.5)]
+    close += [n for n in seen if wanted.lower() in n.lower() and n not in close]
+    if close:
+        return f"What did run and looks similar: {', '.join(map(repr, close))}."
+    return f"What did run: {', '.join(map(repr, seen[:20]))}{', …' if len(seen) > 20 else ''}."
+
+
+def unreachable(activation: Any, entry: Entry) -> str | None:
+    """Why a target that did not match could not be reached."""
+    del entry
+    if "symbolic" in activation.notes:
+        return (
+            "a Keras model was built here, and building runs nothing that could be differentiated. "
+            "Build it outside, and apply the override to it: `pb.override({...})(model)`."
+        )
+    return activation.notes.get("unreachable")
+
+
+@functools.cache
+def _check() -> None:
+    private.check_override()

@@ -1,0 +1,267 @@
+"""Functions and layers as targets: one unit each, however many ops they run.
+
+A call of a targeted function is handed to the engine as a call with a gradient of its own, exactly as `pb.with_gradient` does,
+with the function as it was before as its body.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pullback._bind import Binder
+from pullback._engine import Kind, engine_of
+from pullback._pullback import Job
+from pullback._rule import DEFAULT, Rule, mentions
+from pullback._tree import flatten
+from pullback.engines.tensorflow import override_calls as calls
+from pullback.engines.tensorflow import tf_private_override as private
+from pullback.engines.tensorflow.intercept import guarded, hidden
+from pullback.engines.tensorflow.override_graphs import note
+from pullback.engines.tensorflow.override_places import find_place
+from pullback.engines.tensorflow.scope import Bound, Stack, current, suspended
+from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, name_matches
+
+# The layers and functions that are running here, outermost first.
+_running: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("pullback_running", default=())
+# The layer whose `call` is to be a region, and the lines that say so.
+_awaited: contextvars.ContextVar[tuple[Any, tuple[Bound, ...]] | None] = contextvars.ContextVar(
+    "pullback_awaited", default=None
+)
+
+
+def on_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function that is a target, or a part in which targets are looked for, is called."""
+    stack = current()
+    if stack is None:
+        return held.run(*args, **kwargs)
+    owner = args[0] if args else None
+    bounds = stack.by_function.get(held.function, ())
+    with _with(_running, (*_running.get(), held.function)):
+        chain = _matching(bounds, owner, held.function.__name__)
+        if not chain:
+            return held.run(*args, **kwargs)
+        drop = chain[0].line.drop_self
+        region = _Region(stack, chain, held.run, held.twin, owner if drop else None)
+        return region(args[1:] if drop else args, kwargs)
+
+
+def on_layer_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Some Keras layer is called; if it is a target, its `call` will be a region."""
+    stack = current()
+    if stack is None:
+        return held.run(*args, **kwargs)
+    layer = args[0]
+    with _with(_running, (*_running.get(), layer)):
+        chain = _matching(stack.by_function.get(LAYER_CALL, ()), layer, layer.name)
+        if not chain or _symbolic(args[1:], kwargs):
+            return held.run(*args, **kwargs)
+        function = inspect.getattr_static(type(layer), "call", None)
+        if "call" in vars(layer) or not isinstance(function, types.FunctionType):
+            return _Region(stack, chain, held.run, held.twin, layer)(args[1:], kwargs)
+        with _with(_awaited, (layer, chain)), _holding(function):
+            return held.run(*args, **kwargs)
+
+
+def _on_layer_body(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
+    awaited, stack = _awaited.get(), current()
+    if stack is None or awaited is None or not args or args[0] is not awaited[0]:
+        return held.run(*args, **kwargs)
+    layer, chain = awaited
+    with _with(_awaited, None):
+        return _Region(stack, chain, held.run, held.twin, layer)(args[1:], kwargs)
+
+
+@contextlib.contextmanager
+def _holding(function: types.FunctionType) -> Iterator[None]:
+    calls.hold(function, _on_layer_body)
+    try:
+        yield
+    finally:
+        calls.release(function)
+
+
+@contextlib.contextmanager
+def _with(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def _symbolic(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    leaves, _ = flatten((list(args), kwargs))
+    return any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
+
+
+class _Where:
+    """The place of a call, found out only when somebody asks."""
+
+    def __init__(self, name: str) -> None:
+        self.type = "function"
+        self._own = name
+
+    @property
+    def name(self) -> str:
+        scope = private.name_scope()
+        return f"{scope}/{self._own}" if scope else self._own
+
+    @property
+    def place(self) -> Any:
+        return find_place(self.type, self._own)
+
+
+def _matching(bounds: Sequence[Bound], owner: Any, name: str) -> tuple[Bound, ...]:
+    guard, where = guarded.get(), _Where(name)
+    chosen: dict[int, Bound] = {}
+    for bound in bounds:
+        if bound.depth in chosen or bound.mark in guard or not bound.line.is_for(owner):
+            continue
+        if all(is_inside(part, where) for part in bound.line.parts):
+            chosen[bound.depth] = bound
+    return tuple(chosen[depth] for depth in sorted(chosen, reverse=True))
+
+
+def is_inside(part: Any, where: Any) -> bool:
+    """Whether a part of the program is running here."""
+    running = _running.get()
+    if isinstance(part, re.Pattern):
+        layers = [name for r in running if isinstance(r, keras.Layer) for name in (r.name, r.path)]
+        scopes = where.name.split("/")[:-1]
+        prefixes = ["/".join(scopes[: i + 1]) for i in range(len(scopes))]
+        return any(name_matches(part, name) for name in (*layers, *scopes, *prefixes))
+    if isinstance(part, type):
+        return any(isinstance(r, part) for r in running)
+    if isinstance(part, keras.Layer):
+        return any(r is part for r in running)
+    return any(r is function for function, _, _ in functions_of(part) for r in running)
+
+
+class _Region:
+    """One call of a targeted function or layer under the lines that match it, innermost first."""
+
+    def __init__(
+        self, stack: Stack, chain: tuple[Bound, ...], run: Callable[..., Any], twin: Any, owner: Any
+    ) -> None:
+        self.stack = stack
+        self.chain = chain
+        self.run = run
+        self.twin = twin
+        self.owner = owner
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = getattr(self.owner, "name", None) or self.twin.__name__
+        where = _Where(name)
+        if private.in_keras_symbolic_scope():
+            self._note_symbolic()
+            return self._body(*args, **kwargs)
+        binder = Binder(_bound(self.twin, self.owner))
+        plan = binder.plan(args, kwargs)
+        values = tuple(plan.values(args, kwargs))
+        self._note(where, values)
+        return self._level(0, where)(*args, **kwargs)
+
+    def _body(self, *args: Any, **kwargs: Any) -> Any:
+        if self.owner is not None:
+            return self.run(self.owner, *args, **kwargs)
+        return self.run(*args, **kwargs)
+
+    def _level(self, position: int, where: _Where) -> Callable[..., Any]:
+        """The call as it is under the rules from this position outwards."""
+        if position == len(self.chain):
+            return self._body
+        bound, below = self.chain[position], self._level(position + 1, where)
+        definition = _Definition(bound, _Guarded(bound, below), self.twin.__name__, where)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            plan = Binder(_bound(self.twin, self.owner)).plan(args, kwargs)
+            leaves, structure = flatten(tuple(plan.values(args, kwargs)))
+            engine = engine_of(leaves)
+            return engine.attach(Job(definition, engine, plan, structure), leaves)
+
+        return run
+
+    def _note(self, where: _Where, values: tuple[Any, ...]) -> None:
+        leaves, _ = flatten(values)
+        eagerly = tf.executing_eagerly()
+        engine = engine_of(leaves)
+        tensors = [leaf for leaf in leaves if engine.kind(leaf) is Kind.DIFFERENTIABLE]
+        recorded, reason = True, hidden.get()
+        if eagerly:
+            recorded = private.could_possibly_record()
+            if not recorded and reason is None and private.recording_is_stopped():
+                reason = "recording is stopped where it runs (tape.stop_recording)"
+        if not tensors and reason is None:
+            reason = "it was called without any floating-point tensor, so there is nothing to differentiate"
+        note(self.stack, self.chain, where, "eager" if eagerly else "traced", recorded=recorded, hidden_by=reason)
+
+    def _note_symbolic(self) -> None:
+        for bound in self.chain:
+            bound.activation.notes["symbolic"] = "yes"
+
+
+def _bound(function: Any, owner: Any) -> Any:
+    return function if owner is None else types.MethodType(function, owner)
+
+
+class _Guarded:
+    """The body of a region: lines that it belongs to do not match again inside."""
+
+    def __init__(self, bound: Bound, body: Callable[..., Any]) -> None:
+        self._mark = bound.mark
+        self._body = body
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _with(guarded, guarded.get() | {self._mark}):
+            return self._body(*args, **kwargs)
+
+
+class _Definition:
+    """What the engine asks of a function with a gradient of its own."""
+
+    jvp = None
+
+    def __init__(self, bound: Bound, function: Callable[..., Any], name: str, where: _Where) -> None:
+        self.function = function
+        self.rule = _ScopedRule(bound, where)
+        self.name = name
+        self.wants = set(self.rule.wants)
+        if mentions(bound.entry.rule.function, DEFAULT):
+            self.wants.add("original")
+
+    def split(self, result: Any) -> tuple[Any, Rule]:
+        """The outputs and the rule."""
+        return result, self.rule
+
+    def original_of(self, names: Sequence[str]) -> set[str]:
+        """All parameters: the ordinary gradient of each may be asked for."""
+        return set(names)
+
+
+class _ScopedRule(Rule):
+    """A rule that runs with nothing overridden, and is counted."""
+
+    __slots__ = ("_bound", "_place")
+
+    def __init__(self, bound: Bound, where: _Where) -> None:
+        rule = bound.entry.rule
+        super().__init__(rule.function, ("inputs", "outputs", "original", "attrs", "op"))
+        self._bound = bound
+        self._place = where.place if "op" in rule.wants else None
+
+    def __call__(self, upstream: Any, offers: dict[str, Any]) -> Any:
+        """Run the rule."""
+        self._bound.activation.ledger.ran(self._bound.entry.index)
+        offers = {"original": None, "attrs": {}, **offers, "op": self._place}
+        with suspended():
+            return super().__call__(upstream, offers)
