@@ -17,7 +17,7 @@ from pullback._engine import Kind
 from pullback._pullback import Job, Pullback
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.recorded import Recorded, finish
-from pullback.engines.tensorflow.values import core, flows, kind, like
+from pullback.engines.tensorflow.values import core, flows, kind, like, with_core
 from pullback.engines.tensorflow.variables import Variables
 
 
@@ -25,12 +25,15 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     """Trace the job into the current graph with its own gradient."""
     graph = tf.compat.v1.get_default_graph()
     flowing = [i for i, k in enumerate(kinds) if k is Kind.DIFFERENTIABLE]
-    tensors = [core(leaves[i]) for i in flowing]
+    leaves = list(leaves)
+    tensors = [_in_this(graph, core(leaves[i])) for i in flowing]
+    for index, tensor in zip(flowing, tensors, strict=True):
+        leaves[index] = with_core(leaves[index], tensor)
     before = graph.version
     with Variables() as variables:
         ran = job.run(leaves, _converted)
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
-    values = [_in_graph(core(ran.leaves[i])) for i in returned]
+    values = [_in_this(graph, core(ran.leaves[i])) for i in returned]
     recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)
     recorded.cores = tensors
     recorded.ordinary = _Ordinary(graph, values, tensors, flowing, len(leaves)).of_leaves
@@ -73,12 +76,12 @@ class _Captured:
         self._graph = graph
         self._values = values
         self._inputs = inputs
-        self._captured = captured
+        # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
+        self._captured = [_in_this(graph, source) for source in captured]
 
     def gradients(self, upstream: Sequence[Any]) -> list[Any]:
         """One gradient per captured source, the inputs held fixed."""
-        inside = [_in_this(self._graph, source) for source in self._captured]
-        return differentiate(self._graph, self._values, inside, upstream, self._inputs)
+        return differentiate(self._graph, self._values, self._captured, upstream, self._inputs)
 
 
 def differentiate(
@@ -115,12 +118,9 @@ def _converted(function: Any) -> Any:
     return function
 
 
-def _in_graph(tensor: Any) -> Any:
-    """A value of the body that is not of this graph (a constant from outside) taken into it."""
-    return tf.identity(tensor) if isinstance(tensor, private.EagerTensor) else tensor
-
-
-def _in_this(graph: Any, source: Any) -> Any:
-    if isinstance(source, private.EagerTensor) or source.graph is not graph:
-        return graph.capture(source)
-    return source
+def _in_this(graph: Any, tensor: Any) -> Any:
+    """A tensor from outside as this graph has captured it."""
+    inside = not isinstance(tensor, private.EagerTensor) and tensor.graph is graph
+    if inside or not isinstance(graph, private.FuncGraph):
+        return tf.convert_to_tensor(tensor)
+    return graph.capture(tensor)

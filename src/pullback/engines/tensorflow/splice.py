@@ -15,8 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.capturing import prepare, through
 
 Backward = Callable[..., Sequence[Any]]
+PREFIX = "pullback_"
 _numbers = itertools.count()
 
 
@@ -36,9 +38,8 @@ def _spliced_in_graph(name: str, values: Sequence[Any], sources: Sequence[Any], 
     graph = tf.compat.v1.get_default_graph()
     count = len(values)
 
-    def gradient(_: Any, *upstream: Any) -> list[Any]:
-        return [None] * count + list(backward(*upstream[:count]))
-
+    prepare(graph, backward, values)
+    gradient = _IdentityGradient(graph, count, backward)
     registered = register_gradient(graph, name, gradient)
     with private.stop_recording():
         everything = tf.identity_n([*values, *sources])
@@ -48,9 +49,22 @@ def _spliced_in_graph(name: str, values: Sequence[Any], sources: Sequence[Any], 
     return list(everything[:count])
 
 
+class _IdentityGradient:
+    """The gradient of an identity over values and sources: all of it goes to the sources."""
+
+    def __init__(self, graph: Any, count: int, backward: Backward) -> None:
+        self.count = count
+        self._graph = weakref.ref(graph)
+        self._backward = backward
+
+    def __call__(self, _: Any, *upstream: Any) -> list[Any]:
+        with through(self._graph()):
+            return [None] * self.count + list(self._backward(*upstream[: self.count]))
+
+
 def register_gradient(graph: Any, hint: str, gradient: Callable[..., Any]) -> str:
     """A name for a gradient function that the graph owns: it goes when the graph goes."""
-    name = f"pullback_{re.sub(r'[^A-Za-z0-9]', '_', hint)}_{next(_numbers)}"
+    name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9]', '_', hint)}_{next(_numbers)}"
     if not hasattr(graph, "_pullback_gradients"):
         graph._pullback_gradients = {}
     graph._pullback_gradients[name] = gradient

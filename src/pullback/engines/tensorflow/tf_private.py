@@ -28,6 +28,11 @@ from tensorflow.python.ops.resource_variable_ops import variable_accessed as var
 from tensorflow.python.framework.ops import EagerTensor as EagerTensor
 from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
 
+# The graphs of branches and loop bodies, whose gradients TensorFlow builds in a way of its own.
+from tensorflow.python.ops.cond_v2 import _CondGradFuncGraph as _BranchGradient
+from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph as _Branch
+from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph as _LoopBody
+
 # The gradient of an op in a graph is found by name in this registry; we take our entries out again.
 from tensorflow.python.framework.ops import gradient_registry as gradient_registry
 
@@ -72,9 +77,42 @@ def forget_gradient(name: str) -> None:
     gradient_registry._registry.pop(name, None)
 
 
+def is_control_flow(graph: Any) -> bool:
+    """Whether a graph is a branch of a tf.cond or the body of a tf.while_loop."""
+    return isinstance(graph, (_Branch, _LoopBody))
+
+
+def is_cond_gradient(graph: Any) -> bool:
+    """Whether a graph is the gradient of a branch of a tf.cond."""
+    return isinstance(graph, _BranchGradient)
+
+
 def operation_number(operation: Any) -> int:
     """The rank of an op in the order of creation in its graph."""
     return operation._id
+
+
+def pfor_converters() -> dict[str, Any]:
+    """The converters of tf.vectorized_map by op type."""
+    return pfor._pfor_converter_registry
+
+
+def pfor_value(loop: Any, body: Any, tensor: Any) -> tuple[Any, bool]:
+    """A tensor of a loop body as tf.vectorized_map has batched it, and whether it has a batch axis."""
+    if isinstance(tensor, EagerTensor) or tensor.graph is not body:
+        return tensor, False
+    wrapped = loop._convert_helper(tensor)
+    return wrapped.t, wrapped.is_stacked
+
+
+def pfor_wrap(tensor: Any, stacked: bool) -> Any:
+    """A batched tensor as tf.vectorized_map passes it on."""
+    return pfor.wrap(tensor, stacked)
+
+
+def call_with_captures(function: Any, arguments: list[Any], captures: list[Any]) -> Any:
+    """Call a concrete function with other values for what it captured."""
+    return function._call_flat(arguments, captured_inputs=captures)
 
 
 def canary() -> None:

@@ -1,0 +1,90 @@
+"""Rules under tf.vectorized_map.
+
+TensorFlow batches a loop body op by op, and its converter for IdentityN forgets the gradient. Ours traces the rule of one
+iteration, finds which values of the loop body it uses, and maps that function over the batch in the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.splice import PREFIX, splice
+
+
+def install() -> None:
+    """Put our converter in front of TensorFlow's own for IdentityN."""
+    registry = private.pfor_converters()
+    plain = registry["IdentityN"]
+
+    def convert(pfor_input: Any, *others: Any) -> list[Any]:
+        name = _gradient_name(pfor_input.op)
+        if not name.startswith(PREFIX):
+            return plain(pfor_input, *others)
+        return _Batched(pfor_input, name).outputs()
+
+    registry["IdentityN"] = convert
+
+
+class _Batched:
+    """One spliced op of a loop body, for all iterations at once."""
+
+    def __init__(self, pfor_input: Any, name: str) -> None:
+        self.name = name
+        self.operation = pfor_input.op
+        self.gradient = private.gradient_registry.lookup(name)
+        self.count = self.gradient.function.count
+        resources = [t.dtype == tf.resource for t in self.operation.inputs]
+        pfor_input.stack_inputs([i for i, resource in enumerate(resources) if not resource])
+        self.inputs = [wrapped.t for wrapped in pfor_input.inputs]
+        self.resources = resources[self.count :]
+        self.rule = self._trace()
+        body = self.operation.graph
+        self.residuals = [private.pfor_value(pfor_input.pfor, body, t) for t in self.rule.captured_inputs]
+
+    def outputs(self) -> list[Any]:
+        """The batched outputs, with the batched rule behind them."""
+        values, sources = self.inputs[: self.count], self.inputs[self.count :]
+        fresh = splice(self.name, values, sources, self._backward)
+        return [private.pfor_wrap(t, t.dtype != tf.resource) for t in (*fresh, *sources)]
+
+    def _trace(self) -> Any:
+        """The rule of one iteration, as a function of the upstream that captures what it uses."""
+        self.present: list[bool] = []
+
+        def rule(*upstream: Any) -> list[Any]:
+            gradients = self.gradient(self.operation, *upstream)[self.count :]
+            self.present[:] = [g is not None for g in gradients]
+            return [tf.convert_to_tensor(g) for g in gradients if g is not None]
+
+        specs = [tf.TensorSpec(t.shape, t.dtype) for t in self.operation.outputs[: self.count]]
+        with self.operation.graph.as_default():
+            return tf.function(rule, autograph=False).get_concrete_function(*specs)
+
+    def _backward(self, *upstream: Any) -> list[Any]:
+        stacked = [value for value, is_stacked in self.residuals if is_stacked]
+        mapped = tf.vectorized_map(self._one, (list(upstream), stacked)) if any(self.present) else []
+        gradients = iter(mapped)
+        found = [next(gradients) if there else None for there in self.present]
+        return [_summed(g) if r and g is not None else g for g, r in zip(found, self.resources, strict=True)]
+
+    def _one(self, elements: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
+        upstream, stacked = elements
+        own = iter(stacked)
+        captured = [next(own) if is_stacked else value for value, is_stacked in self.residuals]
+        return private.call_with_captures(self.rule, list(upstream), captured)
+
+
+def _summed(gradient: Any) -> Any:
+    """A resource is shared by all iterations, so its gradients add up."""
+    return tf.reduce_sum(gradient, 0)
+
+
+def _gradient_name(operation: Any) -> str:
+    try:
+        return operation.get_attr("_gradient_op_type").decode()
+    except ValueError:
+        return ""
