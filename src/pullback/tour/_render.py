@@ -42,9 +42,9 @@ def print_story(
 def short(value: Any) -> str:
     """A value in a few characters: five digits, no dtype, `None` as it is."""
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {short(item)}" for key, item in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any mapping
+        return ", ".join(f"{key}: {short(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return "[" + ", ".join(short(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any list
+        return "[" + ", ".join(short(item) for item in value) + "]"
     if value is None or isinstance(value, str):
         return str(value)
     formatted = np.array2string(

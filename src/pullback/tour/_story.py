@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -90,9 +90,9 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in cast("Sequence[Any]", value)]
+        return [plain(item) for item in value]
     return np.asarray(value)
 
 
@@ -101,14 +101,12 @@ def agrees(value: Any, truth: Any, rtol: float) -> bool:
     if value is None or isinstance(value, str) or truth is None:
         return value is truth or value == truth
     if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value)
-        return items.keys() == truth.keys() and all(
-            agrees(item, truth[key], rtol) for key, item in items.items()
+        return value.keys() == truth.keys() and all(
+            agrees(item, truth[key], rtol) for key, item in value.items()
         )
     if isinstance(value, list):
-        parts = cast("list[Any]", value)
-        return len(parts) == len(truth) and all(
-            agrees(part, true, rtol) for part, true in zip(parts, truth, strict=True)
+        return len(value) == len(truth) and all(
+            agrees(part, true, rtol) for part, true in zip(value, truth, strict=True)
         )
     wanted = np.asarray(truth)
     return value.shape == wanted.shape and np.allclose(value, wanted, rtol=rtol, atol=0.0)
