@@ -30,7 +30,7 @@ _JVP_OFFERS = ("inputs", "outputs")
 class Definition:
     """A function, where its rule comes from, and what is known of the rule's wishes."""
 
-    __slots__ = ("_binder", "_named", "function", "jvp", "name", "rule", "wants")
+    __slots__ = ("_binder", "_named", "function", "jvp", "name", "owner", "rule", "wants")
 
     def __init__(
         self, function: Callable[..., Any], rule: Rule | None, jvp: Any = None, named: Sequence[str] = ()
@@ -44,6 +44,7 @@ class Definition:
             self.wants.add("original")
         self._named = frozenset(named)
         self._binder: Binder | None = None
+        self.owner: GradientFunction | None = None
 
     @property
     def binder(self) -> Binder:
@@ -76,6 +77,7 @@ class GradientFunction:
         functools.update_wrapper(self, definition.function)
         self.__name__ = name_of(definition.function)
         self._definition = definition
+        definition.owner = self
         self._make = make
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ from pullback._engine import Kind
 from pullback._project import describe
 from pullback._pullback import Job, Ran
 from pullback._rule import Rule, location_of
-from pullback.engines.tensorflow import eager, graph, values
+from pullback.engines.tensorflow import eager, graph, keras_objects, values
 from pullback.engines.tensorflow import tf_private as private
 from pullback.errors import RuleResultError
 
@@ -42,19 +42,13 @@ class TensorFlowEngine:
         eagerly = private.context.executing_eagerly()
         if not (eagerly and all(type(leaf) is values.EagerTensor for leaf in leaves)):
             if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
-                from pullback.engines.tensorflow.keras_symbolic import attach_symbolic
-
-                return attach_symbolic(job, leaves)
+                return keras_objects.attach_symbolic(job, leaves)
             leaves = [values.read(leaf) if k is Kind.DIFFERENTIABLE else leaf for leaf, k in zip(leaves, kinds, strict=True)]
         return eager.attach(job, leaves, kinds) if eagerly else graph.attach(job, leaves, kinds)
 
     def wrap(self, target: Any, define: Callable[[Any], Any], make: tuple[Any, ...]) -> Any | None:
         """A layer or model whose call has the definition."""
-        if not isinstance(target, keras.Layer):
-            return None
-        from pullback.engines.tensorflow.keras_layers import wrap_layer
-
-        return wrap_layer(target, define, make)
+        return keras_objects.wrapped(target, define, make)
 
     def describe_call(self, job: Job) -> Any:
         """Name, type, layer and source line of the call, for a rule that asks for `op`."""
