@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback._bind import Inputs
+from pullback._bind import Inputs, signature_of
 from pullback._engine import Kind
 from pullback._project import Mismatch, arrange
 from pullback._rule import DEFAULT, mentions
@@ -100,7 +100,7 @@ def _run(chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequen
     rule = bound.entry.rule
     bound.activation.ledger.ran(bound.entry.index)
     below = _below(chain, position, call)
-    returned = rule(upstream, _offers(rule.wants, call, below))
+    returned = rule(upstream, _offers(bound, call, below))
     return _fit(bound, call, returned, functools.partial(_default, below, upstream))
 
 
@@ -115,10 +115,12 @@ def _default(below: Callable[..., list[Any]] | None, upstream: Sequence[Any]) ->
     return None if below is None else below(upstream)
 
 
-def _offers(wants: frozenset[str], call: OpCall, below: Callable[..., list[Any]] | None) -> dict[str, Any]:
+def _offers(bound: Bound, call: OpCall, below: Callable[..., list[Any]] | None) -> dict[str, Any]:
+    wants = bound.entry.rule.wants
     offers: dict[str, Any] = {}
     if "inputs" in wants:
-        offers["inputs"] = OpInputs(call.type, call.inputs or ())
+        as_function = getattr(bound.line, "op_types", ())
+        offers["inputs"] = function_inputs(bound, call) if as_function else OpInputs(call.type, call.inputs or ())
     if "outputs" in wants:
         outputs = list(call.outputs or ())
         offers["outputs"] = outputs[0] if len(outputs) == 1 else outputs
@@ -218,6 +220,32 @@ class OpInputs(Inputs):
             if listed:
                 return listed
         return super().__getitem__(key)
+
+
+def function_inputs(bound: Bound, call: OpCall) -> Inputs:
+    """The arguments of the function that an op stands for: tensors and attributes by name, else by position."""
+    target = bound.entry.target
+    while hasattr(target, "target"):
+        target = target.target
+    attributes, tensors = Attributes(call), _by_argument(call)
+    known: dict[str, Any] = {}
+    parameters = list(signature_of(target).parameters.values())
+    for parameter in parameters:
+        if parameter.name in tensors:
+            known[parameter.name] = tensors.pop(parameter.name)
+        elif parameter.name in attributes:
+            known[parameter.name] = attributes[parameter.name]
+    for parameter in parameters:
+        if parameter.name not in known and tensors and parameter.name != "name":
+            known[parameter.name] = tensors.pop(next(iter(tensors)))
+    values_ = [known.get(p.name, None if p.default is p.empty else p.default) for p in parameters]
+    return Inputs([p.name for p in parameters], values_)
+
+
+def _by_argument(call: OpCall) -> dict[str, Any]:
+    inputs = OpInputs(call.type, call.inputs or ())
+    names = dict.fromkeys(name.partition("[")[0] for name in inputs.keys())
+    return {name: inputs[name] for name in names}
 
 
 class Attributes(Mapping[str, Any]):

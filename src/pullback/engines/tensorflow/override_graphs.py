@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pullback._audit import Place
@@ -20,18 +20,14 @@ _lock = threading.Lock()
 class GraphRule:
     """The gradient function of marked ops: in TensorFlow's registry for as long as one of its graphs lives."""
 
-    def __init__(self, name: str, chain: tuple[Bound, ...]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name = name
-        self.chain = chain
+        self.function = function
         self.owners = 0
 
-    def __call__(self, operation: Any, *upstream: Any) -> list[Any]:
+    def __call__(self, operation: Any, *upstream: Any) -> Any:
         """The gradients of an op's inputs, for tf.gradients and functions."""
-        call = OpCall.of(operation)
-        if any("op" in wishes(bound) for bound in self.chain):
-            known = getattr(operation, "_pullback_place", None)
-            call.place = known or Place(operation.name, operation.type)
-        return chain_pullback(self.chain, call)(*upstream)
+        return self.function(operation, *upstream)
 
     def owned_by(self, graph: Any) -> None:
         """Live as long as this graph."""
@@ -45,22 +41,42 @@ class GraphRule:
                 private.forget_gradient(self.name)
 
 
+class _ChainRule:
+    """The rules of nested overrides, for an op of a graph."""
+
+    def __init__(self, chain: tuple[Bound, ...]) -> None:
+        self._chain = chain
+
+    def __call__(self, operation: Any, *upstream: Any) -> list[Any]:
+        call = OpCall.of(operation)
+        if any("op" in wishes(bound) for bound in self._chain):
+            known = getattr(operation, "_pullback_place", None)
+            call.place = known or Place(operation.name, operation.type)
+        return chain_pullback(self._chain, call)(*upstream)
+
+
 def gradient_name(graph: Any, chain: tuple[Bound, ...]) -> str:
     """The name under which TensorFlow finds these rules for ops of this graph."""
     names = kept(graph).names
     key = tuple((id(bound.activation), bound.entry.index) for bound in chain)
     if key not in names:
-        names[key] = register(enclosing(graph), chain)
+        rule = new_rule(chain)
+        for each in enclosing(graph):
+            rule.owned_by(each)
+        names[key] = rule.name
     return names[key]
 
 
-def register(graphs: Sequence[Any], chain: tuple[Bound, ...]) -> str:
-    """Enter rules into the registry on behalf of these graphs."""
-    rule = GraphRule(f"pullback_override_{next(_numbers)}", chain)
+def new_rule(chain: tuple[Bound, ...]) -> GraphRule:
+    """Rules in TensorFlow's registry, not owned by any graph yet."""
+    return own_rule(_ChainRule(chain))
+
+
+def own_rule(function: Callable[..., Any]) -> GraphRule:
+    """A gradient function in TensorFlow's registry, not owned by any graph yet."""
+    rule = GraphRule(f"pullback_override_{next(_numbers)}", function)
     private.ops.gradient_registry.register(rule, rule.name)
-    for graph in graphs:
-        rule.owned_by(graph)
-    return rule.name
+    return rule
 
 
 class Kept:
@@ -119,10 +135,10 @@ def remember(graph: Any, hit: tuple[int, int, Place, str | None]) -> None:
         kept(each).hits.append(hit)
 
 
-def used_again(stack: Stack, graph: Any) -> None:
+def used_again(stack: Stack, graph: Any, mode: str = "cached") -> None:
     """Count what matched in a graph whose trace is used once more."""
     building = not private.context().executing_eagerly()
     for depth, index, place, hidden_by in kept(graph).hits:
-        stack.at(depth).ledger.record(index, place, "cached", hidden_by=hidden_by)
+        stack.at(depth).ledger.record(index, place, mode, hidden_by=hidden_by)
         if building:
             remember(private.ops.get_default_graph(), (depth, index, place, hidden_by))

@@ -28,7 +28,7 @@ from pullback.engines.tensorflow.intercept import guarded, hidden
 from pullback.engines.tensorflow.override_graphs import note
 from pullback.engines.tensorflow.override_places import find_place
 from pullback.engines.tensorflow.scope import Bound, Stack, current, suspended
-from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, name_matches
+from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, is_scope_inside, name_matches
 
 # The layers and functions that are running here, outermost first.
 _running: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("pullback_running", default=())
@@ -137,9 +137,7 @@ def is_inside(part: Any, where: Any) -> bool:
     running = _running.get()
     if isinstance(part, re.Pattern):
         layers = [name for r in running if isinstance(r, keras.Layer) for name in (r.name, r.path)]
-        scopes = where.name.split("/")[:-1]
-        prefixes = ["/".join(scopes[: i + 1]) for i in range(len(scopes))]
-        return any(name_matches(part, name) for name in (*layers, *scopes, *prefixes))
+        return any(name_matches(part, name) for name in layers) or is_scope_inside(part, where.name)
     if isinstance(part, type):
         return any(isinstance(r, part) for r in running)
     if isinstance(part, keras.Layer):

@@ -225,6 +225,17 @@ def _unknown_type(op_type: str) -> str:
     return f"TensorFlow has no op type {op_type!r}. {hint}"
 
 
+def is_scope_inside(part: Any, name: str) -> bool:
+    """Whether an op of this name, in a graph without Python source, lies in a part of the program."""
+    scopes = name.split("/")[:-1]
+    if isinstance(part, keras.Layer):
+        return any(name_matches(re.compile(re.escape(part.name)), scope) for scope in scopes)
+    if not isinstance(part, re.Pattern):
+        return False
+    prefixes = ["/".join(scopes[: i + 1]) for i in range(len(scopes))]
+    return any(name_matches(part, scope) for scope in (*scopes, *prefixes))
+
+
 _NUMBERED = re.compile(r"_\d+(?=/|$)")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import function_pb2
 
 # The thread's list of op callbacks: called with every op that runs (eager) or is created (graph).
 from tensorflow.python.eager.context import context as context
@@ -24,6 +27,11 @@ from tensorflow.python.eager.polymorphic_function import concrete_function as co
 from tensorflow.python.eager.polymorphic_function import tracing_compilation as tracing_compilation
 
 from tensorflow.core.function.polymorphism.function_cache import FunctionCache as FunctionCache
+
+# Loading function definitions as functions, which a SavedModel does too.
+from tensorflow.python.saved_model.function_deserialization import (
+    load_function_def_library as load_function_def_library,
+)
 
 # Other people's custom gradients and Python callbacks, which hide or postpone what runs in them.
 from tensorflow.python.ops import custom_gradient as custom_gradient
@@ -167,6 +175,89 @@ def forget_gradient(name: str) -> None:
 def detached(tensor: Any) -> Any:
     """Another handle on the same buffer, unknown to all tapes."""
     return tensor._copy_nograd()
+
+
+def new_library() -> Any:
+    """An empty library of function definitions."""
+    return function_pb2.FunctionDefLibrary()
+
+
+def load_library(library: Any) -> dict[str, Any]:
+    """Concrete functions of all definitions, under new names."""
+    return load_function_def_library(library)
+
+
+def concrete_from(graph: Any, like: Any) -> Any:
+    """A concrete function of this graph with the signature and the captured inputs of another one."""
+    made = ConcreteFunction.from_func_graph(graph, like.function_type, like._attrs)
+    made._captured_inputs = like._captured_inputs
+    made._arg_keywords = like._arg_keywords
+    made._num_positional_args = like._num_positional_args
+    return made
+
+
+def reachable_definitions(function: Any) -> list[Any]:
+    """The definition of a function and of all functions that it calls."""
+    root = function.function_def
+    found = {root.signature.name: root}
+    todo = [root]
+    library = {f.cached_definition.signature.name: f for f in _children(function)}
+    while todo:
+        for name in _called_by(todo.pop()):
+            if name not in found:
+                definition = _definition(name, library)
+                if definition is not None:
+                    found[name] = definition
+                    todo.append(definition)
+    return list(found.values())
+
+
+def _children(function: Any) -> list[Any]:
+    todo, found = list(function.graph._functions.values()), []
+    while todo:
+        each = todo.pop()
+        found.append(each)
+        todo += list(getattr(each, "children", None) or ())
+    return found
+
+
+def _definition(name: str, library: dict[str, Any]) -> Any:
+    if name in library:
+        return library[name].cached_definition
+    return context().get_function_def(name) if context().has_function(name) else None
+
+
+def _called_by(definition: Any) -> set[str]:
+    names: set[str] = set()
+    for node in definition.node_def:
+        names.add(node.op)
+        for value in node.attr.values():
+            kind = value.WhichOneof("value")
+            if kind == "func":
+                names.add(value.func.name)
+            elif kind == "list":
+                names |= {f.name for f in value.list.func}
+    return {n for n in names if op_def_registry.get(n) is None}
+
+
+@contextlib.contextmanager
+def capturing_from_copy(original: Any, copy: Any) -> Iterator[None]:
+    """While a gradient is built here, tensors of the original graph mean those of the copy with the same names."""
+    graph = ops.get_default_graph()
+    capture = graph.capture
+
+    def from_copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(tensor, "graph", None) is original and not isinstance(tensor, EagerTensor):
+            tensor = copy.get_tensor_by_name(tensor.name)
+            if copy is graph:
+                return tensor
+        return capture(tensor, *args, **kwargs)
+
+    graph.capture = from_copy
+    try:
+        yield
+    finally:
+        del graph.capture
 
 
 def check_override() -> None:
