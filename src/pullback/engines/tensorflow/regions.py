@@ -28,7 +28,7 @@ from pullback.engines.tensorflow.intercept import guarded, hidden
 from pullback.engines.tensorflow.override_graphs import note
 from pullback.engines.tensorflow.override_places import find_place
 from pullback.engines.tensorflow.scope import Bound, Stack, current, suspended
-from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, is_scope_inside, name_matches
+from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, is_same, is_scope_inside, name_matches
 
 # The layers and functions that are running here, outermost first.
 _running: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("pullback_running", default=())
@@ -109,16 +109,16 @@ class _Where:
 
     def __init__(self, name: str) -> None:
         self.type = "function"
-        self._own = name
+        self.own = name
 
     @property
     def name(self) -> str:
         scope = private.name_scope()
-        return f"{scope}/{self._own}" if scope else self._own
+        return f"{scope}/{self.own}" if scope else self.own
 
     @property
     def place(self) -> Any:
-        return find_place(self.type, self._own)
+        return find_place(self.type, self.own)
 
 
 def _matching(bounds: Sequence[Bound], owner: Any, name: str) -> tuple[Bound, ...]:
@@ -141,7 +141,7 @@ def is_inside(part: Any, where: Any) -> bool:
     if isinstance(part, type):
         return any(isinstance(r, part) for r in running)
     if isinstance(part, keras.Layer):
-        return any(r is part for r in running)
+        return any(is_same(r, part) for r in running)
     return any(r is function for function, _, _ in functions_of(part) for r in running)
 
 
@@ -179,7 +179,7 @@ class _Region:
         if position == len(self.chain):
             return self._body
         bound, below = self.chain[position], self._level(position + 1, where)
-        definition = _Definition(bound, _Guarded(bound, below), self.twin.__name__, where)
+        definition = _Definition(bound, _Guarded(bound, below), where)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             plan = Binder(_bound(self.twin, self.owner)).plan(args, kwargs)
@@ -229,10 +229,10 @@ class _Definition:
 
     jvp = None
 
-    def __init__(self, bound: Bound, function: Callable[..., Any], name: str, where: _Where) -> None:
+    def __init__(self, bound: Bound, function: Callable[..., Any], where: _Where) -> None:
         self.function = function
         self.rule = _ScopedRule(bound, where)
-        self.name = name
+        self.name = where.own
         self.wants = set(self.rule.wants)
         if mentions(bound.entry.rule.function, DEFAULT):
             self.wants.add("original")

@@ -56,12 +56,17 @@ class CallLine:
     def is_for(self, owner: Any) -> bool:
         """Whether a call on this object is meant."""
         if self.instance is not None:
-            return owner is self.instance
+            return is_same(owner, self.instance)
         if self.kind is not None:
             return isinstance(owner, self.kind)
         if self.pattern is not None:
             return any(self.pattern.fullmatch(n) for n in (owner.name, getattr(owner, "path", "")))
         return True
+
+
+def is_same(owner: Any, instance: Any) -> bool:
+    """Whether this is the object, or was made from it by an override."""
+    return owner is instance or getattr(getattr(owner, "_pullback_link", None), "source", None) is instance
 
 
 Lines = list[tuple[Entry, Any]]
