@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-ANNOTATED = [*SOURCES, *TESTS, *sorted((ROOT / "benchmarks").glob("*.py"))]
+ANNOTATED = [*SOURCES, *sorted((ROOT / "benchmarks").rglob("*.py"))]
 
 # The classes of one letter keep this pattern from finding itself.
 MACHINE = re.compile(
