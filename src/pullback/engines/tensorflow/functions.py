@@ -13,7 +13,7 @@ from typing import Any
 from pullback._audit import Place
 from pullback.engines.tensorflow import override_graphs as graphs
 from pullback.engines.tensorflow import tf_private_override as private
-from pullback.engines.tensorflow.scope import Bound, Stack
+from pullback.engines.tensorflow.scope import Bound, Stack, suspended
 from pullback.engines.tensorflow.targets import CallLine, OpLine, is_scope_inside
 
 MOST_COPIES = 16
@@ -80,7 +80,8 @@ class _Copy:
 
     def _load(self, library: Any) -> Any:
         name = self.function.function_def.signature.name
-        loaded = private.load_library(library)
+        with suspended():
+            loaded = private.load_library(library)
         for each in loaded.values():
             for rule in self.rules:
                 rule.owned_by(each.graph)
@@ -88,7 +89,7 @@ class _Copy:
         copy._pullback_loaded = loaded  # the functions that it calls live as long as it does
         mine = graphs.kept(copy.graph)
         mine.hits = self.hits
-        mine.key = self.stack.key
+        mine.fresh = False
         return copy
 
 

@@ -15,6 +15,7 @@ from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.op_rules import OpCall, carries_gradient, chain_pullback
 from pullback.engines.tensorflow.override_graphs import gradient_name, note
 from pullback.engines.tensorflow.override_places import find_place
+from pullback.engines.tensorflow.splice import splice
 from pullback.engines.tensorflow.scope import Bound, Stack, handle_ops_with
 
 # Lines whose own region is running: what runs inside is part of the region.
@@ -24,10 +25,15 @@ guarded: contextvars.ContextVar[frozenset[tuple[int, int]]] = contextvars.Contex
 # Why nothing that is overridden here can have an effect, if that is so.
 hidden: contextvars.ContextVar[str | None] = contextvars.ContextVar("pullback_hidden", default=None)
 
+# What runs here runs once more when it is differentiated, under the same overrides.
+postponed: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_postponed", default=False)
+# What is traced here will be turned into other, batched ops.
+batching: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_batching", default=False)
+
 _INTEGERS = (
     "it returns no floating-point tensor, so no gradient passes through it: override the function around it as one unit"
 )
-_STOPPED = "recording is stopped where it runs (tape.stop_recording)"
+STOPPED = "recording is stopped where it runs (tape.stop_recording)"
 
 
 def on_op(
@@ -97,9 +103,10 @@ def _at_once(
 ) -> list[Any]:
     reason = _why_hidden(outputs)
     recorded = bool(private.possible_gradient_types(call.inputs))
-    if reason is None and not recorded and private.recording_is_stopped():
-        reason = _STOPPED
-    note(stack, chain, where, "eager", recorded=recorded, hidden_by=reason)
+    later = postponed.get()
+    if reason is None and not recorded and not later and private.recording_is_stopped():
+        reason = STOPPED
+    note(stack, chain, where, "eager", recorded=recorded or later, hidden_by=reason)
     if not recorded or reason is not None:
         return outputs
     fresh = [private.detached(t) for t in outputs]
@@ -113,13 +120,65 @@ def _at_once(
 
 
 def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: _Where, operation: Any, outputs: Any) -> Any:
+    if private.in_keras_symbolic_scope():
+        stack.activation.notes["symbolic"] = "yes"
+        return outputs
     reason = _why_hidden(outputs)
     note(stack, chain, where, "traced", hidden_by=reason)
-    if reason is None:
-        operation._pullback_chain = chain
-        operation._pullback_place = where.place
-        private.set_gradient_name(operation, gradient_name(operation.graph, chain))
+    if reason is not None:
+        return outputs
+    operation._pullback_place = where.place
+    if batching.get():
+        return _spliced(chain, operation, outputs)
+    _mark(chain, operation)
     return outputs
+
+
+def _mark(chain: tuple[Bound, ...], operation: Any) -> None:
+    operation._pullback_chain = chain
+    private.set_gradient_name(operation, gradient_name(operation.graph, chain))
+
+
+def _spliced(chain: tuple[Bound, ...], operation: Any, outputs: Sequence[Any]) -> list[Any]:
+    """The outputs by way of an identity that has the rule: a mark on the op would be lost with the op."""
+    call = OpCall.of(operation)
+    call.place = operation._pullback_place
+    flowing = [i for i, t in enumerate(outputs) if carries_gradient(t)]
+    run = chain_pullback(chain, call)
+
+    def spliced_pullback(*upstream: Any) -> list[Any]:
+        given = dict(zip(flowing, upstream, strict=True))
+        return run(*(given.get(i) for i in range(len(outputs))))
+
+    fresh = splice(operation.type, [outputs[i] for i in flowing], list(operation.inputs), spliced_pullback)
+    fresh[0].op._pullback_chain = ()
+    replaced = dict(zip(flowing, fresh, strict=True))
+    return [replaced.get(i, t) for i, t in enumerate(outputs)]
+
+
+def mark_imported(stack: Stack, operation: Any) -> None:
+    """Attach the rules that match an op which came into its graph unnoticed."""
+    op_type = operation.type
+    stack.activation.seen[op_type] = None
+    where = _Where(op_type, operation.name, operation)
+    chain = _matching([*stack.by_type.get(op_type, ()), *stack.anywhere], where) if operation.outputs else ()
+    if chain:
+        note(stack, chain, where, "rewritten", hidden_by=_why_hidden(operation.outputs))
+        operation._pullback_place = where.place
+        _mark(chain, operation)
+    for function in private.functions_called(operation):
+        _note_unreached(stack, function, operation)
+
+
+def _note_unreached(stack: Stack, definition: Any, operation: Any) -> None:
+    reason = (
+        f"it lies in the function {definition.signature.name!r} of an imported graph, which the import copies as it is. "
+        "Import it with tf.compat.v1.wrap_function, and call that under the override"
+    )
+    for node in definition.node_def:
+        where = _Where(node.op, node.name, operation)
+        chain = _matching(stack.by_type.get(node.op, ()), where)
+        note(stack, chain, where, "rewritten", hidden_by=reason)
 
 
 def _why_hidden(outputs: Sequence[Any]) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import itertools
 import threading
 import weakref
@@ -120,6 +122,10 @@ def note(
     hidden_by: str | None = None,
 ) -> None:
     """Write a match into the audit of every override that it concerns, and into the graphs around it."""
+    pending = _gathered.get()
+    if pending is not None and hidden_by is None:
+        pending.append((stack, chain, where, mode, recorded))
+        return
     graph = None if mode == "eager" else private.ops.get_default_graph()
     for bound in chain:
         ledger = bound.activation.ledger
@@ -127,6 +133,29 @@ def note(
         ledger.record(bound.entry.index, place, mode, recorded=recorded, hidden_by=hidden_by)
         if graph is not None:
             remember(graph, (bound.depth, bound.entry.index, place, hidden_by))
+
+
+_gathered: contextvars.ContextVar[Gathered | None] = contextvars.ContextVar("pullback_gathered", default=None)
+
+
+class Gathered(list[Any]):
+    """Matches that are held back until it is known whether they can have an effect."""
+
+    def release(self, hidden_by: str | None) -> None:
+        """Write them into the audit."""
+        for stack, chain, where, mode, recorded in self:
+            note(stack, chain, where, mode, recorded=recorded, hidden_by=hidden_by)
+
+
+@contextlib.contextmanager
+def gathering() -> Iterator[Gathered]:
+    """Hold back the matches of this block."""
+    gathered = Gathered()
+    for_now = _gathered.set(gathered)
+    try:
+        yield gathered
+    finally:
+        _gathered.reset(for_now)
 
 
 def remember(graph: Any, hit: tuple[int, int, Place, str | None]) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pullback.engines.tensorflow import tf_private_override as private
+from pullback.engines.tensorflow.intercept import batching
 from pullback.engines.tensorflow.op_rules import OpCall, chain_pullback
 from pullback.engines.tensorflow.override_graphs import kept, used_again
-from pullback.engines.tensorflow.scope import current, hook, suspended
+from pullback.engines.tensorflow.scope import Stack, current, hook, suspended
 
 MOST_TRACES = 16  # per tf.function: traces made under overrides, of which the oldest is dropped
 
@@ -41,6 +42,8 @@ def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
         elif first is not None:
             operation = getattr(first, "op", None)
             chain = getattr(operation, "_pullback_chain", None)
+            if chain == ():
+                return
             if chain:
                 call = OpCall.of(operation)
                 call.place = operation._pullback_place
@@ -68,6 +71,11 @@ hook(private.gradients_util, "_GradientsHelper")(_without_overrides)
 hook(private.Jvp, "dispatch")(_without_overrides)
 
 
+def trace_key(stack: Stack) -> tuple[Any, ...]:
+    """Equal where a trace can be used again."""
+    return (*stack.key, batching.get())
+
+
 class Under(NamedTuple):
     """The part of a tf.function's cache key that says which overrides were open."""
 
@@ -82,7 +90,7 @@ def _make_function_context(original: Callable[..., Any]) -> Callable[..., Any]:
     def make_function_context(scope_type: Any = None) -> Any:
         made = original(scope_type)
         stack = current()
-        return made if stack is None else made._replace(scope_type=Under(made.scope_type, stack.key))
+        return made if stack is None else made._replace(scope_type=Under(made.scope_type, trace_key(stack)))
 
     return make_function_context
 
@@ -113,7 +121,7 @@ def _init_graph(original: Callable[..., None]) -> Callable[..., None]:
         original(self, *args, **kwargs)
         stack = current()
         if stack is not None:
-            kept(self).key = stack.key
+            kept(self).key = trace_key(stack)
 
     return __init__
 
@@ -127,7 +135,7 @@ def _call_flat(original: Callable[..., Any]) -> Callable[..., Any]:
         if stack is None:
             return original(self, tensor_inputs, captured_inputs)
         mine = kept(self.graph)
-        if mine.key == stack.key:
+        if mine.key == trace_key(stack):
             if mine.fresh:
                 mine.fresh = False
             else:

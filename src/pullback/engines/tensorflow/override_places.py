@@ -38,7 +38,7 @@ def _line(frame: Any, operation: Any) -> str | None:
     if "__autograph_generated_file" not in filename:
         return None if filename.startswith("<") and "ipython" not in filename else f"{filename}:{frame.f_lineno}"
     # AutoGraph runs a converted copy; the op itself knows the line of the original.
-    for record in reversed(list(operation.traceback) if operation is not None else []):
+    for record in reversed(list(getattr(operation, "traceback", None) or ())):
         if not _is_library_file(record.filename):
             return f"{record.filename}:{record.lineno}"
     return None

@@ -24,10 +24,10 @@ from pullback._rule import DEFAULT, Rule, mentions
 from pullback._tree import flatten
 from pullback.engines.tensorflow import override_calls as calls
 from pullback.engines.tensorflow import tf_private_override as private
-from pullback.engines.tensorflow.intercept import guarded, hidden
+from pullback.engines.tensorflow.intercept import STOPPED, guarded, hidden, postponed
 from pullback.engines.tensorflow.override_graphs import note
 from pullback.engines.tensorflow.override_places import find_place
-from pullback.engines.tensorflow.scope import Bound, Stack, current, suspended
+from pullback.engines.tensorflow.scope import Bound, Stack, current, set_for, suspended
 from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, is_same, is_scope_inside, name_matches
 
 # The layers and functions that are running here, outermost first.
@@ -45,7 +45,7 @@ def on_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return held.run(*args, **kwargs)
     owner = args[0] if args else None
     bounds = stack.by_function.get(held.function, ())
-    with _with(_running, (*_running.get(), held.function)):
+    with set_for(_running, (*_running.get(), held.function)):
         chain = _matching(bounds, owner, held.function.__name__)
         if not chain:
             return held.run(*args, **kwargs)
@@ -60,14 +60,14 @@ def on_layer_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any
     if stack is None:
         return held.run(*args, **kwargs)
     layer = args[0]
-    with _with(_running, (*_running.get(), layer)):
+    with set_for(_running, (*_running.get(), layer)):
         chain = _matching(stack.by_function.get(LAYER_CALL, ()), layer, layer.name)
         if not chain or _symbolic(args[1:], kwargs):
             return held.run(*args, **kwargs)
         function = inspect.getattr_static(type(layer), "call", None)
         if "call" in vars(layer) or not isinstance(function, types.FunctionType):
             return _Region(stack, chain, held.run, held.twin, layer)(args[1:], kwargs)
-        with _with(_awaited, (layer, chain)), _holding(function):
+        with set_for(_awaited, (layer, chain)), _holding(function):
             return held.run(*args, **kwargs)
 
 
@@ -77,7 +77,7 @@ def _on_layer_body(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, An
     if stack is None or awaited is None or not args or args[0] is not awaited[0]:
         return held.run(*args, **kwargs)
     layer, chain = awaited
-    with _with(_awaited, None):
+    with set_for(_awaited, None):
         return _Region(stack, chain, held.run, held.twin, layer)(args[1:], kwargs)
 
 
@@ -88,15 +88,6 @@ def _holding(function: types.FunctionType) -> Iterator[None]:
         yield
     finally:
         calls.release(function)
-
-
-@contextlib.contextmanager
-def _with(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 def _symbolic(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -179,7 +170,7 @@ class _Region:
         if position == len(self.chain):
             return self._body
         bound, below = self.chain[position], self._level(position + 1, where)
-        definition = _Definition(bound, _Guarded(bound, below), where)
+        definition = Definition(bound, _Guarded(bound, below), where)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             plan = Binder(_bound(self.twin, self.owner)).plan(args, kwargs)
@@ -195,10 +186,10 @@ class _Region:
         engine = engine_of(leaves)
         tensors = [leaf for leaf in leaves if engine.kind(leaf) is Kind.DIFFERENTIABLE]
         recorded, reason = True, hidden.get()
-        if eagerly:
+        if eagerly and not postponed.get():
             recorded = private.could_possibly_record()
             if not recorded and reason is None and private.recording_is_stopped():
-                reason = "recording is stopped where it runs (tape.stop_recording)"
+                reason = STOPPED
         if not tensors and reason is None:
             reason = "it was called without any floating-point tensor, so there is nothing to differentiate"
         note(self.stack, self.chain, where, "eager" if eagerly else "traced", recorded=recorded, hidden_by=reason)
@@ -220,11 +211,11 @@ class _Guarded:
         self._body = body
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _with(guarded, guarded.get() | {self._mark}):
+        with set_for(guarded, guarded.get() | {self._mark}):
             return self._body(*args, **kwargs)
 
 
-class _Definition:
+class Definition:
     """What the engine asks of a function with a gradient of its own."""
 
     jvp = None

@@ -183,14 +183,26 @@ def withdraw(stack: Stack, activations: Sequence[Any] | None = None) -> None:
     previous, callbacks = stack.before
     _stack.set(previous)
     _here.count -= 1
-    # Tasks of one event loop share the thread: a callback stays as long as one of them has a block open.
-    ours = [c for c in callbacks if isinstance(c, Callback)]
-    still = [c for c in private.op_callbacks() if isinstance(c, Callback)] if _here.count else []
-    private.set_op_callbacks([*_others(), *(ours or still)[:1]])
+    _restore_callbacks(stack, callbacks)
     for activation in activations or [stack.activation]:
         for function, _ in activation.override.resolved.held:
             calls.release(function)
     _uninstall()
+
+
+def _restore_callbacks(stack: Stack, callbacks: list[Any]) -> None:
+    """Put the list of before back: the very list, because an op that is running may still hold it."""
+    mine = any(isinstance(c, Callback) and c.stack is stack for c in private.op_callbacks())
+    stale = not _here.count and any(_is_of_this_thread(c) for c in callbacks)
+    if mine and not stale:
+        private.set_op_callbacks(callbacks)
+    elif not _here.count:
+        # Tasks of one event loop share the thread, and may close their blocks in any order.
+        private.set_op_callbacks([c for c in private.op_callbacks() if not _is_of_this_thread(c)])
+
+
+def _is_of_this_thread(callback: Any) -> bool:
+    return isinstance(callback, Callback) and callback.thread == threading.get_ident()
 
 
 def _others() -> list[Any]:
@@ -200,16 +212,26 @@ def _others() -> list[Any]:
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
     """Nothing is overridden in this block."""
-    token = _stack.set(SUSPENDED)
+    with set_for(_stack, SUSPENDED):
+        yield
+
+
+@contextlib.contextmanager
+def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    """A context variable has this value in the block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _stack.reset(token)
+        variable.reset(token)
 
 
 @contextlib.contextmanager
 def again(stack: Stack) -> Iterator[None]:
     """What was in force when `stack` was read is in force in this block, also in another thread or later."""
+    if current() is stack:
+        yield
+        return
     chain = _copied(stack)
     chain.before = (_stack.get(), private.op_callbacks())
     activations = list(stack.activations())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +39,8 @@ from tensorflow.python.saved_model.function_deserialization import (
 from tensorflow.python.ops import custom_gradient as custom_gradient
 from tensorflow.python.ops import script_ops as script_ops
 
+from tensorflow.python.ops.parallel_for import control_flow_ops as control_flow_ops
+
 # AutoGraph remembers functions that it shall not convert; we take ours out again.
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.impl import conversion as autograph_conversion
@@ -47,6 +51,8 @@ from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
 from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
 from tensorflow.python.framework.ops import EagerTensor as EagerTensor
+
+from keras.src.ops.operation import Operation as KerasOperation
 
 # A Keras model that is being built runs its layers once, symbolically, to learn their shapes.
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope as in_symbolic_scope
@@ -59,7 +65,7 @@ from tensorflow.python.util import tf_export as tf_export
 # Recording an operation with a gradient of our own on every tape and accumulator.
 from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.eager.record import record_operation as record_operation
-from tensorflow.python.eager.record import stop_recording as stop_recording
+from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
 
 # 0: nothing watches these tensors; 1 or 2: a tape or an accumulator does.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
@@ -177,6 +183,31 @@ def detached(tensor: Any) -> Any:
     return tensor._copy_nograd()
 
 
+def recompute_role(function: Any) -> str | None:
+    """Which of the two functions of tf.recompute_grad this is, if it is one."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_filename != custom_gradient.recompute_grad.__code__.co_filename:
+        return None
+    return {"inner": "forward", "inner_recompute_grad": "backward"}.get(code.co_name)
+
+
+def takes_pfor_config(loop_function: Any) -> bool:
+    """Whether a loop body of pfor asks for its configuration."""
+    return control_flow_ops._loop_fn_has_config(loop_function)
+
+
+def import_graph_def() -> Any:
+    """The function behind `tf.graph_util.import_graph_def`."""
+    return inspect.unwrap(tf.graph_util.import_graph_def)
+
+
+def functions_called(operation: Any) -> list[Any]:
+    """The definitions of the functions that an op of a graph runs."""
+    library = {name: f for name, f in operation.graph._functions.items()}
+    names = _called_by_node(operation.node_def)
+    return [d for d in (_definition(n, library) for n in sorted(names)) if d is not None]
+
+
 def new_library() -> Any:
     """An empty library of function definitions."""
     return function_pb2.FunctionDefLibrary()
@@ -184,7 +215,17 @@ def new_library() -> Any:
 
 def load_library(library: Any) -> dict[str, Any]:
     """Concrete functions of all definitions, under new names."""
-    return load_function_def_library(library)
+    # TensorFlow warns of gradients that were not saved; ours are registered in this process.
+    logger = logging.getLogger("absl")
+    logger.addFilter(_about_anything_else)
+    try:
+        return load_function_def_library(library)
+    finally:
+        logger.removeFilter(_about_anything_else)
+
+
+def _about_anything_else(record: logging.LogRecord) -> bool:
+    return "unsaved custom gradients" not in str(record.msg)
 
 
 def concrete_from(graph: Any, like: Any) -> Any:
@@ -228,15 +269,17 @@ def _definition(name: str, library: dict[str, Any]) -> Any:
 
 
 def _called_by(definition: Any) -> set[str]:
-    names: set[str] = set()
-    for node in definition.node_def:
-        names.add(node.op)
-        for value in node.attr.values():
-            kind = value.WhichOneof("value")
-            if kind == "func":
-                names.add(value.func.name)
-            elif kind == "list":
-                names |= {f.name for f in value.list.func}
+    return set().union(*(_called_by_node(node) for node in definition.node_def))
+
+
+def _called_by_node(node: Any) -> set[str]:
+    names = {node.op}
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        if kind == "func":
+            names.add(value.func.name)
+        elif kind == "list":
+            names |= {f.name for f in value.list.func}
     return {n for n in names if op_def_registry.get(n) is None}
 
 
