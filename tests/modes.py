@@ -168,7 +168,7 @@ def _tangent(wrap: Any, fn: Callable[..., Any], xs: Sequence[Any], position: int
     return accumulator.jvp(loss)
 
 
-class _Weights(keras.Model):
+class Weights(keras.Model):
     """A model whose weights are the arguments and whose loss is the function."""
 
     def __init__(self, fn: Callable[..., Any], xs: Sequence[Any]) -> None:
@@ -183,17 +183,27 @@ class _Weights(keras.Model):
         return tf.cast(total(self.fn(*[w.value for w in self.ws])), tf.float32) + 0.0 * rows
 
 
+class Keeping(keras.optimizers.SGD):
+    """Keeps the gradients and leaves the weights: an update may run before another gradient reads the weight."""
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        self.kept = [self.add_variable_from_reference(v, "kept") for v in variables]
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        self.assign(self.kept[self._get_variable_index(variable)], tf.convert_to_tensor(gradient))
+
+
 def _take_output(y_true: Any, y_pred: Any) -> Any:
     return y_pred[:, 0] + 0.0 * y_true[:, 0]
 
 
 def _fit(**options: Any) -> Mode:
     def mode(fn: Callable[..., Any], xs: Sequence[Any]) -> Gradients:
-        model = _Weights(fn, xs)
-        before = [w.numpy().astype(np.float64) for w in model.ws]
-        model.compile(keras.optimizers.SGD(1.0), loss=_take_output, **options)
+        model = Weights(fn, xs)
+        model.compile(Keeping(1.0), loss=_take_output, **options)
         model.fit(np.zeros([2, 1], "f"), np.zeros([2, 1], "f"), batch_size=2, epochs=1, verbose=0)
-        return [b - w.numpy() for b, w in zip(before, model.ws, strict=True)]
+        return arrays([kept.numpy() for kept in model.optimizer.kept])
 
     return mode
 

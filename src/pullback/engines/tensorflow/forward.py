@@ -17,7 +17,7 @@ def transposed(function: Callable[..., Sequence[Any]], at: Sequence[Any], tangen
     """The transpose of a linear function of several tensors, applied to tangents of its results."""
     with tf.GradientTape() as tape:
         tape.watch(at)
-        results = function(*at)
+        results = [r if r is None else tf.convert_to_tensor(r) for r in function(*at)]
     pairs = [(r, t) for r, t in zip(results, tangents, strict=True) if r is not None and t is not None]
     zeros = [tf.zeros_like(a) for a in at]
     if not pairs:

@@ -16,6 +16,7 @@ import tensorflow as tf
 from pullback._engine import Kind
 from pullback._pullback import Job, Pullback
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.capturing import prepare
 from pullback.engines.tensorflow.recorded import Recorded, finish
 from pullback.engines.tensorflow.values import core, flows, kind, like, with_core
 from pullback.engines.tensorflow.variables import Variables
@@ -47,7 +48,9 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     sources = [*tensors, *captured, *(v.handle for v in recorded.variables)]
     if not sources or not values:
         return ran.outputs(ran.leaves)
-    return finish(recorded, leaves, values, sources)
+    outputs = finish(recorded, leaves, values, sources)
+    prepare(graph, recorded.backward, values)
+    return outputs
 
 
 class _Ordinary:
@@ -112,9 +115,9 @@ def _foreign(values: Sequence[Any], inputs: Sequence[Any], before: int) -> list[
 
 
 def _converted(function: Any) -> Any:
-    """The user's function with its Python control flow turned into TensorFlow's, as tf.function would."""
+    """The user's function with its Python control flow turned into TensorFlow's, in Keras' `fit` too."""
     if isinstance(function, (types.FunctionType, types.MethodType)):
-        return private.tf_convert(function, private.control_status_ctx())
+        return private.tf_convert(function, private.autograph_context(function.__name__ == "<lambda>"))
     return function
 
 

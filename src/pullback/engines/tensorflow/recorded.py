@@ -53,7 +53,8 @@ class Recorded:
         if job.definition.jvp or given.second:
             gradients = self._with_derivatives(upstream, gradients, given)
         rest = self.captured(upstream) if self.captured else []
-        return [*gradients, *rest, *given.variables]
+        everything = [*gradients, *rest, *given.variables]
+        return everything if tf.executing_eagerly() else [_of_this_graph(g) for g in everything]
 
     def forward(self, *tangents: Any) -> list[Any]:
         """The tangents of the outputs for tangents of all sources."""
@@ -194,6 +195,17 @@ class Recorded:
         )
 
 
+def _of_this_graph(gradient: Any) -> Any:
+    """A gradient that is a tensor of the forward pass, unchanged, must be captured to be an output here."""
+    if isinstance(gradient, tf.IndexedSlices):
+        parts = (gradient.values, gradient.indices, gradient.dense_shape)
+        return tf.IndexedSlices(*(_of_this_graph(part) for part in parts))
+    if gradient is None:
+        return None
+    outside = isinstance(gradient, private.EagerTensor) or gradient.graph is not tf.compat.v1.get_default_graph()
+    return tf.identity(gradient) if outside else gradient
+
+
 def finish(recorded: Recorded, leaves: Sequence[Any], values: Sequence[Any], sources: Sequence[Any]) -> Any:
     """Splice the rule in behind the body and give the outputs in their structure."""
     ran = recorded.pullback.ran
@@ -201,17 +213,20 @@ def finish(recorded: Recorded, leaves: Sequence[Any], values: Sequence[Any], sou
     wants = ran.rule.wants | jvp.wants if jvp else ran.rule.wants
     if "inputs" in wants:
         recorded.inputs = leaves
-    for index, value in zip(recorded.returned, values, strict=True):
-        if ran.leaves[index] is not value:
-            recorded.others = {**recorded.others, index: ran.leaves[index]}
-    recorded.values = values
-    fresh = splice(ran.job.name, values, sources, recorded.backward, recorded.forward)
-    recorded.values = ()
     outputs, ran.leaves = ran.leaves, [None] * len(ran.leaves)
-    for index, tensor in zip(recorded.returned, fresh, strict=True):
-        outputs[index] = with_core(outputs[index], tensor)
-    if "outputs" in wants:
-        recorded.outputs = outputs
+    for index, value in zip(recorded.returned, values, strict=True):
+        if outputs[index] is not value:
+            recorded.others = {**recorded.others, index: outputs[index]}
+
+    def ready(fresh: Sequence[Any]) -> None:
+        for index, tensor in zip(recorded.returned, fresh, strict=True):
+            outputs[index] = with_core(outputs[index], tensor)
+        if "outputs" in wants:
+            recorded.outputs = outputs
+
+    recorded.values = values
+    splice(ran.job.name, values, sources, recorded.backward, recorded.forward, ready)
+    recorded.values = ()
     return ran.outputs(outputs)
 
 

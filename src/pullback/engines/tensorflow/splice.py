@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.capturing import prepare, through
+from pullback.engines.tensorflow.capturing import through
 
 Backward = Callable[..., Sequence[Any]]
 PREFIX = "pullback_"
@@ -23,13 +23,23 @@ _numbers = itertools.count()
 
 
 def splice(
-    name: str, values: Sequence[Any], sources: Sequence[Any], backward: Backward, forward: Backward | None = None
+    name: str,
+    values: Sequence[Any],
+    sources: Sequence[Any],
+    backward: Backward,
+    forward: Backward | None = None,
+    ready: Callable[[Sequence[Any]], None] | None = None,
 ) -> list[Any]:
-    """The values again, with `backward` as their gradient towards the sources."""
+    """The values again, with `backward` as their gradient towards the sources.
+
+    `ready` gets the new handles before an accumulator asks for tangents.
+    """
     if tf.executing_eagerly():
         fresh = [private.detached(v) for v in values]
     else:
         fresh = _spliced_in_graph(name, values, sources, backward)
+    if ready:
+        ready(fresh)
     private.record_operation(name, fresh, list(sources), backward, forward)
     return fresh
 
@@ -38,7 +48,6 @@ def _spliced_in_graph(name: str, values: Sequence[Any], sources: Sequence[Any], 
     graph = tf.compat.v1.get_default_graph()
     count = len(values)
 
-    prepare(graph, backward, values)
     gradient = _IdentityGradient(graph, count, backward)
     registered = register_gradient(graph, name, gradient)
     with private.stop_recording():

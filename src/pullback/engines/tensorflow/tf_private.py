@@ -12,7 +12,7 @@ import tensorflow as tf
 
 # Tells AutoGraph to call a function as it is; we convert the user's own function ourselves.
 from tensorflow.python.autograph.impl.api import tf_convert as tf_convert
-from tensorflow.python.autograph.core.ag_ctx import control_status_ctx as control_status_ctx
+from tensorflow.python.autograph.core import ag_ctx as _ag_ctx
 
 # Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
 from tensorflow.python import pywrap_tfe as _tfe
@@ -49,6 +49,14 @@ SUPPORTED = "2.16 to 2.21"
 
 # 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
+
+
+def autograph_context(is_lambda: bool) -> Any:
+    """Where AutoGraph applies. Keras switches it off around `fit`, which is no reason to mean something else there."""
+    current = _ag_ctx.control_status_ctx()
+    if is_lambda:  # its source is often not to be found, and holds no statements
+        return current
+    return _ag_ctx.ControlStatusCtx(_ag_ctx.Status.ENABLED, current.options)
 
 
 def detached(tensor: Any) -> Any:

@@ -26,6 +26,8 @@ def install() -> None:
             return plain(pfor_input, *others)
         return _Batched(pfor_input, name).outputs()
 
+    # tf.vectorized_map calls converters under AutoGraph, which is to leave this one alone.
+    convert.autograph_info__ = {}  # type: ignore[attr-defined]
     registry["IdentityN"] = convert
 
 
@@ -42,13 +44,20 @@ class _Batched:
         self.inputs = [wrapped.t for wrapped in pfor_input.inputs]
         self.resources = resources[self.count :]
         self.rule = self._trace()
-        body = self.operation.graph
-        self.residuals = [private.pfor_value(pfor_input.pfor, body, t) for t in self.rule.captured_inputs]
+        self.residuals = [self._residual(pfor_input.pfor, t) for t in self.rule.captured_inputs]
+
+    def _residual(self, loop: Any, tensor: Any) -> tuple[Any, bool]:
+        """A value that the rule uses, batched; for an output of this very op, its position."""
+        for position, own in enumerate(self.operation.outputs[: self.count]):
+            if tensor is own:
+                return position, True
+        return private.pfor_value(loop, self.operation.graph, tensor)
 
     def outputs(self) -> list[Any]:
         """The batched outputs, with the batched rule behind them."""
         values, sources = self.inputs[: self.count], self.inputs[self.count :]
         fresh = splice(self.name, values, sources, self._backward)
+        self.residuals = [(fresh[r] if isinstance(r, int) else r, stacked) for r, stacked in self.residuals]
         return [private.pfor_wrap(t, t.dtype != tf.resource) for t in (*fresh, *sources)]
 
     def _trace(self) -> Any:
