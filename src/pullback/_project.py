@@ -1,16 +1,17 @@
 """From what a rule returned to one gradient per leaf of the inputs.
 
-Nothing is guessed: the result has the structure of the inputs, or it is an error that says what to write.
+Nothing is guessed: the result has the structure of the inputs, or it is an error that says what to
+write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pullback._engine import Kind
 from pullback._rule import DEFAULT
-from pullback._tree import Structure, flatten
+from pullback._tree import Structure, flatten, paths
 
 Shape = tuple[int | None, ...]
 
@@ -19,7 +20,9 @@ class Mismatch(Exception):
     """What a rule returned does not fit; the text says what came and what was wanted."""
 
 
-def arrange(returned: Any, names: Sequence[str], structure: Structure, kinds: Sequence[Kind]) -> list[Any]:
+def arrange(
+    returned: Any, names: Sequence[str], structure: Structure, kinds: Sequence[Kind]
+) -> list[Any]:
     """One gradient (or `None`, or `DEFAULT`) per leaf of the inputs."""
     entries = Entries(names, structure, kinds)
     chosen = entries.assign(returned)
@@ -27,7 +30,7 @@ def arrange(returned: Any, names: Sequence[str], structure: Structure, kinds: Se
     for index, child in enumerate(entries.children):
         root = f"args[{index}]"
         flat += _fill(chosen.get(index), child, f"{names[index]} ({root})")
-    return _drop_unmoved(flat, kinds, entries)
+    return _drop_unmoved(flat, names, structure, kinds)
 
 
 class Entries:
@@ -50,54 +53,75 @@ class Entries:
     def assign(self, returned: Any) -> dict[int, Any]:
         """Which input gets which part of the result."""
         # From what the contract asks (one per input with tensors) to what it allows.
-        choices = [self.at_least(k) for k in (Kind.TENSOR, Kind.DIFFERENTIABLE, Kind.NUMBER, Kind.STATIC)]
-        if isinstance(returned, Mapping) and not self._is_structure_of_only(returned, choices):
+        choices = [
+            self.at_least(k) for k in (Kind.TENSOR, Kind.DIFFERENTIABLE, Kind.NUMBER, Kind.STATIC)
+        ]
+        if isinstance(returned, Mapping) and not self._is_only_input(returned, choices):
             return self._by_name(returned)
+        found = next((a for c in choices for a in self._ways(returned, c) if self._fits(a)), None)
+        return self._nearest(returned, choices) if found is None else found
+
+    def _ways(self, returned: Any, choice: list[int]) -> Iterator[dict[int, Any]]:
+        """The ways to give the result to these inputs: as the one's own, or one part each."""
+        if len(choice) == 1:
+            yield {choice[0]: returned}
+        if _is_plain_sequence(returned) and len(returned) == len(choice):
+            yield dict(zip(choice, returned, strict=True))
+
+    def _fits(self, assigned: dict[int, Any]) -> bool:
+        return all(_is_like(gradient, self.children[i]) for i, gradient in assigned.items())
+
+    def _nearest(self, returned: Any, choices: list[list[int]]) -> dict[int, Any]:
+        """Where nothing fits, what comes nearest: the error is about the part that is wrong."""
+        first = choices[0]
         for choice in choices:
-            if len(choice) == 1 and self._fits(returned, choice[0]):
-                return {choice[0]: returned}
             if _is_plain_sequence(returned) and len(returned) == len(choice):
                 return dict(zip(choice, returned, strict=True))
-        raise Mismatch(self._count_message(returned, choices[0]))
+        if len(first) == 1 and not self.children[first[0]].is_leaf():
+            return {first[0]: returned}
+        raise Mismatch(self._count_message(returned, first))
 
-    def _is_structure_of_only(self, returned: Mapping[Any, Any], choices: list[list[int]]) -> bool:
-        for choice in choices[:2]:
-            if len(choice) == 1 and _keys_of(self.children[choice[0]]) == set(returned):
-                return True
-        return False
+    def _is_only_input(self, returned: Mapping[Any, Any], choices: list[list[int]]) -> bool:
+        """Whether a dict is the gradient of the one input, and not gradients by name."""
+        only = [self.children[choice[0]] for choice in choices[:2] if len(choice) == 1]
+        if set(returned) <= set(self.names):
+            return any(_is_like(returned, child) for child in only)
+        return any(_keys_of(child) == set(returned) for child in only)
 
     def _by_name(self, returned: Mapping[Any, Any]) -> dict[int, Any]:
         unknown = [key for key in returned if key not in self.names]
         if unknown:
             raise Mismatch(
                 f"returned a dict with the key {unknown[0]!r}, which is no input; "
-                f"the inputs are {', '.join(self.names)}. Return gradients by these names"
+                f"the inputs are {', '.join(self.names)}. Return gradients by these names, "
+                "and for an input that is a dict one with all of its keys"
             )
         return {self.names.index(key): value for key, value in returned.items()}
 
-    def _fits(self, returned: Any, index: int) -> bool:
-        child = self.children[index]
-        if child.is_leaf():
-            return not (_is_plain_sequence(returned) and len(returned) == 1)
-        if returned is None or returned is DEFAULT:
-            return True
-        single = _is_plain_sequence(returned) and len(returned) == 1
-        return not single or (child.num_children == 1 and not _is_structure(returned[0], child))
-
     def _count_message(self, returned: Any, wanted: list[int]) -> str:
-        names = ", ".join(self.names[i] for i in wanted) or "none of the inputs holds tensors"
+        names = ", ".join(self.names[i] for i in wanted) or "a call without tensors"
+        held = f"the {_counted(len(wanted), 'input')} with tensors ({names})" if wanted else names
         count = len(returned) if _is_plain_sequence(returned) else 1
-        form = f"({', '.join('d' + self.names[i] for i in wanted)})"
+        form = ", ".join("d" + self.names[i] for i in wanted) or "None"
         return (
-            f"returned {count} gradient{'s'[: count != 1]} ({describe(returned)}) "
-            f"for the {len(wanted)} inputs that hold tensors ({names}). "
+            f"returned {_counted(count, 'gradient')} ({describe(returned)}) for {held}. "
             f"Write `return {form}`, with None where nothing flows, "
             "and for an input with a structure of its own a gradient of that structure"
         )
 
 
+def leaf_path(names: Iterable[str], structure: Structure, index: int) -> str:
+    """The readable path of a leaf, such as `params["w"] (args[0]["w"])`."""
+    for position, (name, child) in enumerate(zip(names, structure.children(), strict=True)):
+        if index < child.num_leaves:
+            inner = paths(child)[index]
+            return f"{name}{inner} (args[{position}]{inner})"
+        index -= child.num_leaves
+    return f"leaf {index}"
+
+
 def unbroadcast_axes(gradient: Shape, wanted: Shape) -> tuple[int, ...] | None:
-    """The axes to sum so that the gradient is the transpose of broadcasting; `None` if it is not."""
+    """The axes to sum where the gradient is one of a broadcast input; `None` where it is not."""
     extra = len(gradient) - len(wanted)
     if extra < 0:
         return None
@@ -140,12 +164,16 @@ def _fill(gradient: Any, wanted: Structure, path: str) -> list[Any]:
         return [gradient] * wanted.num_leaves
     if wanted.is_leaf():
         if _is_plain_sequence(gradient) or isinstance(gradient, Mapping):
-            raise Mismatch(f"returned {describe(gradient)} for the single tensor `{path}`. Return one gradient for it")
+            raise Mismatch(
+                f"returned {describe(gradient)} for the single tensor `{path}`. "
+                "Return one gradient for it"
+            )
         return [gradient]
     parts = _parts(gradient, wanted)
     if parts is None:
         raise Mismatch(
-            f"returned {describe(gradient)} for the input `{path}`, whose structure is {_structure_text(wanted)}. "
+            f"returned {describe(gradient)} for the input `{path}`, whose structure is "
+            f"{_structure_text(wanted)}. "
             "Return a gradient of the same structure, with None where nothing flows"
         )
     flat: list[Any] = []
@@ -155,7 +183,7 @@ def _fill(gradient: Any, wanted: Structure, path: str) -> list[Any]:
 
 
 def _parts(gradient: Any, wanted: Structure) -> list[Any] | None:
-    """The children of the gradient in the order of the wanted structure, if it has that structure."""
+    """The children of the gradient in the order of the wanted structure, if it has that one."""
     entries = wanted.entries()
     if isinstance(gradient, Mapping):
         same = set(gradient) == set(entries)
@@ -169,12 +197,19 @@ def _parts(gradient: Any, wanted: Structure) -> list[Any] | None:
     return [getattr(gradient, str(entry)) for entry in entries]
 
 
-def _is_structure(gradient: Any, wanted: Structure) -> bool:
-    return not wanted.is_leaf() and _parts(gradient, wanted) is not None
+def _is_like(gradient: Any, wanted: Structure) -> bool:
+    """Whether a gradient has the structure of its input, as deep as it goes."""
+    if gradient is None or gradient is DEFAULT:
+        return True
+    if wanted.is_leaf():
+        return not (_is_plain_sequence(gradient) or isinstance(gradient, Mapping))
+    parts = _parts(gradient, wanted)
+    return parts is not None and all(map(_is_like, parts, wanted.children()))
 
 
 def _keys_of(structure: Structure) -> set[Any] | None:
-    return None if structure.is_leaf() or structure.type in (list, tuple) else set(structure.entries())
+    plain = structure.is_leaf() or structure.type in (list, tuple)
+    return None if plain else set(structure.entries())
 
 
 def _structure_text(wanted: Structure) -> str:
@@ -190,11 +225,18 @@ def _is_plain_sequence(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and not hasattr(value, "_fields")
 
 
-def _drop_unmoved(flat: list[Any], kinds: Sequence[Kind], entries: Entries) -> list[Any]:
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s'[: count != 1]}"
+
+
+def _drop_unmoved(
+    flat: list[Any], names: Sequence[str], structure: Structure, kinds: Sequence[Kind]
+) -> list[Any]:
     for index, (gradient, kind) in enumerate(zip(flat, kinds, strict=True)):
         if kind is Kind.STATIC and gradient is not None and gradient is not DEFAULT:
             raise Mismatch(
-                f"returned {describe(gradient)} for a static argument (leaf {index} of {', '.join(entries.names)}), "
-                "into which no gradient can flow. Return None for it, or leave it out"
+                f"returned {describe(gradient)} for the static argument "
+                f"`{leaf_path(names, structure, index)}`, into which no gradient can flow. "
+                "Return None for it, or leave it out"
             )
     return [g if k is Kind.DIFFERENTIABLE else None for g, k in zip(flat, kinds, strict=True)]
