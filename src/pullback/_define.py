@@ -24,13 +24,15 @@ from pullback.errors import BodyResultError, RuleSignatureError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OFFERS = ("inputs", "outputs", "original", "variables", "op")
+# What has to be kept while the function runs, so that it must be known beforehand.
+_KEPT = frozenset({"original", "variables"})
 _JVP_OFFERS = ("inputs", "outputs")
 
 
 class Definition:
     """A function, where its rule comes from, and what is known of the rule's wishes."""
 
-    __slots__ = ("_binder", "_named", "function", "jvp", "name", "owner", "rule", "wants")
+    __slots__ = ("_binder", "_named", "function", "jvp", "keeps", "name", "owner", "rule", "wants")
 
     def __init__(
         self, function: Callable[..., Any], rule: Rule | None, jvp: Any = None, named: Sequence[str] = ()
@@ -42,6 +44,7 @@ class Definition:
         self.wants: set[str] = set(rule.wants) if rule else set()
         if rule and mentions(rule.function, DEFAULT):
             self.wants.add("original")
+        self.keeps = self.wants & _KEPT
         self._named = frozenset(named)
         self._binder: Binder | None = None
         self.owner: GradientFunction | None = None
@@ -62,6 +65,7 @@ class Definition:
         rule = Rule(result[-1], _OFFERS)
         if not rule.wants <= self.wants:
             self.wants |= rule.wants
+            self.keeps = self.wants & _KEPT
         outputs = result[:-1]
         return (outputs[0] if len(outputs) == 1 else tuple(outputs)), rule
 

@@ -6,14 +6,14 @@ backward half: it runs the rule, and turns whatever comes back into one projecte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pullback._bind import Inputs, Plan
 from pullback._engine import Engine, Kind
-from pullback._project import Entries, Mismatch, arrange, describe
+from pullback._project import Entries, Mismatch, arrange, describe, leaf_path
 from pullback._rule import DEFAULT, Rule
-from pullback._tree import LEAF, Structure, flatten, is_flat_tuple, is_known_leaf, paths, unflatten
+from pullback._tree import LEAF, Structure, flatten, is_flat_tuple, is_known_leaf, unflatten
 from pullback.errors import RuleResultError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Job:
 class Ran:
     """What came of running a job: flat outputs, their structure, and the rule to use."""
 
-    __slots__ = ("job", "leaves", "rule", "single", "structure")
+    __slots__ = ("count", "job", "leaves", "rule", "single", "structure")
 
     def __init__(self, job: Job, outputs: Any, rule: Rule) -> None:
         self.job = job
@@ -95,6 +95,12 @@ class Ran:
             self.leaves, self.structure = [outputs], LEAF
         else:
             self.leaves, self.structure = flatten(outputs)
+        self.count = len(self.leaves)
+
+    def take(self) -> list[Any]:
+        """The flat outputs, which are not kept here any longer."""
+        leaves, self.leaves = self.leaves, []
+        return leaves
 
     def outputs(self, leaves: Sequence[Any]) -> Any:
         """The outputs in the structure in which the function returned them."""
@@ -230,16 +236,6 @@ def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:
         return returned, None
     rest = returned[:-1]
     return (rest[0] if len(rest) == 1 else rest), returned[-1]
-
-
-def leaf_path(names: Iterable[str], structure: Structure, index: int) -> str:
-    """The readable path of a leaf, such as `params["w"] (args[0]["w"])`."""
-    for position, (name, child) in enumerate(zip(names, structure.children(), strict=True)):
-        if index < child.num_leaves:
-            inner = paths(child)[index]
-            return f"{name}{inner} (args[{position}]{inner})"
-        index -= child.num_leaves
-    return f"leaf {index}"
 
 
 def _is_function(value: Any) -> bool:

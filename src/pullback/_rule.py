@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -41,14 +40,14 @@ class Rule:
 
     __slots__ = ("_required", "function", "wants")
 
-    def __init__(self, function: Callable[..., Any], offered: Iterable[str] = OFFERED) -> None:
+    def __init__(self, function: Callable[..., Any], offered: tuple[str, ...] = tuple(OFFERED)) -> None:
         if not callable(function):
             raise RuleSignatureError(
                 f"a rule is a function of the upstream gradient; got {function!r}. "
                 "Write `def rule(dy): return ...`."
             )
         self.function = function
-        self.wants, self._required = _wishes(function, tuple(offered))
+        self.wants, self._required = _wishes(function, offered)
 
     @property
     def name(self) -> str:
@@ -107,8 +106,10 @@ def location_of(function: Any) -> str:
 
 
 # A body makes its backward function anew at every call, from the same code: what it asks for is read off once.
-_known_wishes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-_accepted: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+# A weak dictionary would cost as much as half the rest; code objects are few, and this many are let go at once.
+_MOST_KNOWN = 4096
+_known_wishes: dict[Any, Any] = {}
+_accepted: dict[Any, set[int]] = {}
 
 
 def _wishes(function: Any, offered: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
@@ -116,7 +117,10 @@ def _wishes(function: Any, offered: tuple[str, ...]) -> tuple[frozenset[str], fr
     if code is None:
         return _wants(function, offered)
     known = _known_wishes.get(code)
-    if known is None or known[0] != offered:
+    if known is None or known[0] is not offered:
+        if len(_known_wishes) >= _MOST_KNOWN:
+            _known_wishes.clear()
+            _accepted.clear()
         known = _known_wishes[code] = (offered, *_wants(function, offered))
     return known[1], known[2]
 

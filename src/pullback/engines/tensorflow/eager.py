@@ -25,21 +25,19 @@ from pullback.engines.tensorflow.recorded import Recorded, finish
 from pullback.engines.tensorflow.values import core, kind, like, with_core
 from pullback.engines.tensorflow.variables import Variables
 
-_KEPT_WISHES = frozenset({"original", "variables"})
-
 
 def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     """Run the job now and record it with its own gradient."""
     flowing = [i for i, k in enumerate(kinds) if k is Kind.DIFFERENTIABLE]
     tensors = [core(leaves[i]) for i in flowing]
     order = private.possible_gradient_types(tensors)
-    wishes = job.wants & _KEPT_WISHES
-    if order == 0 and "variables" not in wishes:
+    keeps = job.definition.keeps
+    if order == 0 and "variables" not in keeps:
         ran = job.run(leaves)
         outputs = ran.outputs(ran.leaves)
     else:
         outputs = _attach(job, leaves, kinds, flowing, tensors, order)
-    if job.wants & _KEPT_WISHES != wishes:
+    if job.definition.keeps is not keeps:
         # The body has only now told what its rule asks for; from here on it is known beforehand.
         return attach(job, leaves, kinds)
     return outputs
@@ -49,7 +47,7 @@ def _attach(
     job: Job, leaves: Sequence[Any], kinds: Sequence[Kind], flowing: list[int], tensors: list[Any], order: int
 ) -> Any:
     recording = order > 1
-    body = _KeptBody(job) if recording or job.wants & _KEPT_WISHES else _PLAIN
+    body = _KeptBody(job) if recording or job.definition.keeps else _PLAIN
     inner = tensors if recording else [private.detached(t) for t in tensors]
     ran = body.run(job, _with_cores(leaves, flowing, inner), inner)
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]

@@ -39,11 +39,17 @@ class TensorFlowEngine:
     def attach(self, job: Job, leaves: Sequence[Any]) -> Any:
         """Run the job's function so that its own pullback is used for it."""
         kinds = [values.kind(leaf) for leaf in leaves]
-        eagerly = private.context.executing_eagerly()
-        if not (eagerly and all(type(leaf) is values.EagerTensor for leaf in leaves)):
-            if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
-                return keras_objects.attach_symbolic(job, leaves)
-            leaves = [values.read(leaf) if k is Kind.DIFFERENTIABLE else leaf for leaf, k in zip(leaves, kinds, strict=True)]
+        eagerly = private.executing_eagerly()
+        for leaf in leaves:
+            if type(leaf) is not values.EagerTensor:
+                return self._attach_any(job, leaves, kinds, eagerly)
+        return eager.attach(job, leaves, kinds) if eagerly else graph.attach(job, leaves, kinds)
+
+    def _attach_any(self, job: Job, leaves: Sequence[Any], kinds: Sequence[Kind], eagerly: bool) -> Any:
+        if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
+            return keras_objects.attach_symbolic(job, leaves)
+        flowing = zip(leaves, kinds, strict=True)
+        leaves = [values.read(leaf) if k is Kind.DIFFERENTIABLE else leaf for leaf, k in flowing]
         return eager.attach(job, leaves, kinds) if eagerly else graph.attach(job, leaves, kinds)
 
     def wrap(self, target: Any, define: Callable[[Any], Any], make: tuple[Any, ...]) -> Any | None:
@@ -58,5 +64,5 @@ class TensorFlowEngine:
         """The error for tangents that do not fit the outputs."""
         return RuleResultError(
             f"jvp {jvp} of `{ran.job.name}` returned {describe(result)}; wanted one tangent for each of the "
-            f"{len(ran.leaves)} outputs, in their structure."
+            f"{ran.count} outputs, in their structure."
         )

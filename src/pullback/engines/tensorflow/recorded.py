@@ -86,7 +86,7 @@ class Recorded:
     def _place(self, upstream: Sequence[Any]) -> list[Any]:
         """Upstream gradients as leaves of the outputs, `None` for those that carry none."""
         ran = self.pullback.ran
-        leaves: list[Any] = [None] * len(ran.leaves)
+        leaves: list[Any] = [None] * ran.count
         for index, dy in zip(self.returned, upstream, strict=True):
             leaves[index] = with_core(self.others[index], dy) if index in self.others else dy
         return leaves
@@ -164,7 +164,7 @@ class Recorded:
         form = ran.job.form(self._filled(flat), self.pullback.kinds)
         result = jvp(form if isinstance(form, tuple) else (form,), self._offers(()))
         leaves, _ = flatten(result)
-        if len(leaves) != len(ran.leaves):
+        if len(leaves) != ran.count:
             raise ran.job.engine.jvp_error(jvp, ran, result)
         return [tf.convert_to_tensor(core(leaves[i])) for i in self.returned]
 
@@ -213,7 +213,7 @@ def finish(recorded: Recorded, leaves: Sequence[Any], values: Sequence[Any], sou
     wants = ran.rule.wants | jvp.wants if jvp else ran.rule.wants
     if "inputs" in wants:
         recorded.inputs = leaves
-    outputs, ran.leaves = ran.leaves, [None] * len(ran.leaves)
+    outputs = ran.take()
     for index, value in zip(recorded.returned, values, strict=True):
         if outputs[index] is not value:
             recorded.others = {**recorded.others, index: outputs[index]}
@@ -221,11 +221,11 @@ def finish(recorded: Recorded, leaves: Sequence[Any], values: Sequence[Any], sou
     def ready(fresh: Sequence[Any]) -> None:
         for index, tensor in zip(recorded.returned, fresh, strict=True):
             outputs[index] = with_core(outputs[index], tensor)
-        if "outputs" in wants:
-            recorded.outputs = outputs
 
+    if "outputs" in wants:
+        recorded.outputs = outputs
     recorded.values = values
-    splice(ran.job.name, values, sources, recorded.backward, recorded.forward, ready)
+    splice(ran.job.definition.name, values, sources, recorded.backward, recorded.forward, ready)
     recorded.values = ()
     return ran.outputs(outputs)
 

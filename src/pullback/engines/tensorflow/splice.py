@@ -34,7 +34,7 @@ def splice(
 
     `ready` gets the new handles before an accumulator asks for tangents.
     """
-    if tf.executing_eagerly():
+    if private.executing_eagerly():
         fresh = [private.detached(v) for v in values]
     else:
         fresh = _spliced_in_graph(name, values, sources, backward)

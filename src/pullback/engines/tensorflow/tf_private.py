@@ -16,7 +16,7 @@ from tensorflow.python.autograph.core import ag_ctx as _ag_ctx
 
 # Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
 from tensorflow.python import pywrap_tfe as _tfe
-from tensorflow.python.eager import context as context
+from tensorflow.python.eager.context import executing_eagerly as executing_eagerly
 from tensorflow.python.eager.forwardprop_util import push_forwardprop_state as push_forwardprop_state
 from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
 from tensorflow.python.eager.record import could_possibly_record as could_possibly_record
