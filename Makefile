@@ -9,6 +9,7 @@ STAMP := $(VENV)/.installed
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 export CUDA_VISIBLE_DEVICES ?= -1
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .PHONY: tour test lint types unit bench clean
 
