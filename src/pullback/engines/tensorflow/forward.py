@@ -31,12 +31,12 @@ def transposed(function: Callable[..., Sequence[Any]], at: Sequence[Any], tangen
 def refuse_nonlinear(
     tangents: Sequence[Any],
     gradients: Callable[[Sequence[Any]], Sequence[Any]],
-    zeros: Sequence[Any],
+    at: Sequence[Any],
     rule: Rule,
     name: str,
 ) -> list[Any]:
     """The tangents as they are if the rule is additive in its upstream; an error otherwise."""
-    first, second = ([_random(z, seed) for z in zeros] for seed in _SEEDS)
+    first, second = ([_random(z, seed) for z in at] for seed in _SEEDS)
     both = [a + b for a, b in zip(first, second, strict=True)]
     parts = zip(gradients(first), gradients(second), gradients(both), strict=True)
     wrong = tf.reduce_any([_differs(a, b, c) for a, b, c in parts] or [False])
@@ -45,16 +45,18 @@ def refuse_nonlinear(
         "Give the tangents yourself: jvp=your_function"
     )
     if not tf.executing_eagerly():
-        return _refuse_when_run(tangents, wrong, message)
+        return _refuse_when_run(tangents, at, wrong, message)
     if bool(wrong):
         raise NotLinearError(message + ".")
     return list(tangents)
 
 
-def _refuse_when_run(tangents: Sequence[Any], wrong: Any, message: str) -> list[Any]:
-    # XLA drops assertions, so there the tangents become NaN.
+def _refuse_when_run(tangents: Sequence[Any], at: Sequence[Any], wrong: Any, message: str) -> list[Any]:
+    # NaN, as XLA drops assertions; a term in the upstream, so that derivatives towards it are refused too.
     with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(wrong), [message])]):
-        return [tf.where(wrong, tf.cast(float("nan"), t.dtype), t) for t in tangents]
+        flaw = tf.where(wrong, tf.constant(float("nan"), tf.float64), tf.constant(0.0, tf.float64))
+    term = flaw * tf.add_n([tf.reduce_sum(tf.math.real(tf.cast(a, tf.complex128))) for a in at])
+    return [None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in tangents]
 
 
 def _differs(a: Any, b: Any, both: Any) -> Any:

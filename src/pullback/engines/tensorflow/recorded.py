@@ -52,6 +52,8 @@ class Recorded:
         gradients = [given.leaves[i] for i in self.flowing]
         if job.definition.jvp or given.second:
             gradients = self._with_derivatives(upstream, gradients, given)
+        elif not tf.executing_eagerly() and private.is_building_tangents():
+            gradients = self._linear(gradients, upstream)
         rest = self.captured(upstream) if self.captured else []
         everything = [*gradients, *rest, *given.variables]
         return everything if tf.executing_eagerly() else [_of_this_graph(g) for g in everything]
@@ -67,14 +69,18 @@ class Recorded:
         count = len(self.flowing)
         if job.definition.jvp is None:
             out = transposed(self.backward, self._zeros(), tangents)
-            rule = self.pullback.ran.rule
-            return refuse_nonlinear(out, self._gradients_only, self._zeros(), rule, job.name)
+            return self._linear(out, self._zeros())
         out = self._explicit_tangents(tangents[:count])
         if self.captured is None:
             return out
         captured = self.captured
         through = transposed(captured, self._zeros(), tangents[count:])
         return [a + b for a, b in zip(out, through, strict=True)]
+
+    def _linear(self, results: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
+        """The results, if the rule is linear in its upstream."""
+        ran = self.pullback.ran
+        return refuse_nonlinear(results, self._gradients_only, upstream, ran.rule, ran.job.name)
 
     def _run_rule(self, upstream: Sequence[Any]) -> Gradients:
         return self.pullback(self._place(upstream), self._offers(upstream))

@@ -6,6 +6,7 @@ Nothing else in pullback imports from `tensorflow.python`. Run with TensorFlow 2
 from __future__ import annotations
 
 import concurrent.futures
+import sys
 from typing import Any
 
 import tensorflow as tf
@@ -72,6 +73,16 @@ def data_type(tensor: Any) -> int:
 def concrete_shape(tensor: Any) -> tuple[int, ...]:
     """The shape of a concrete tensor, without making a TensorShape."""
     return tensor._shape_tuple()
+
+
+def is_building_tangents() -> bool:
+    """Whether a backward pass is being built only to be transposed into a function's forward mode."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_build_functions_for_outputs":
+            return bool(frame.f_locals.get("input_tangents"))
+        frame = frame.f_back
+    return False
 
 
 def set_gradient_name(operation: Any, name: str) -> None:
