@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pullback import _audit_text
 
-MOST_PLACES: Final = 200
+MOST_PLACES: Final = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +20,10 @@ class Place:
     type: str
     layer: str | None = None
     source: str | None = None
+
+
+ELSEWHERE: Final = Place("…", "…")
+_Key: TypeAlias = "tuple[int, Place, str, bool, str | None]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,13 +98,13 @@ class Audit:
 
 
 class Ledger:
-    """Collects matches, from several threads."""
+    """Collects matches, from several threads. The first ones with their places, the rest as numbers."""
 
     def __init__(self, parents: Sequence[Ledger] = ()) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[int, Counter[tuple[Place, str, bool, str | None]]] = {}
-        self._ran: Counter[int] = Counter()
-        self._matched: Counter[int] = Counter()
+        self._counts: dict[_Key, int] = {}
+        self._ran: dict[int, int] = {}
+        self._located: dict[int, int] = {}
         self._parents = tuple(parents)
 
     def record(
@@ -115,44 +118,46 @@ class Ledger:
         hidden_by: str | None = None,
     ) -> None:
         """Note that a target was met."""
+        key = (target, place, mode, recorded, hidden_by)
         with self._lock:
-            self._matched[target] += count
-            places = self._counts.setdefault(target, Counter())
-            places[(place, mode, recorded, hidden_by)] += count
+            self._counts[key] = self._counts.get(key, 0) + count
+            self._located[target] = self._located.get(target, 0) + 1
         for parent in self._parents:
-            parent.record(
-                target, place, mode, count=count, recorded=recorded, hidden_by=hidden_by
-            )
+            parent.record(target, place, mode, count=count, recorded=recorded, hidden_by=hidden_by)
 
     def wants_place(self, target: int) -> bool:
         """Whether another place is worth finding out, or enough of them are known."""
-        return len(self._counts.get(target, ())) < MOST_PLACES
+        return self._located.get(target, 0) < MOST_PLACES
+
+    def tally(self, target: int, mode: str, recorded: bool, hidden_by: str | None) -> None:
+        """Note that a target was met once more, at a place that nobody looked for."""
+        key = (target, ELSEWHERE, mode, recorded, hidden_by)
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + 1
+        for parent in self._parents:
+            parent.tally(target, mode, recorded, hidden_by)
 
     def ran(self, target: int) -> None:
         """Note that the rule of a target ran."""
         with self._lock:
-            self._ran[target] += 1
+            self._ran[target] = self._ran.get(target, 0) + 1
         for parent in self._parents:
             parent.ran(target)
-
-    def matched(self, target: int) -> int:
-        """How often a target was met."""
-        return self._matched[target]
 
     def matches(self, target: int) -> tuple[Match, ...]:
         """The places of a target, as frozen data."""
         with self._lock:
-            counted = list(self._counts.get(target, {}).items())
+            counted = [(key, count) for key, count in self._counts.items() if key[0] == target]
         return tuple(
             Match(place, mode, count, recorded, hidden_by)
-            for (place, mode, recorded, hidden_by), count in counted
+            for (_, place, mode, recorded, hidden_by), count in counted
         )
 
     def audit(self, names: Sequence[tuple[str, str]]) -> Audit:
         """All rows so far; `names` holds target and rule of each."""
         return Audit(
             tuple(
-                Row(target, rule, self.matches(index), self._ran[index])
+                Row(target, rule, self.matches(index), self._ran.get(index, 0))
                 for index, (target, rule) in enumerate(names)
             )
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pullback._bind import name_of
-from pullback._rule import DEFAULT, Rule
+from pullback._rule import DEFAULT, Rule, mentions
 from pullback.errors import RuleSignatureError, TargetError
 
 RULE_OFFERS = ("inputs", "outputs", "original", "attrs", "op")
@@ -38,10 +39,16 @@ class Entry:
     label: str
     rule: Rule
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple[Any, ...]:
         """Equal for lines that mean the same."""
         return (target_key(self.target), ById(self.rule.function))
+
+    @functools.cached_property
+    def wishes(self) -> frozenset[str]:
+        """What must be kept for the rule: what it asks for, and the original where it may return `DEFAULT`."""
+        more = {"original"} if mentions(self.rule.function, DEFAULT) else frozenset[str]()
+        return self.rule.wants | more
 
 
 class ById:

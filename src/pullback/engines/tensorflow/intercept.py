@@ -30,6 +30,9 @@ postponed: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_postp
 # What is traced here will be turned into other, batched ops.
 batching: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_batching", default=False)
 
+# The function that is running and is nothing but the next op of its type.
+expected: contextvars.ContextVar[Expected | None] = contextvars.ContextVar("pullback_expected", default=None)
+
 _INTEGERS = (
     "it returns no floating-point tensor, so no gradient passes through it: override the function around it as one unit"
 )
@@ -50,8 +53,14 @@ def on_op(
     if not outputs:
         return outputs
     operation = None if graph is None else outputs[0].op
-    where = _Where(op_type, op_name, operation)
-    chain = _matching(bounds, where)
+    where = Where(op_type, op_name, operation)
+    awaited = expected.get()
+    if awaited is None and op_type in stack.plain and not guarded.get():
+        chain = stack.plain[op_type]
+    else:
+        chain = _matching(bounds, where)
+        if awaited is not None:
+            chain = awaited.joined(op_type, chain)
     if not chain:
         return outputs
     if graph is not None:
@@ -62,7 +71,29 @@ def on_op(
 handle_ops_with(on_op)
 
 
-class _Where:
+class Expected:
+    """A function that is one op: its lines are put on that op, which is far cheaper than a region."""
+
+    __slots__ = ("chain", "op_types")
+
+    def __init__(self, chain: tuple[Bound, ...], op_types: tuple[str, ...]) -> None:
+        self.chain: tuple[Bound, ...] | None = chain
+        self.op_types = op_types
+
+    def joined(self, op_type: str, chain: tuple[Bound, ...]) -> tuple[Bound, ...]:
+        """The lines of the function and those of the op, innermost override first, the function's before the op's."""
+        if self.chain is None or op_type not in self.op_types:
+            return chain
+        both = (*self.chain, *chain)
+        self.chain = None
+        return tuple(sorted(both, key=_depth_first))
+
+
+def _depth_first(bound: Bound) -> int:
+    return -bound.depth
+
+
+class Where:
     """The place of an op, found out only when somebody asks."""
 
     def __init__(self, op_type: str, name: Any, operation: Any) -> None:
@@ -86,7 +117,7 @@ class _Where:
         return f"{scope}/{own}" if scope else own
 
 
-def _matching(bounds: Sequence[Bound], where: _Where) -> tuple[Bound, ...]:
+def _matching(bounds: Sequence[Bound], where: Where) -> tuple[Bound, ...]:
     """The narrowest match of each open override, innermost first."""
     guard = guarded.get()
     chosen: dict[int, Bound] = {}
@@ -99,7 +130,7 @@ def _matching(bounds: Sequence[Bound], where: _Where) -> tuple[Bound, ...]:
 
 
 def _at_once(
-    stack: Stack, chain: tuple[Bound, ...], where: _Where, call: OpCall, outputs: list[Any]
+    stack: Stack, chain: tuple[Bound, ...], where: Where, call: OpCall, outputs: list[Any]
 ) -> list[Any]:
     reason = _why_hidden(outputs)
     recorded = bool(private.possible_gradient_types(call.inputs))
@@ -111,15 +142,19 @@ def _at_once(
         return outputs
     fresh = [private.detached(t) for t in outputs]
     sources = call.inputs
-    call.keep_for(chain, where, fresh)
-    private.record_operation(call.type, fresh, sources, chain_pullback(chain, call), None)
+    call.outputs = fresh
+    backward = chain_pullback(chain, call)
+    call.keep_for(chain)
+    if any("op" in bound.entry.wishes for bound in chain):
+        call.place = where.place
+    private.record_operation(call.type, fresh, sources, backward, None)
     # Ops that leave the fast path are recorded once more afterwards: the mark prevents it.
     fresh[0]._pullback_chain = True
     outputs[:] = fresh
     return outputs
 
 
-def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: _Where, operation: Any, outputs: Any) -> Any:
+def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: Where, operation: Any, outputs: Any) -> Any:
     if private.in_keras_symbolic_scope():
         stack.activation.notes["symbolic"] = "yes"
         return outputs
@@ -127,22 +162,23 @@ def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: _Where, operation: 
     note(stack, chain, where, "traced", hidden_by=reason)
     if reason is not None:
         return outputs
-    operation._pullback_place = where.place
     if batching.get():
-        return _spliced(chain, operation, outputs)
-    _mark(chain, operation)
+        return _spliced(chain, operation, where, outputs)
+    _mark(chain, operation, where)
     return outputs
 
 
-def _mark(chain: tuple[Bound, ...], operation: Any) -> None:
+def _mark(chain: tuple[Bound, ...], operation: Any, where: Where) -> None:
     operation._pullback_chain = chain
+    if any("op" in bound.entry.wishes for bound in chain):
+        operation._pullback_place = where.place
     private.set_gradient_name(operation, gradient_name(operation.graph, chain))
 
 
-def _spliced(chain: tuple[Bound, ...], operation: Any, outputs: Sequence[Any]) -> list[Any]:
+def _spliced(chain: tuple[Bound, ...], operation: Any, where: Where, outputs: Sequence[Any]) -> list[Any]:
     """The outputs by way of an identity that has the rule: a mark on the op would be lost with the op."""
     call = OpCall.of(operation)
-    call.place = operation._pullback_place
+    call.place = where.place
     flowing = [i for i, t in enumerate(outputs) if carries_gradient(t)]
     run = chain_pullback(chain, call)
 
@@ -160,12 +196,11 @@ def mark_imported(stack: Stack, operation: Any) -> None:
     """Attach the rules that match an op which came into its graph unnoticed."""
     op_type = operation.type
     stack.activation.seen[op_type] = None
-    where = _Where(op_type, operation.name, operation)
+    where = Where(op_type, operation.name, operation)
     chain = _matching([*stack.by_type.get(op_type, ()), *stack.anywhere], where) if operation.outputs else ()
     if chain:
         note(stack, chain, where, "rewritten", hidden_by=_why_hidden(operation.outputs))
-        operation._pullback_place = where.place
-        _mark(chain, operation)
+        _mark(chain, operation, where)
     for function in private.functions_called(operation):
         _note_unreached(stack, function, operation)
 
@@ -176,7 +211,7 @@ def _note_unreached(stack: Stack, definition: Any, operation: Any) -> None:
         "Import it with tf.compat.v1.wrap_function, and call that under the override"
     )
     for node in definition.node_def:
-        where = _Where(node.op, node.name, operation)
+        where = Where(node.op, node.name, operation)
         chain = _matching(stack.by_type.get(node.op, ()), where)
         note(stack, chain, where, "rewritten", hidden_by=reason)
 

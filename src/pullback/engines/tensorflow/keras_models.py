@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from pullback._override import Activation
+from pullback._overriding import Activation
 from pullback._tree import flatten
 from pullback.engines.tensorflow.override_saving import config_of, from_config
 from pullback.engines.tensorflow.override_apply import under

@@ -27,6 +27,13 @@ def op_types_of(function: Any) -> tuple[str, ...]:
     return tuple(sorted(found)) if len(found) == 1 else ()
 
 
+def is_one_op(function: Any) -> bool:
+    """Whether a call of the function is one op and nothing else, so that the op can stand for it everywhere."""
+    held = calls.held_of(function)
+    code = held.code if held else function.__code__
+    return code in _generated() or function is calls.innermost(tf.stack)
+
+
 def public_name(function: Any) -> str | None:
     """The name by which users call a function of TensorFlow or Keras, such as `tf.nn.relu`."""
     for each in (function, getattr(function, "__wrapped__", None), calls.innermost(function)):

@@ -12,20 +12,22 @@ import tensorflow as tf
 from pullback._bind import Inputs, signature_of
 from pullback._engine import Kind
 from pullback._project import Mismatch, arrange
-from pullback._rule import DEFAULT, mentions
+from pullback._rule import DEFAULT
 from pullback._tree import Structure, flatten
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.scope import Bound, suspended
+from pullback.engines.tensorflow.scope import Bound, resume, suspend
 from pullback.errors import RuleResultError
 
 _HANDLES = (tf.resource, tf.variant)
+_FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
+_HANDLE = object()  # stands for an input of such a dtype, whose gradient is a tensor of some other
 
 
 class OpCall:
     """One op that ran or stands in a graph: its inputs, outputs and attributes, always all of them."""
 
-    __slots__ = ("attributes", "inputs", "likes", "operation", "outputs", "place", "returns", "type")
+    __slots__ = ("_likes", "attributes", "inputs", "operation", "outputs", "place", "type")
 
     def __init__(
         self, op_type: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Any, operation: Any = None
@@ -36,23 +38,32 @@ class OpCall:
         self.attributes = attributes
         self.operation = operation
         self.place: Any = None
-        self.returns = [carries_gradient(t) for t in outputs]
-        self.likes = [_like(t) for t in inputs]
+        self._likes: list[Any] | None = None
 
     @classmethod
     def of(cls, operation: Any) -> OpCall:
         """The call that an op of a graph stands for."""
         return cls(operation.type, list(operation.inputs), list(operation.outputs), None, operation)
 
-    def keep_for(self, chain: Sequence[Bound], where: Any, outputs: Sequence[Any]) -> None:
+    @property
+    def likes(self) -> list[Any]:
+        """What is remembered of each input in order to project a gradient to it."""
+        if self._likes is None:
+            self._likes = [_like(t) for t in self.inputs or ()]
+        return self._likes
+
+    def keep_for(self, chain: Sequence[Bound]) -> None:
         """Keep alive only what the rules ask for."""
-        wants: set[str] = set().union(*(wishes(bound) for bound in chain))
-        ends_in_default = any("original" in wishes(bound) for bound in chain)
-        self.outputs = outputs if "outputs" in wants or ends_in_default else None
-        if not ends_in_default and "inputs" not in wants:
+        wishes = chain[0].entry.wishes
+        for bound in chain[1:]:
+            wishes = wishes | bound.entry.wishes
+        if "original" in wishes:
+            return
+        if "outputs" not in wishes:
+            self.outputs = None
+        if "inputs" not in wishes:
+            self._likes = [_like(t) for t in self.inputs or ()]
             self.inputs = None
-        if "op" in wants:
-            self.place = where.place
 
     def registered(self) -> Callable[..., Any] | None:
         """TensorFlow's own gradient of this op, one value per input; `None` where there is none."""
@@ -71,26 +82,30 @@ def _ordinary(call: OpCall, function: Any, operation: Any, upstream: Sequence[An
     return [g if like is not None else None for g, like in zip(flat, call.likes, strict=True)]
 
 
-def wishes(bound: Bound) -> frozenset[str]:
-    """What a rule needs to be kept for it."""
-    rule = bound.entry.rule
-    if "original" not in rule.wants and mentions(rule.function, DEFAULT):
-        return rule.wants | {"original"}
-    return rule.wants
+_FLOWING = frozenset(d.as_datatype_enum for d in (*_FLOATS, *_HANDLES))
 
 
 def carries_gradient(tensor: Any) -> bool:
     """Whether gradients pass through a tensor of this dtype."""
-    return values.flows(tensor) or tensor.dtype in _HANDLES
+    if type(tensor) is private.EagerTensor:
+        return private.data_type(tensor) in _FLOWING
+    return tensor.dtype.as_datatype_enum in _FLOWING
 
 
 def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list[Any]]:
     """The backward function of an op under one or more nested overrides."""
+    outputs = call.outputs or ()
+    quiet = tuple(i for i, t in enumerate(outputs) if not carries_gradient(t))
 
     def op_pullback(*upstream: Any) -> list[Any]:
-        dys = [values.dense(dy) if r else None for dy, r in zip(upstream, call.returns, strict=True)]
-        with suspended():
+        dys = [values.dense(dy) for dy in upstream]
+        for index in quiet:
+            dys[index] = None
+        token = suspend()
+        try:
             return _run(chain, 0, call, dys)
+        finally:
+            resume(token)
 
     return op_pullback
 
@@ -99,7 +114,7 @@ def _run(chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequen
     bound = chain[position]
     rule = bound.entry.rule
     bound.activation.ledger.ran(bound.entry.index)
-    below = _below(chain, position, call)
+    below = _below(chain, position, call) if "original" in bound.entry.wishes else None
     returned = rule(upstream, _offers(bound, call, below))
     return _fit(bound, call, returned, functools.partial(_default, below, upstream))
 
@@ -148,6 +163,9 @@ def _fit(bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[A
     likes = call.likes
     if len(likes) == 1 and isinstance(returned, tf.Tensor):
         return [_project(returned, likes[0], bound, call, 0)]
+    if isinstance(returned, (list, tuple)) and len(returned) == len(likes) and _all_fit(returned, likes):
+        return list(returned)
+    returned = _named_flat(returned)
     names, structure = _shape_of_inputs(call.type, len(likes))
     kinds = [Kind.TENSOR if like is None else Kind.DIFFERENTIABLE for like in likes]
     try:
@@ -159,6 +177,26 @@ def _fit(bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[A
     return [_project(g, like, bound, call, i) for i, (g, like) in enumerate(zip(flat, likes, strict=True))]
 
 
+def _all_fit(returned: Sequence[Any], likes: Sequence[Any]) -> bool:
+    return all(
+        g is None or (isinstance(like, values.Like) and values.fits(g, like))
+        for g, like in zip(returned, likes, strict=True)
+    )
+
+
+def _named_flat(returned: Any) -> Any:
+    """Gradients by name, those of a list each by a name of its own."""
+    if not isinstance(returned, Mapping):
+        return returned
+    flat: dict[str, Any] = {}
+    for name, gradient in returned.items():
+        if isinstance(gradient, (list, tuple)):
+            flat.update({f"{name}[{i}]": g for i, g in enumerate(gradient)})
+        else:
+            flat[name] = gradient
+    return flat
+
+
 def _filled(flat: list[Any], default: list[Any] | None, bound: Bound, call: OpCall) -> list[Any]:
     if default is None:
         raise _blame(bound, call, f"returned pb.DEFAULT, but {call.type} has no gradient of its own")
@@ -168,7 +206,7 @@ def _filled(flat: list[Any], default: list[Any] | None, bound: Bound, call: OpCa
 def _project(gradient: Any, like: Any, bound: Bound, call: OpCall, index: int) -> Any:
     if gradient is None or like is None:
         return None
-    if like == "handle":
+    if like is _HANDLE or values.fits(gradient, like):
         return gradient
 
     def blame(reason: str) -> Exception:
@@ -182,9 +220,9 @@ def _blame(bound: Bound, call: OpCall, reason: str) -> RuleResultError:
 
 
 def _like(tensor: Any) -> Any:
-    if tensor.dtype in _HANDLES:
-        return "handle"
-    return values.like(tensor)
+    if not carries_gradient(tensor):
+        return None
+    return _HANDLE if tensor.dtype in _HANDLES else values.like(tensor)
 
 
 @functools.cache

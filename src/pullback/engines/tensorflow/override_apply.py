@@ -7,8 +7,9 @@ from typing import Any
 
 import keras
 
-from pullback._override import Activation
+from pullback._overriding import Activation
 from pullback.engines.tensorflow import scope
+from pullback.engines.tensorflow import tf_private_override as private
 from pullback.errors import TargetError
 
 
@@ -33,10 +34,17 @@ class Overridden:
         self.__pullback_override__ = override
         self._function = function
         self._activation = Activation(override)
+        python_function = private.python_function_of(function)
+        if python_function is None:
+            self._run = functools.partial(_run_under, self._activation, function)
+        else:
+            # A tf.function gets a twin with traces of its own, so that calling it costs no more than before.
+            inner = functools.partial(_run_under, self._activation, python_function)
+            self._run = private.function_like(function, functools.wraps(python_function)(_Under(inner)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; what it targets has the rule's gradient."""
-        return under(self._activation, self._function, args, kwargs)
+        return self._run(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind as a method."""
@@ -44,6 +52,22 @@ class Overridden:
 
     def __repr__(self) -> str:
         return f"<{getattr(self, '__name__', 'function')} under {self.__pullback_override__!r}>"
+
+
+class _Under:
+    """The Python function of a tf.function, under an override."""
+
+    autograph_info__ = {}  # noqa: RUF012  # an attribute AutoGraph looks for: what runs inside is converted by us
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(*args, **kwargs)
+
+
+def _run_under(activation: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return under(activation, private.converted(function), args, kwargs)
 
 
 def under(activation: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from pullback._bind import Binder
 from pullback.engines.tensorflow import tf_private_override as private
 
 Dispatcher = Callable[["Held", tuple[Any, ...], dict[str, Any]], Any]
@@ -22,7 +23,9 @@ Dispatcher = Callable[["Held", tuple[Any, ...], dict[str, Any]], Any]
 class Held:
     """A function that runs the trampoline, and a twin of it that runs the original code."""
 
-    __slots__ = ("code", "count", "dispatch", "function", "signature", "trampoline", "twin", "user_code")
+    __slots__ = (
+        "_binders", "code", "count", "dispatch", "function", "signature", "trampoline", "twin", "user_code",
+    )  # fmt: skip
 
     def __init__(self, function: types.FunctionType, dispatch: Dispatcher) -> None:
         self.function = function
@@ -33,6 +36,7 @@ class Held:
         self.user_code = not _is_library(function)
         self.signature = None if hasattr(function, "__signature__") else inspect.signature(function)
         self.trampoline = _trampoline(self)
+        self._binders: dict[bool, Binder] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the trampoline calls."""
@@ -44,6 +48,13 @@ class Held:
         if self.user_code and status.status is private.autograph_context.Status.ENABLED:
             return private.autograph_api.tf_convert(self.twin, status)(*args, **kwargs)
         return self.twin(*args, **kwargs)
+
+    def binder(self, *, as_method: bool) -> Binder:
+        """Binds arguments by the function's signature; as a method, without the first one."""
+        if as_method not in self._binders:
+            function = types.MethodType(self.twin, self) if as_method else self.twin
+            self._binders[as_method] = Binder(function)
+        return self._binders[as_method]
 
     def grab(self) -> None:
         """Put the trampoline in; whoever looks still sees the function's own signature."""

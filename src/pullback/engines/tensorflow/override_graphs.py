@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pullback._audit import Place
+from pullback._audit import ELSEWHERE, Place
 from pullback.engines.tensorflow import tf_private_override as private
-from pullback.engines.tensorflow.op_rules import OpCall, chain_pullback, wishes
+from pullback.engines.tensorflow.op_rules import OpCall, chain_pullback
 from pullback.engines.tensorflow.scope import Bound, Stack
 
 _numbers = itertools.count()
@@ -51,7 +51,7 @@ class _ChainRule:
 
     def __call__(self, operation: Any, *upstream: Any) -> list[Any]:
         call = OpCall.of(operation)
-        if any("op" in wishes(bound) for bound in self._chain):
+        if any("op" in bound.entry.wishes for bound in self._chain):
             known = getattr(operation, "_pullback_place", None)
             call.place = known or Place(operation.name, operation.type)
         return chain_pullback(self._chain, call)(*upstream)
@@ -128,11 +128,15 @@ def note(
         return
     graph = None if mode == "eager" else private.ops.get_default_graph()
     for bound in chain:
-        ledger = bound.activation.ledger
-        place = where.place if ledger.wants_place(bound.entry.index) else Place("…", where.type)
-        ledger.record(bound.entry.index, place, mode, recorded=recorded, hidden_by=hidden_by)
+        ledger, index = bound.activation.ledger, bound.entry.index
+        place = ELSEWHERE
+        if ledger.wants_place(index):
+            place = where.place
+            ledger.record(index, place, mode, recorded=recorded, hidden_by=hidden_by)
+        else:
+            ledger.tally(index, mode, recorded, hidden_by)
         if graph is not None:
-            remember(graph, (bound.depth, bound.entry.index, place, hidden_by))
+            remember(graph, (bound.depth, index, place, hidden_by))
 
 
 _gathered: contextvars.ContextVar[Gathered | None] = contextvars.ContextVar("pullback_gathered", default=None)

@@ -46,7 +46,7 @@ def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
                 return
             if chain:
                 call = OpCall.of(operation)
-                call.place = operation._pullback_place
+                call.place = getattr(operation, "_pullback_place", None)
                 backward = chain_pullback(chain, call)
                 private.record_operation(operation.type, outputs, list(operation.inputs), backward, None)
                 return

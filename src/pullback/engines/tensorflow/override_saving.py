@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from pullback._override import Override
+from pullback._overriding import Override
 from pullback._targets import Inside, PerInput
 from pullback.engines.tensorflow.op_names import public_name
 from pullback.errors import ExportError

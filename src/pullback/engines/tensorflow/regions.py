@@ -15,19 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 
-from pullback._bind import Binder
 from pullback._engine import Kind, engine_of
 from pullback._pullback import Job
-from pullback._rule import DEFAULT, Rule, mentions
+from pullback._rule import Rule
+from pullback._targets import RULE_OFFERS
 from pullback._tree import flatten
 from pullback.engines.tensorflow import override_calls as calls
 from pullback.engines.tensorflow import tf_private_override as private
-from pullback.engines.tensorflow.intercept import STOPPED, guarded, hidden, postponed
+from pullback.engines.tensorflow.intercept import STOPPED, Expected, expected, guarded, hidden, postponed
 from pullback.engines.tensorflow.override_graphs import note
 from pullback.engines.tensorflow.override_places import find_place
-from pullback.engines.tensorflow.scope import Bound, Stack, current, set_for, suspended
+from pullback.engines.tensorflow.scope import Bound, Stack, current, resume, set_for, suspend
 from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, is_same, is_scope_inside, name_matches
 
 # The layers and functions that are running here, outermost first.
@@ -43,15 +42,29 @@ def on_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     stack = current()
     if stack is None:
         return held.run(*args, **kwargs)
-    owner = args[0] if args else None
-    bounds = stack.by_function.get(held.function, ())
-    with set_for(_running, (*_running.get(), held.function)):
-        chain = _matching(bounds, owner, held.function.__name__)
+    token = _running.set((*_running.get(), held.function))
+    try:
+        owner = args[0] if args else None
+        chain = _matching(stack.by_function.get(held.function, ()), owner, held.function.__name__)
         if not chain:
             return held.run(*args, **kwargs)
-        drop = chain[0].line.drop_self
-        region = _Region(stack, chain, held.run, held.twin, owner if drop else None)
-        return region(args[1:] if drop else args, kwargs)
+        line = chain[0].line
+        if line.is_one_op:
+            return _as_one_op(chain, line, held, args, kwargs)
+        drop = line.drop_self
+        return _Region(stack, chain, held, owner if drop else None)(args[1:] if drop else args, kwargs)
+    finally:
+        _running.reset(token)
+
+
+def _as_one_op(
+    chain: tuple[Bound, ...], line: Any, held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    token = expected.set(Expected(chain, line.op_types))
+    try:
+        return held.twin(*args, **kwargs)
+    finally:
+        expected.reset(token)
 
 
 def on_layer_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -66,7 +79,7 @@ def on_layer_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any
             return held.run(*args, **kwargs)
         function = inspect.getattr_static(type(layer), "call", None)
         if "call" in vars(layer) or not isinstance(function, types.FunctionType):
-            return _Region(stack, chain, held.run, held.twin, layer)(args[1:], kwargs)
+            return _Region(stack, chain, held, layer)(args[1:], kwargs)
         with set_for(_awaited, (layer, chain)), _holding(function):
             return held.run(*args, **kwargs)
 
@@ -78,7 +91,7 @@ def _on_layer_body(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, An
         return held.run(*args, **kwargs)
     layer, chain = awaited
     with set_for(_awaited, None):
-        return _Region(stack, chain, held.run, held.twin, layer)(args[1:], kwargs)
+        return _Region(stack, chain, held, layer)(args[1:], kwargs)
 
 
 @contextlib.contextmanager
@@ -113,7 +126,10 @@ class _Where:
 
 
 def _matching(bounds: Sequence[Bound], owner: Any, name: str) -> tuple[Bound, ...]:
-    guard, where = guarded.get(), _Where(name)
+    guard = guarded.get()
+    if len(bounds) == 1 and bounds[0].line.is_plain and not guard:
+        return tuple(bounds)
+    where = _Where(name)
     chosen: dict[int, Bound] = {}
     for bound in bounds:
         if bound.depth in chosen or bound.mark in guard or not bound.line.is_for(owner):
@@ -139,94 +155,87 @@ def is_inside(part: Any, where: Any) -> bool:
 class _Region:
     """One call of a targeted function or layer under the lines that match it, innermost first."""
 
-    def __init__(
-        self, stack: Stack, chain: tuple[Bound, ...], run: Callable[..., Any], twin: Any, owner: Any
-    ) -> None:
+    def __init__(self, stack: Stack, chain: tuple[Bound, ...], held: calls.Held, owner: Any) -> None:
         self.stack = stack
         self.chain = chain
-        self.run = run
-        self.twin = twin
+        self.held = held
         self.owner = owner
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = getattr(self.owner, "name", None) or self.twin.__name__
-        where = _Where(name)
         if private.in_keras_symbolic_scope():
-            self._note_symbolic()
+            for bound in self.chain:
+                bound.activation.notes["symbolic"] = "yes"
             return self._body(*args, **kwargs)
-        binder = Binder(_bound(self.twin, self.owner))
-        plan = binder.plan(args, kwargs)
-        values = tuple(plan.values(args, kwargs))
-        self._note(where, values)
-        return self._level(0, where)(*args, **kwargs)
+        where = _Where(getattr(self.owner, "name", None) or self.held.twin.__name__)
+        plan = self.held.binder(as_method=self.owner is not None).plan(args, kwargs)
+        leaves, structure = flatten(tuple(plan.values(args, kwargs)))
+        engine = engine_of(leaves)
+        self._note(where, any(engine.kind(leaf) is Kind.DIFFERENTIABLE for leaf in leaves))
+        body = self._below(0, where)
+        return engine.attach(Job(Definition(self.chain[0], body, where), engine, plan, structure), leaves)
 
     def _body(self, *args: Any, **kwargs: Any) -> Any:
         if self.owner is not None:
-            return self.run(self.owner, *args, **kwargs)
-        return self.run(*args, **kwargs)
+            return self.held.run(self.owner, *args, **kwargs)
+        return self.held.run(*args, **kwargs)
 
-    def _level(self, position: int, where: _Where) -> Callable[..., Any]:
-        """The call as it is under the rules from this position outwards."""
-        if position == len(self.chain):
-            return self._body
-        bound, below = self.chain[position], self._level(position + 1, where)
-        definition = Definition(bound, _Guarded(bound, below), where)
+    def _below(self, position: int, where: _Where) -> Callable[..., Any]:
+        """What a rule at this position finds as its function: the call under the rules further out."""
+        bound = self.chain[position]
+        if position + 1 == len(self.chain):
+            return _Guarded(bound, self._body)
+        inner = Definition(self.chain[position + 1], self._below(position + 1, where), where)
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            plan = Binder(_bound(self.twin, self.owner)).plan(args, kwargs)
+            plan = self.held.binder(as_method=self.owner is not None).plan(args, kwargs)
             leaves, structure = flatten(tuple(plan.values(args, kwargs)))
             engine = engine_of(leaves)
-            return engine.attach(Job(definition, engine, plan, structure), leaves)
+            return engine.attach(Job(inner, engine, plan, structure), leaves)
 
-        return run
+        return _Guarded(bound, run)
 
-    def _note(self, where: _Where, values: tuple[Any, ...]) -> None:
-        leaves, _ = flatten(values)
-        eagerly = tf.executing_eagerly()
-        engine = engine_of(leaves)
-        tensors = [leaf for leaf in leaves if engine.kind(leaf) is Kind.DIFFERENTIABLE]
+    def _note(self, where: _Where, flows: bool) -> None:
         recorded, reason = True, hidden.get()
+        eagerly = private.context().executing_eagerly()
         if eagerly and not postponed.get():
             recorded = private.could_possibly_record()
             if not recorded and reason is None and private.recording_is_stopped():
                 reason = STOPPED
-        if not tensors and reason is None:
+        if not flows and reason is None:
             reason = "it was called without any floating-point tensor, so there is nothing to differentiate"
         note(self.stack, self.chain, where, "eager" if eagerly else "traced", recorded=recorded, hidden_by=reason)
-
-    def _note_symbolic(self) -> None:
-        for bound in self.chain:
-            bound.activation.notes["symbolic"] = "yes"
-
-
-def _bound(function: Any, owner: Any) -> Any:
-    return function if owner is None else types.MethodType(function, owner)
 
 
 class _Guarded:
     """The body of a region: lines that it belongs to do not match again inside."""
+
+    __slots__ = ("_body", "_mark")
 
     def __init__(self, bound: Bound, body: Callable[..., Any]) -> None:
         self._mark = bound.mark
         self._body = body
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with set_for(guarded, guarded.get() | {self._mark}):
+        token = guarded.set(guarded.get() | {self._mark})
+        try:
             return self._body(*args, **kwargs)
+        finally:
+            guarded.reset(token)
 
 
 class Definition:
     """What the engine asks of a function with a gradient of its own."""
 
+    __slots__ = ("function", "keeps", "name", "rule", "wants")
     jvp = None
+    owner = None
 
     def __init__(self, bound: Bound, function: Callable[..., Any], where: _Where) -> None:
         self.function = function
-        self.rule = _ScopedRule(bound, where)
+        self.rule = _rule_of(bound, where)
         self.name = where.own
-        self.wants = set(self.rule.wants)
-        if mentions(bound.entry.rule.function, DEFAULT):
-            self.wants.add("original")
+        self.wants = bound.entry.wishes
+        self.keeps = self.wants & {"original"}
 
     def split(self, result: Any) -> tuple[Any, Rule]:
         """The outputs and the rule."""
@@ -237,20 +246,30 @@ class Definition:
         return set(names)
 
 
+def _rule_of(bound: Bound, where: _Where) -> _ScopedRule:
+    if "op" in bound.entry.rule.wants:
+        return _ScopedRule(bound, where.place)
+    if bound.rule is None:
+        bound.rule = _ScopedRule(bound, None)
+    return bound.rule
+
+
 class _ScopedRule(Rule):
     """A rule that runs with nothing overridden, and is counted."""
 
     __slots__ = ("_bound", "_place")
 
-    def __init__(self, bound: Bound, where: _Where) -> None:
-        rule = bound.entry.rule
-        super().__init__(rule.function, ("inputs", "outputs", "original", "attrs", "op"))
+    def __init__(self, bound: Bound, place: Any) -> None:
+        super().__init__(bound.entry.rule.function, RULE_OFFERS)
         self._bound = bound
-        self._place = where.place if "op" in rule.wants else None
+        self._place = place
 
     def __call__(self, upstream: Any, offers: dict[str, Any]) -> Any:
         """Run the rule."""
         self._bound.activation.ledger.ran(self._bound.entry.index)
         offers = {"original": None, "attrs": {}, **offers, "op": self._place}
-        with suspended():
+        token = suspend()
+        try:
             return super().__call__(upstream, offers)
+        finally:
+            resume(token)

@@ -22,25 +22,22 @@ from pullback.errors import PullbackError
 class Bound:
     """A line of an open override, ready to be matched."""
 
-    __slots__ = ("activation", "depth", "entry", "line")
+    __slots__ = ("activation", "depth", "entry", "line", "mark", "rule")
 
     def __init__(self, activation: Any, entry: Entry, line: Any, depth: int) -> None:
         self.activation = activation
         self.entry = entry
         self.line = line
         self.depth = depth
-
-    @property
-    def mark(self) -> tuple[int, int]:
-        """Identifies the line among all open ones."""
-        return (self.depth, self.entry.index)
+        self.mark = (depth, entry.index)  # identifies the line among all open ones
+        self.rule: Any = None  # the rule as a region runs it, made when first needed
 
 
 class Stack:
     """The open overrides of a context, innermost first, indexed for matching."""
 
     __slots__ = (
-        "activation", "anywhere", "before", "by_function", "by_type", "depth", "key", "parent",
+        "activation", "anywhere", "before", "by_function", "by_type", "depth", "expectable", "key", "parent", "plain",
     )  # fmt: skip
 
     def __init__(self, previous: Stack | None, activation: Any) -> None:
@@ -53,6 +50,9 @@ class Stack:
         self.by_function: dict[Any, tuple[Bound, ...]] = dict(parent.by_function) if parent else {}
         self.anywhere: tuple[Bound, ...] = parent.anywhere if parent else ()
         self.key: tuple[Any, ...] = parent.key if parent else ()
+        # Op types of which every op matches, whatever runs around it: the chain of rules is known beforehand.
+        self.plain: dict[str, tuple[Bound, ...]] = {}
+        self.expectable: frozenset[str] = parent.expectable if parent else frozenset()
         if activation is not None:
             self._add(activation)
 
@@ -64,6 +64,8 @@ class Stack:
         for function, lines in resolved.by_function.items():
             self.by_function[function] = self._bind(lines) + self.by_function.get(function, ())
         self.anywhere = self._bind(resolved.anywhere) + self.anywhere
+        self.expectable |= resolved.expectable
+        self.plain = {} if self.anywhere else {t: b for t, b in self.by_type.items() if _is_plain(b)}
 
     def _bind(self, lines: Any) -> tuple[Bound, ...]:
         return tuple(Bound(self.activation, entry, line, self.depth) for entry, line in lines)
@@ -78,6 +80,10 @@ class Stack:
     def at(self, depth: int) -> Any:
         """The activation at a depth."""
         return next(a for i, a in enumerate(self.activations()) if self.depth - i == depth)
+
+
+def _is_plain(bounds: tuple[Bound, ...]) -> bool:
+    return all(b.line.is_plain for b in bounds) and len({b.depth for b in bounds}) == len(bounds)
 
 
 SUSPENDED: Any = None  # the stack of a context in which nothing is to be overridden
@@ -112,13 +118,11 @@ class Callback:
         if type(op_type) is bytes:
             op_type = op_type.decode()
         stack.activation.seen[op_type] = None
-        bounds = stack.by_type.get(op_type)
-        if bounds is None:
-            if not stack.anywhere:
-                return outputs
-            bounds = stack.anywhere
-        elif stack.anywhere:
+        bounds = stack.by_type.get(op_type, ())
+        if stack.anywhere:
             bounds = bounds + stack.anywhere
+        elif not bounds and op_type not in stack.expectable:
+            return outputs
         return _on_op[0](stack, bounds, op_type, inputs, attrs, outputs, op_name, graph)
 
 
@@ -212,8 +216,21 @@ def _others() -> list[Any]:
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
     """Nothing is overridden in this block."""
-    with set_for(_stack, SUSPENDED):
+    token = suspend()
+    try:
         yield
+    finally:
+        resume(token)
+
+
+def suspend() -> Any:
+    """Override nothing from here on; give the result to `resume`. Faster than a block."""
+    return _stack.set(SUSPENDED)
+
+
+def resume(token: Any) -> None:
+    """Undo `suspend`."""
+    _stack.reset(token)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import tensorflow as tf
 from pullback._targets import Entry, Inside, Where, label_of, narrowest_first
 from pullback.engines.tensorflow import override_calls as calls
 from pullback.engines.tensorflow import tf_private_override as private
-from pullback.engines.tensorflow.op_names import op_types_of, public_name
+from pullback.engines.tensorflow.op_names import is_one_op, op_types_of, public_name
 from pullback.errors import RuleSignatureError, TargetError
 
 LAYER_CALL = "layer call"  # the key under which lines about layers are found
@@ -30,6 +30,11 @@ class OpLine:
     parts: tuple[Any, ...]
     predicate: Callable[[Any], bool] | None = None
     pattern: re.Pattern[str] | None = None
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether every op of the type is meant."""
+        return not self.parts and self.predicate is None and self.pattern is None
 
     def accepts(self, where: Any) -> bool:
         """Whether an op of the right type, at this place, is meant."""
@@ -52,6 +57,12 @@ class CallLine:
     pattern: re.Pattern[str] | None = None
     drop_self: bool = False
     op_types: tuple[str, ...] = ()  # what stands for it in a graph without Python source
+    is_one_op: bool = False  # calling it is running that op, no more and no less
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether every call of the function is meant."""
+        return not self.parts and self.instance is None and self.kind is None and self.pattern is None
 
     def is_for(self, owner: Any) -> bool:
         """Whether a call on this object is meant."""
@@ -80,6 +91,7 @@ class Resolved:
         self.by_function: dict[Any, Lines] = {}
         self.anywhere: Lines = []
         self.held: list[tuple[types.FunctionType, Any]] = []
+        self.expectable: frozenset[str] = frozenset()  # op types for which functions that are one op stand
 
     def hold(self, function: Any, dispatch: Any) -> None:
         """Note that calls of a function have to be intercepted."""
@@ -137,9 +149,13 @@ def _function_line(resolved: Resolved, entry: Entry, target: Any, parts: tuple[A
     _refuse_attrs(entry)
     for function, instance, drop_self in functions_of(target):
         types_ = op_types_of(target) if instance is None and not drop_self else ()
-        line = CallLine(parts, instance=instance, drop_self=drop_self, op_types=types_)
+        line = CallLine(
+            parts, instance=instance, drop_self=drop_self, op_types=types_, is_one_op=bool(types_) and is_one_op(function)
+        )
         resolved.by_function.setdefault(function, []).append((entry, line))
         resolved.hold(function, on_call)
+        if line.is_one_op:
+            resolved.expectable |= set(types_)
 
 
 def _watch_part(resolved: Resolved, part: Any) -> None:

@@ -30,6 +30,9 @@ from tensorflow.python.eager.polymorphic_function import tracing_compilation as 
 
 from tensorflow.core.function.polymorphism.function_cache import FunctionCache as FunctionCache
 
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function as PolymorphicFunction
+from tensorflow.python.saved_model.function_deserialization import RestoredFunction as RestoredFunction
+
 # Loading function definitions as functions, which a SavedModel does too.
 from tensorflow.python.saved_model.function_deserialization import (
     load_function_def_library as load_function_def_library,
@@ -70,6 +73,11 @@ from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
 # 0: nothing watches these tensors; 1 or 2: a tape or an accumulator does.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
+
+
+def data_type(tensor: Any) -> int:
+    """The dtype of a concrete tensor as TensorFlow's number for it, without making a DType."""
+    return tensor._datatype_enum()
 
 
 def op_callbacks() -> list[Any]:
@@ -194,6 +202,26 @@ def recompute_role(function: Any) -> str | None:
 def takes_pfor_config(loop_function: Any) -> bool:
     """Whether a loop body of pfor asks for its configuration."""
     return control_flow_ops._loop_fn_has_config(loop_function)
+
+
+def python_function_of(function: Any) -> Any:
+    """The Python function behind a tf.function that can be traced anew; `None` for anything else."""
+    if isinstance(function, PolymorphicFunction) and not isinstance(function, RestoredFunction):
+        return function.python_function
+    return None
+
+
+def function_like(function: Any, python_function: Any) -> Any:
+    """A tf.function with the same settings around another Python function."""
+    return function._clone(python_function)
+
+
+def converted(function: Any) -> Any:
+    """A function as tf.function would run it here: converted by AutoGraph where that is on."""
+    status = autograph_context.control_status_ctx()
+    if status.status is not autograph_context.Status.ENABLED or not inspect.isroutine(function):
+        return function
+    return autograph_api.tf_convert(function, status)
 
 
 def import_graph_def() -> Any:

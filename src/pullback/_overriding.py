@@ -1,0 +1,183 @@
+"""An override as an object: what it holds, and what opening and closing it means.
+
+An `Override` is data: targets, rules, a ledger. Opening it makes an `Activation`, which the engine keeps on the stack of
+the current context: the innermost activation wins, and what it calls `original` is the next one's rule.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from pullback._audit import Audit, Ledger
+from pullback._engine import ALIASES, TABLE, only_engine
+from pullback._targets import Entry, Inside, Rules, Where, entries_of
+from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
+
+
+class OverrideEngine(Protocol):
+    """What an engine does for overrides; its module is `overrides` in the engine's folder."""
+
+    def label(self, target: Any) -> str | None:
+        """The public name of a target of this framework, if it has one."""
+        ...
+
+    def resolve(self, entries: Sequence[Entry]) -> Any:
+        """The engine's own form of the lines, or a `TargetError`."""
+        ...
+
+    def enter(self, activation: Activation) -> None:
+        """Make the activation the innermost one here."""
+        ...
+
+    def leave(self, override: Override) -> Activation:
+        """Take the innermost activation, which must be one of this override, off again."""
+        ...
+
+    def apply(self, override: Override, target: Any) -> Any:
+        """A function or model that runs under the override."""
+        ...
+
+    def export(self, overridden: Any, path: str) -> None:
+        """Write a function or model with its gradient to a file."""
+        ...
+
+    def similar(self, activation: Activation, entry: Entry) -> str:
+        """What ran that looks like the target, as a sentence."""
+        ...
+
+    def unreachable(self, activation: Activation, entry: Entry) -> str | None:
+        """Why a target that did not match could not be reached, if that is known."""
+        ...
+
+
+class Activation:
+    """One opening of an override, with what happened since."""
+
+    def __init__(self, override: Override) -> None:
+        self.override = override
+        self.ledger = Ledger([override.ledger])
+        self.notes: dict[str, str] = {}
+        self.seen: dict[str, None] = {}
+        self.settled = False
+
+    def verdict(self) -> list[PullbackError]:
+        """What to complain about, once the block or call is over."""
+        problems: list[PullbackError] = []
+        for entry in self.override.entries:
+            matches = self.ledger.matches(entry.index)
+            if not matches:
+                problems.append(self._unmatched(entry))
+            elif all(match.hidden_by for match in matches):
+                problems.append(
+                    UnreachableOverride(
+                        f"the rule for {entry.label} has no effect: "
+                        f"{'; '.join(sorted({str(m.hidden_by) for m in matches}))}"
+                    )
+                )
+        return problems
+
+    def _unmatched(self, entry: Entry) -> PullbackError:
+        engine = self.override.engine
+        reason = engine.unreachable(self, entry)
+        if reason is not None:
+            return UnreachableOverride(f"{entry.label} was not overridden: {reason}")
+        return UnmatchedOverride(
+            f"{entry.label} did not run here, so its gradient was not changed. "
+            f"{engine.similar(self, entry)}"
+        )
+
+    def settle(self) -> None:
+        """Raise, or warn about, what had no effect."""
+        for problem in self.verdict():
+            if self.override.strict:
+                raise problem
+            warnings.warn(str(problem), stacklevel=3)
+
+
+class Override:
+    """Targets with their rules. Open it as a block, or apply it to a function or model."""
+
+    def __init__(self, rules: Rules, *, strict: bool = True) -> None:
+        self.rules = rules
+        self.strict = strict
+        self.engine = _engine_for(rules)
+        self.entries = entries_of(rules, self.engine.label)
+        self.ledger = Ledger()
+        self.resolved = self.engine.resolve(self.entries)
+
+    @functools.cached_property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for overrides that do the same."""
+        return tuple(entry.key for entry in self.entries)
+
+    @property
+    def audit(self) -> Audit:
+        """What this override has done so far, in all blocks and calls."""
+        return self.ledger.audit([(e.label, str(e.rule)) for e in self.entries])
+
+    def __enter__(self) -> Override:
+        """Change the gradient of everything that runs in the block."""
+        _refuse_generators(sys._getframe(1))
+        self.engine.enter(Activation(self))
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """End the block; complain if a target had no effect in it."""
+        activation = self.engine.leave(self)
+        if kind is None:
+            activation.settle()
+
+    def __call__(self, target: Any) -> Any:
+        """The same function or model with the changed gradient; the one given is left as it is."""
+        return self.engine.apply(self, target)
+
+    def __repr__(self) -> str:
+        lines = ", ".join(f"{e.label}: {e.rule.name}" for e in self.entries)
+        return f"<override of {lines}>"
+
+
+def _engine_for(rules: Rules) -> OverrideEngine:
+    targets = list(rules)  # keys of a mapping, or pairs
+    for target in _parts(targets):
+        root = (getattr(target, "__module__", None) or type(target).__module__).partition(".")[0]
+        framework = ALIASES.get(root, root)
+        if framework in TABLE:
+            return importlib.import_module(f"{TABLE[framework]}.overrides")
+    return importlib.import_module(f"{TABLE[only_engine().name]}.overrides")
+
+
+def _parts(targets: Iterable[Any]) -> Iterable[Any]:
+    for target in targets:
+        if isinstance(target, Inside):
+            yield from _parts([target.part, target.target])
+        elif isinstance(target, tuple):
+            yield from _parts(target[:1])
+        elif not isinstance(target, (str, Where)):
+            yield target
+
+
+# Frames that drive a generator to its first yield and back as one block, which is what is meant.
+_DRIVERS = frozenset({"contextlib", "_pytest.fixtures"})
+_GENERATOR = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
+
+
+def _refuse_generators(frame: Any) -> None:
+    """A block in a generator would stay open in whatever runs between its yields."""
+    while frame is not None and frame.f_globals.get("__name__") == "contextlib":
+        frame = frame.f_back
+    if frame is None or not frame.f_code.co_flags & _GENERATOR:
+        return
+    driver = frame.f_back.f_globals.get("__name__") if frame.f_back else None
+    if driver not in _DRIVERS:
+        name = frame.f_code.co_name
+        raise UnreachableOverride(
+            f"an override was opened as a block in the generator {name} ({frame.f_code.co_filename}:{frame.f_lineno}): "
+            "at each yield it would stay open in the code that runs the generator. "
+            "Open it around the loop, or apply it to the function that does the work: `pb.override({...})(fn)`."
+        )
+
