@@ -39,7 +39,7 @@ class Definition:
     ) -> None:
         self.function = function
         self.rule = rule
-        self.jvp = None if jvp is None else Rule(jvp, _JVP_OFFERS)
+        self.jvp = None if jvp is None else _jvp_rule(jvp)
         self.name = name_of(function)
         self.wants: set[str] = set(rule.wants) if rule else set()
         if rule and mentions(rule.function, DEFAULT):
@@ -196,6 +196,14 @@ def _replace(fn: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
     engine = engine_of_type(type(fn))
     wrapped = engine.wrap(fn, define, make) if engine else None
     return GradientFunction(define(fn), make) if wrapped is None else wrapped
+
+
+def _jvp_rule(jvp: Any) -> Rule:
+    if not callable(jvp):
+        raise RuleSignatureError(
+            f"a jvp is a function of the tangents; got {jvp!r}. Write `def jvp(dx): return ...`."
+        )
+    return Rule(jvp, _JVP_OFFERS)
 
 
 def _found_by_name(value: Any) -> bool:

@@ -22,7 +22,7 @@ class PartialsRule:
         parameters = signature_of(function).parameters
         self.__name__ = f"partials of {name_of(function)}"
         self._function = function
-        self._partials = {name: _Partial(name, p) if p else None for name, p in partials.items()}
+        self._partials = {n: None if p is None else _Partial(n, p) for n, p in partials.items()}
         asked = ["inputs"]
         asked += ["outputs"] if any(p and p.wants_outputs for p in self._partials.values()) else []
         asked += ["original"] if set(parameters) - set(partials) else []

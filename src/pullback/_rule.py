@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+import math
+import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from pullback._bind import name_of, signature_of
@@ -82,12 +84,8 @@ class Rule:
 
     def _check_signature(self, count: int) -> None:
         signature = signature_of(self.function)
-        try:
-            signature.bind_partial(*range(count))
-            missing = _positional_required(signature, self.wants) > count
-        except TypeError:
-            missing = True
-        if missing:
+        least, most = _upstream_counts(signature, self.wants)
+        if not least <= count <= most:
             raise RuleSignatureError(
                 f"rule {self} is called with {count} upstream gradient{'s'[: count != 1]}, one per "
                 f"output, but is written as `{self.name}{signature}`. "
@@ -129,17 +127,25 @@ def mentions(function: Any, value: Any) -> bool:
     """Whether the code of a function names this object: a global, an attribute of a module, or a cell."""
     while isinstance(function, functools.partial):
         function = function.func
+    if not isinstance(function, (types.FunctionType, types.MethodType)):
+        function = type(function).__call__
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None)
     if code is None:
-        return "original" in signature_of(function).parameters
+        return False
+    names = list(_names_in(code))
     cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
-    scopes = [function.__globals__, *(vars(m) for m in cells + _modules(function) if inspect.ismodule(m))]
-    return any(c is value for c in cells) or any(s.get(n) is value for s in scopes for n in code.co_names)
+    known = [*cells, *(function.__globals__.get(name) for name in names)]
+    scopes = [vars(module) for module in known if inspect.ismodule(module)]
+    return any(k is value for k in known) or any(s.get(n) is value for s in scopes for n in names)
 
 
-def _modules(function: Any) -> list[Any]:
-    return [function.__globals__.get(name) for name in function.__code__.co_names]
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """The names that code uses, in the functions defined inside it too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)
 
 
 def _filled(cell: Any) -> bool:
@@ -173,13 +179,13 @@ def _unknown(function: Any, name: str, offered: tuple[str, ...]) -> str:
     )
 
 
-def _positional_required(signature: inspect.Signature, wants: frozenset[str]) -> int:
+def _upstream_counts(signature: inspect.Signature, wants: frozenset[str]) -> tuple[int, float]:
+    """The fewest and the most upstream gradients that a rule of this signature takes."""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(
-        1
-        for p in signature.parameters.values()
-        if p.kind in positional and p.default is p.empty and p.name not in wants
-    )
+    parameters = [p for p in signature.parameters.values() if p.name not in wants]
+    taken = [p for p in parameters if p.kind in positional]
+    any_number = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    return sum(p.default is p.empty for p in taken), math.inf if any_number else len(taken)
 
 
 def _upstream_names(count: int) -> list[str]:
