@@ -35,21 +35,20 @@ def through(forward: Any) -> Iterator[None]:
 
 
 def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
-    """The tensor that stands for an eager tensor where this graph can capture it."""
-    if not isinstance(tensor, private.EagerTensor):
-        return tensor
+    """The tensor that stands for one from outside where this graph can capture it."""
+    eager = isinstance(tensor, private.EagerTensor)
     outer = graph.outer_graph
-    if private.is_cond_gradient(graph) and isinstance(outer, private.FuncGraph):
+    if eager and private.is_cond_gradient(graph) and isinstance(outer, private.FuncGraph):
         return outer.capture(_reachable(outer, None, tensor))
+    if not eager and tensor.graph is graph:
+        return tensor
     forward = getattr(graph, "_forward_graph", forward)
     known = {id(outside): inside for outside, inside in getattr(forward, "captures", ())}
     return known.get(id(tensor), tensor)
 
 
 def prepare(graph: Any, backward: Callable[..., Any], values: Sequence[Any]) -> None:
-    """In the body of a cond or a loop, capture now what the rule will read from outside."""
-    if not private.is_control_flow(graph):
-        return
+    """Capture now what a backward function will read from outside this graph once the graph is finished."""
 
     def rule(*upstream: Any) -> list[Any]:
         return [tf.convert_to_tensor(g) for g in backward(*upstream) if g is not None]
@@ -58,5 +57,4 @@ def prepare(graph: Any, backward: Callable[..., Any], values: Sequence[Any]) -> 
     with private.stop_recording():
         traced = tf.function(rule, autograph=False).get_concrete_function(*specs)
     for tensor in traced.captured_inputs:
-        if isinstance(tensor, private.EagerTensor):
-            graph.capture(tensor)
+        graph.capture(tensor)

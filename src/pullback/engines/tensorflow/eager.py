@@ -47,7 +47,7 @@ def _attach(
     job: Job, leaves: Sequence[Any], kinds: Sequence[Kind], flowing: list[int], tensors: list[Any], order: int
 ) -> Any:
     recording = order > 1
-    body = _KeptBody(job) if recording or job.definition.keeps else _PLAIN
+    body = _KeptBody(job, tensors) if recording or job.definition.keeps else _PLAIN
     inner = tensors if recording else [private.detached(t) for t in tensors]
     ran = body.run(job, _with_cores(leaves, flowing, inner), inner)
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
@@ -86,10 +86,12 @@ _PLAIN = _PlainBody()
 class _KeptBody:
     """A body whose ordinary gradient is kept on a tape of our own, for the rule or for what the body captures."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, given: Sequence[Any]) -> None:
         self.variables = Variables() if "variables" in job.wants else None
         self.original = "original" in job.wants
-        self.foreign = [t for t in closed_over(job.definition.function) if private.possible_gradient_types([t])]
+        known = {id(t) for t in given}
+        reached = (t for t in closed_over(job.definition.function) if id(t) not in known)
+        self.foreign = [t for t in reached if private.possible_gradient_types([t])]
         self.tape = tf.GradientTape(persistent=True, watch_accessed_variables=self.variables is None)
 
     def run(self, job: Job, leaves: Sequence[Any], inner: Sequence[Any]) -> Ran:

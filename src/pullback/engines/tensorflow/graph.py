@@ -49,7 +49,8 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     if not sources or not values:
         return ran.outputs(ran.leaves)
     outputs = finish(recorded, leaves, values, sources)
-    prepare(graph, recorded.backward, values)
+    if private.is_control_flow(graph):
+        prepare(graph, recorded.backward, values)
     return outputs
 
 

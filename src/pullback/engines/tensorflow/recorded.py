@@ -17,6 +17,7 @@ from pullback._pullback import Gradients, Pullback
 from pullback._tree import flatten
 from pullback.errors import UnsupportedError
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.capturing import prepare
 from pullback.engines.tensorflow.forward import refuse_nonlinear, transposed
 from pullback.engines.tensorflow.splice import splice
 from pullback.engines.tensorflow.values import core, dense, with_core
@@ -147,6 +148,8 @@ class Recorded:
             return [*self._along_upstream(upstream, spread), *rest]
 
         fresh = splice(f"{self.pullback.ran.job.name}_gradient", values, [*upstream, *sources], derivative)
+        if not tf.executing_eagerly():
+            prepare(tf.compat.v1.get_default_graph(), derivative, values)
         for index, g in zip(present, fresh, strict=True):
             gradients[index] = g
         return gradients
