@@ -77,6 +77,9 @@ class Definition:
 class GradientFunction:
     """A function whose gradient is the one given for it. Use it like the function itself."""
 
+    __qualname__: str
+    __wrapped__: Callable[..., Any]
+
     def __init__(self, definition: Definition, make: tuple[Any, ...]) -> None:
         functools.update_wrapper(self, definition.function)
         self.__name__ = name_of(definition.function)

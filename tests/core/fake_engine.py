@@ -194,11 +194,8 @@ class FakeEngine:
 
     def project(self, gradient: Any, like: Any, blame: Callable[[str], Exception]) -> Any:
         shape, dtype = like
-        if (
-            isinstance(gradient, (str, bool))
-            or not np.isscalar(gradient)
-            and not hasattr(gradient, "shape")
-        ):
+        number = isinstance(gradient, (int, float, Array)) and not isinstance(gradient, bool)
+        if not number:
             raise blame(f"{describe(gradient)}; wanted a gradient {dtype.name}{shape_text(shape)}")
         array = as_array(gradient)
         axes = unbroadcast_axes(array.shape, shape)

@@ -36,6 +36,9 @@ _FLOWING = frozenset(
 )
 
 
+_NOT_NUMBERS = (tf.string, tf.bool, tf.resource, tf.variant)
+
+
 def kind(leaf: Any) -> Kind:
     """How a leaf takes part in differentiation."""
     if type(leaf) is EagerTensor:
@@ -127,24 +130,30 @@ def project(gradient: Any, wanted: Like, blame: Blame) -> Any:
 
 
 def multiply(upstream: Any, partial: Any, blame: Blame) -> Any:
-    """Upstream times partial derivative; axes that the function reduced stand behind the upstream's own."""
-    try:
-        partial = tf.cast(tf.convert_to_tensor(partial), upstream.dtype)
-    except (TypeError, ValueError) as error:
-        raise blame(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter") from error
+    """Upstream times partial; axes that the function reduced stand behind the upstream's own."""
+    partial = _partial(partial, upstream.dtype, blame)
     ours, theirs = _static_shape(upstream), _static_shape(partial)
     if ours is None or theirs is None:
         raise blame("works on tensors of unknown rank; give them a rank with tf.ensure_shape")
-    if len(theirs) <= len(ours):
-        return upstream * partial
-    if not all(a is None or b is None or a == b for a, b in zip(ours, theirs, strict=False)):
+    behind = max(len(theirs) - len(ours), 0)
+    if not (_compatible(theirs[: len(ours)], ours) if behind else _broadcast(theirs, ours)):
         raise blame(
-            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the shape of the output, "
-            "or of the parameter when the function reduces its last axes"
+            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the "
+            "shape of the output, or of the parameter when the function reduces its last axes"
         )
-    for _ in range(len(theirs) - len(ours)):
+    for _ in range(behind):
         upstream = tf.expand_dims(upstream, -1)
     return upstream * partial
+
+
+def _partial(partial: Any, dtype: tf.DType, blame: Blame) -> Any:
+    try:
+        tensor = tf.convert_to_tensor(partial)
+    except (TypeError, ValueError):
+        tensor = None
+    if tensor is None or tensor.dtype in _NOT_NUMBERS:
+        raise blame(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter")
+    return tf.cast(tensor, dtype)
 
 
 def underlying(variable: Any) -> Any:
@@ -178,7 +187,7 @@ def _tensor(gradient: Any, wanted: Like, blame: Blame) -> Any:
 def _cast(tensor: Any, wanted: Like, blame: Blame) -> Any:
     if tensor.dtype == wanted.dtype:
         return tensor
-    if tensor.dtype in (tf.string, tf.bool, tf.resource, tf.variant):
+    if tensor.dtype in _NOT_NUMBERS:
         raise blame(f"{describe(tensor)}; wanted {_wanted_text(wanted)} or None")
     if tensor.dtype.is_complex and not wanted.dtype.is_complex:
         tensor = tf.math.real(tensor)
@@ -215,6 +224,11 @@ def _compatible(came: Shape, wanted: Shape) -> bool:
     return len(came) == len(wanted) and all(
         c is None or w is None or c == w for c, w in zip(came, wanted, strict=True)
     )
+
+
+def _broadcast(came: Shape, wanted: Shape) -> bool:
+    tail = zip(reversed(came), reversed(wanted), strict=False)
+    return all(c == w or None in (c, w) or 1 in (c, w) for c, w in tail)
 
 
 def _static_shape(tensor: Any) -> Shape | None:
