@@ -19,7 +19,7 @@ def tour(
         list[int] | None, typer.Argument(help="Numbers of the stories to tell; all by default.")
     ] = None,
 ) -> None:
-    """Twelve questions about gradients: stock TensorFlow, pullback, and the truth."""
+    """Questions about gradients: stock TensorFlow, pullback, and the truth."""
     _need_tensorflow()
     console = Console()
     paths = dict(enumerate(find_stories(), start=1))

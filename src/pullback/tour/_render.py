@@ -62,7 +62,8 @@ def _answer_cell(answer: Answer) -> Text:
         return Text(f"✓ {short(answer.value)}", style="green")
     if answer.error:
         return Text(f"✗ {_message_of(answer.error)}", style="red")
-    return Text(f"✗ {short(answer.value)}, silently", style="red")
+    silently = "" if isinstance(answer.value, str) else ", silently"
+    return Text(f"✗ {short(answer.value)}{silently}", style="red")
 
 
 def _message_of(error: str) -> str:
