@@ -15,7 +15,7 @@ from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.op_rules import OpCall, carries_gradient, chain_pullback
 from pullback.engines.tensorflow.override_graphs import gradient_name, note
 from pullback.engines.tensorflow.override_places import find_place
-from pullback.engines.tensorflow.splice import splice
+from pullback.engines.tensorflow.override_carriers import carried, exporting, spliced
 from pullback.engines.tensorflow.scope import Bound, Stack, handle_ops_with
 
 # Lines whose own region is running: what runs inside is part of the region.
@@ -162,8 +162,14 @@ def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: Where, operation: A
     note(stack, chain, where, "traced", hidden_by=reason)
     if reason is not None:
         return outputs
+    if exporting.get():
+        fresh = carried(chain, operation, where.place)
+        fresh[0].op._pullback_chain = ()
+        return fresh
     if batching.get():
-        return _spliced(chain, operation, where, outputs)
+        call = OpCall.of(operation)
+        call.place = where.place
+        return spliced(chain, call, outputs)
     _mark(chain, operation, where)
     return outputs
 
@@ -173,23 +179,6 @@ def _mark(chain: tuple[Bound, ...], operation: Any, where: Where) -> None:
     if any("op" in bound.entry.wishes for bound in chain):
         operation._pullback_place = where.place
     private.set_gradient_name(operation, gradient_name(operation.graph, chain))
-
-
-def _spliced(chain: tuple[Bound, ...], operation: Any, where: Where, outputs: Sequence[Any]) -> list[Any]:
-    """The outputs by way of an identity that has the rule: a mark on the op would be lost with the op."""
-    call = OpCall.of(operation)
-    call.place = where.place
-    flowing = [i for i, t in enumerate(outputs) if carries_gradient(t)]
-    run = chain_pullback(chain, call)
-
-    def spliced_pullback(*upstream: Any) -> list[Any]:
-        given = dict(zip(flowing, upstream, strict=True))
-        return run(*(given.get(i) for i in range(len(outputs))))
-
-    fresh = splice(operation.type, [outputs[i] for i in flowing], list(operation.inputs), spliced_pullback)
-    fresh[0].op._pullback_chain = ()
-    replaced = dict(zip(flowing, fresh, strict=True))
-    return [replaced.get(i, t) for i, t in enumerate(outputs)]
 
 
 def mark_imported(stack: Stack, operation: Any) -> None:

@@ -33,13 +33,13 @@ class Overridden:
         functools.update_wrapper(self, function)
         self.__pullback_override__ = override
         self._function = function
-        self._activation = Activation(override)
+        self.activation = Activation(override)
         python_function = private.python_function_of(function)
         if python_function is None:
-            self._run = functools.partial(_run_under, self._activation, function)
+            self._run = functools.partial(_run_under, self.activation, function)
         else:
             # A tf.function gets a twin with traces of its own, so that calling it costs no more than before.
-            inner = functools.partial(_run_under, self._activation, python_function)
+            inner = functools.partial(_run_under, self.activation, python_function)
             self._run = private.function_like(function, functools.wraps(python_function)(_Under(inner)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -84,13 +84,14 @@ def own_rule(function: Callable[..., Any]) -> GraphRule:
 class Kept:
     """What is kept on a graph."""
 
-    __slots__ = ("fresh", "hits", "key", "names")
+    __slots__ = ("alive", "fresh", "hits", "key", "names")
 
     def __init__(self) -> None:
         self.names: dict[Any, str] = {}
         self.hits: list[tuple[int, int, Place, str | None]] = []
         self.key: Any = None
         self.fresh = True
+        self.alive: list[Any] = []  # functions that nothing else holds
 
 
 def kept(graph: Any) -> Kept:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.intercept import batching
 from pullback.engines.tensorflow.op_rules import OpCall, chain_pullback
+from pullback.engines.tensorflow.override_carriers import exporting
 from pullback.engines.tensorflow.override_graphs import kept, used_again
 from pullback.engines.tensorflow.scope import Stack, current, hook, suspended
 
@@ -73,7 +74,7 @@ hook(private.Jvp, "dispatch")(_without_overrides)
 
 def trace_key(stack: Stack) -> tuple[Any, ...]:
     """Equal where a trace can be used again."""
-    return (*stack.key, batching.get())
+    return (*stack.key, batching.get(), exporting.get())
 
 
 class Under(NamedTuple):

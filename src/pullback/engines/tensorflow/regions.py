@@ -15,18 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from pullback._engine import Kind, engine_of
 from pullback._pullback import Job
 from pullback._rule import Rule
 from pullback._targets import RULE_OFFERS
-from pullback._tree import flatten
+from pullback._tree import flatten, unflatten
 from pullback.engines.tensorflow import override_calls as calls
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.intercept import STOPPED, Expected, expected, guarded, hidden, postponed
+from pullback.engines.tensorflow.override_carriers import exporting, in_function
 from pullback.engines.tensorflow.override_graphs import note
 from pullback.engines.tensorflow.override_places import find_place
-from pullback.engines.tensorflow.scope import Bound, Stack, current, resume, set_for, suspend
+from pullback.engines.tensorflow.scope import Bound, Stack, again, current, resume, set_for, suspend
 from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, is_same, is_scope_inside, name_matches
 
 # The layers and functions that are running here, outermost first.
@@ -171,8 +173,10 @@ class _Region:
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         engine = engine_of(leaves)
         self._note(where, any(engine.kind(leaf) is Kind.DIFFERENTIABLE for leaf in leaves))
-        body = self._below(0, where)
-        return engine.attach(Job(Definition(self.chain[0], body, where), engine, plan, structure), leaves)
+        job = Job(Definition(self.chain[0], self._below(0, where), where), engine, plan, structure)
+        if exporting.get() and not private.context().executing_eagerly():
+            return _carried_region(engine, job, leaves)
+        return engine.attach(job, leaves)
 
     def _body(self, *args: Any, **kwargs: Any) -> Any:
         if self.owner is not None:
@@ -204,6 +208,25 @@ class _Region:
         if not flows and reason is None:
             reason = "it was called without any floating-point tensor, so there is nothing to differentiate"
         note(self.stack, self.chain, where, "eager" if eagerly else "traced", recorded=recorded, hidden_by=reason)
+
+
+def _carried_region(engine: Any, job: Job, leaves: list[Any]) -> Any:
+    """The region in a function of its own, in which a SavedModel keeps its gradient."""
+    stack = current()
+    moving = [i for i, leaf in enumerate(leaves) if isinstance(leaf, tf.Tensor)]
+    structures: list[Any] = []
+
+    def carrier(*tensors: Any) -> list[Any]:
+        inner = list(leaves)
+        for index, tensor in zip(moving, tensors, strict=True):
+            inner[index] = tensor
+        with again(stack):
+            outputs, structure = flatten(engine.attach(job, inner))
+        structures[:] = [structure]
+        return outputs
+
+    outputs = in_function(carrier, [leaves[i] for i in moving])
+    return unflatten(structures[0], outputs)
 
 
 class _Guarded:
