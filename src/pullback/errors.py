@@ -28,6 +28,9 @@ class PullbackError(Exception):
     True
     """
 
+    # AutoGraph keeps the class of an error that is made like any other, and hides one that is not.
+    __init__ = Exception.__init__
+
 
 class RuleError(PullbackError):
     """A rule cannot be used as it was written."""

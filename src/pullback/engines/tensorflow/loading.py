@@ -20,11 +20,13 @@ def load() -> Engine:
             f"this is TensorFlow {tf.__version__}; pullback works with {'2.16 to 2.21'}, and an internal part that it "
             f"builds on is not as it was there ({error!r}). Install a TensorFlow of that range."
         ) from error
+    from pullback._rule import ORIGINS
     from pullback.engines.tensorflow import keras_saving, vectorized
     from pullback.engines.tensorflow.engine import TensorFlowEngine
 
     vectorized.install()
     keras_saving.install()
+    ORIGINS.append(tf_private.origin_of_line)
     # AutoGraph is to call our wrapper as it is: the engine converts the user's function behind it.
     GradientFunction.autograph_info__ = {}  # type: ignore[attr-defined]  # an attribute AutoGraph looks for
     return TensorFlowEngine()

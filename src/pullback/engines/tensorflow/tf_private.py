@@ -15,6 +15,9 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl.api import tf_convert as tf_convert
 from tensorflow.python.autograph.core import ag_ctx as _ag_ctx
 
+# Which line of the user a generated line stands for: messages name the user's.
+from tensorflow.python.autograph.impl.api import _TRANSPILER
+
 # Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
 from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.eager.context import executing_eagerly as executing_eagerly
@@ -46,6 +49,7 @@ from tensorflow.python.ops.gen_array_ops import broadcast_gradient_args as broad
 # tf.vectorized_map turns IdentityN into a plain identity and so drops its gradient; we put in our converter.
 from tensorflow.python.ops.parallel_for import pfor as pfor
 
+_GENERATED = "__autograph_generated_file"
 SUPPORTED = "2.16 to 2.21"
 
 # 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.
@@ -58,6 +62,20 @@ def autograph_context(is_lambda: bool) -> Any:
     if is_lambda:  # its source is often not to be found, and holds no statements
         return current
     return _ag_ctx.ControlStatusCtx(_ag_ctx.Status.ENABLED, current.options)
+
+
+def origin_of_line(file: str, line: int) -> tuple[str, int]:
+    """Where the user wrote a line that AutoGraph has generated; any other line as it is."""
+    if _GENERATED not in file:
+        return file, line
+    factories = [f for found in _TRANSPILER._cache._cache.values() for f in found.values()]
+    # A decorated function begins at a line that the map leaves out.
+    for key in ((file, line + further) for further in range(4)):
+        for factory in factories:
+            if key in factory.source_map:
+                place = factory.source_map[key].loc
+                return origin_of_line(place.filename, place.lineno)
+    return file, line
 
 
 def detached(tensor: Any) -> Any:
@@ -89,6 +107,11 @@ def set_gradient_name(operation: Any, name: str) -> None:
     """Mark an op so that its gradient is looked up under another name than its type."""
     attribute = tf.compat.v1.AttrValue(s=name.encode())
     operation._set_attr("_gradient_op_type", attribute)
+
+
+def remember_gradient(name: str, function: Any) -> None:
+    """Put a function into the gradient registry; its own way walks the stack each time, to tell of name clashes."""
+    gradient_registry._registry[name] = {"type": function, "location": None}
 
 
 def forget_gradient(name: str) -> None:
