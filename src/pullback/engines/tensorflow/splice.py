@@ -77,7 +77,7 @@ def register_gradient(graph: Any, hint: str, gradient: Callable[..., Any]) -> st
     if not hasattr(graph, "_pullback_gradients"):
         graph._pullback_gradients = {}
     graph._pullback_gradients[name] = gradient
-    private.gradient_registry.register(_Registered(graph, name), name)
+    private.remember_gradient(name, _Registered(graph, name))
     weakref.finalize(graph, private.forget_gradient, name)
     return name
 
