@@ -10,9 +10,20 @@ import pullback
 MOST_NAMES = 18
 FRAMEWORKS = ("tensorflow", "keras", "jax", "torch", "mxnet")
 PUBLIC = {
+    "CheckFailed",
     "DEFAULT",
+    "Override",
     "PullbackError",
+    "Report",
+    "RuleResultError",
+    "UnmatchedOverride",
+    "UnreachableOverride",
+    "check",
     "custom_gradient",
+    "export",
+    "inside",
+    "override",
+    "where",
     "with_gradient",
     "with_partials",
 }
