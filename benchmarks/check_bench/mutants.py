@@ -169,7 +169,7 @@ def _gross(case, make, which, shapes) -> Iterator[Mutant]:
     if len(shapes[which]) == 2 and shapes[which][0] == shapes[which][1]:
         yield make("gross", "transposed", _on(which, lambda B, g, x, dy: B.swap(g)), "transposed permuted")
     if len(shapes) == 2 and shapes[0] == shapes[1]:
-        yield make("gross", "swapped", _swapped, "swapped")
+        yield make("gross", "swapped", _swapped, "swapped sign")
     if case.cross is not None:
         yield make("gross", "cross term", lambda B, right: case.cross(B), "term")
 

@@ -84,8 +84,6 @@ class Scene:
             found = [int(i) + span.start for i in look.wrong]
             if self._is_wrong(found[:1]):
                 return found
-        if look.trial.whole and look.wrong.size > max(FEW, 0.5 * look.got.size) and look.got.size > 8:
-            return None
         return self._bisect(np.arange(span.start, span.stop))
 
     def _is_wrong(self, entries: list[int] | Array) -> bool:

@@ -38,22 +38,35 @@ def _observed(scene: Scene, which: int, look: Look) -> tuple[Array, Array]:
         wrong = np.zeros(x.size, bool)
         wrong[look.wrong] = True
         if not wrong.all() and _aligned(scene, span.start, np.flatnonzero(wrong & moved)):
-            told = moved & np.isfinite(look.bars)
+            told = moved & (wrong | (np.abs(look.wanted) > 100 * look.bars))
             return x[told], wrong[told]
     order = np.argsort(x[moved], kind="stable")
     places = np.flatnonzero(moved)[order]
     picks = places[np.unique(np.linspace(0, places.size - 1, SAMPLE).astype(int))]
-    return x[picks], np.array([_alone(scene, span.start + int(p)) for p in picks], bool)
+    seen = [_alone(scene, span.start + int(p)) for p in picks]
+    told = [k for k, wrong in enumerate(seen) if wrong is not None]
+    return x[picks[told]], np.array([seen[k] for k in told], bool)
 
 
 def _aligned(scene: Scene, start: int, wrong: Array) -> bool:
-    return bool(wrong.size) and _alone(scene, start + int(wrong[0]))
+    """Whether moving one wrong entry moves the output at its place and no other."""
+    if not wrong.size:
+        return False
+    u = np.zeros(scene.layout.size)
+    u[start + int(wrong[0])] = scene.trial.u[start + int(wrong[0])]
+    look = scene.look(u)
+    moved = np.flatnonzero((np.abs(look.wanted) > 100 * look.bars) | (np.abs(look.got) > 100 * look.bars))
+    return bool(np.all(moved == wrong[0]))
 
 
-def _alone(scene: Scene, entry: int) -> bool:
+def _alone(scene: Scene, entry: int) -> bool | None:
+    """Whether the gradient of one entry is wrong; `None` if nothing depends on it here."""
     u = np.zeros(scene.layout.size)
     u[entry] = scene.trial.u[entry]
-    return bool(scene.look(u).wrong.size)
+    look = scene.look(u)
+    if look.wrong.size:
+        return True
+    return False if np.any(np.abs(look.wanted) > 100 * look.bars) else None
 
 
 def separated(values: Array, wrong: Array, constants: tuple[float, ...]) -> Condition | None:

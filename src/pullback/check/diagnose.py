@@ -134,9 +134,7 @@ def _is_stale(exam: Examination, trial: Trial) -> bool:
         return False
     _, here = exam.subject.pull(trial.x, trial.w)
     _, there = exam.subject.pull(exam.start, trial.w)
-    if not np.array_equal(here, there) or not np.any(here):
-        return False
-    return trial.point == "another point"
+    return np.array_equal(here, there) and bool(np.any(here))
 
 
 def _special(
@@ -144,6 +142,10 @@ def _special(
 ) -> Finding:
     name = scene.layout.leaves[which].name
     found = condition_of(scene, which, look, exam.constants)
+    if found is None or found.wrong == 1:
+        few = scene.wrong_elements(which, look)
+        if few is not None and len(few) == 1 and not exam.right_in_general[few[0]]:
+            return _few(exam, scene, which, few, finding)
     if found is None:
         text = words.at_point(name, scene.trial.point)
     else:
@@ -213,7 +215,7 @@ def _shared_condition(
         return None
     x = scene.trial.x.copy()
     chosen = others[len(others) // 2]
-    x[chosen] = x[few[0]]
+    x[chosen] = x[few[0]] * 1.001
     u = np.zeros(scene.layout.size)
     u[chosen] = scene.trial.u[chosen] or 1.0
     try:
@@ -223,6 +225,8 @@ def _shared_condition(
         return None
     name, value = scene.layout.leaves[which].name, float(scene.trial.x[few[0]])
     bound = next((c for c in exam.constants if 0 < c < abs(value)), None)
+    if value == 0:
+        return words.condition(name, "= 0")
     if bound is None:
         return f"wrong only where {name} is near {words.short(value)}".replace("-", "−")
     return words.condition(name, f"> {bound:.4g}" if value > 0 else f"< {-bound:.4g}")

@@ -42,6 +42,7 @@ class Examination:
         self.rng = np.random.default_rng(seed)
         self.start = domain.start
         self.reached = np.zeros(subject.inputs.size, bool)
+        self.right_in_general = np.zeros(subject.inputs.size, bool)
         self.points: list[str] = []
         self.left_out: list[str] = []
         self.modes: list[str] = []
@@ -64,6 +65,7 @@ class Examination:
 
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
+        self.right_in_general = self.reached.copy()
         w = self._upstream()
         split = self.subject.inputs.split
         facts = self.subject.rule.facts(split(self.start), self.subject.outputs.split(w))
@@ -107,7 +109,7 @@ class Examination:
         _, at_zero = subject.pull(x, np.zeros_like(w))
         if np.any(at_zero != 0):
             yield Problem("zero")
-        other = self._elsewhere(0)
+        other = self.domain.into(points.opposite(self.rng, subject.inputs, x))
         try:
             late = subject.pull_after(x, other, w)
         except OutsideDomain:
@@ -155,7 +157,8 @@ class Examination:
     def _special(self, point: points.Point) -> Iterator[Problem]:
         layout = self.subject.inputs
         for share in (1.0, 0.3):
-            x = self.domain.into(points.towards(self.start, point.x, share))
+            far = point.x if share == 1.0 else points.towards(self.start, point.x, share)
+            x = self.domain.into(far)
             if self._inside(x):
                 break
         else:
@@ -169,7 +172,9 @@ class Examination:
             u = directions.generic(self.rng, layout, x)
         plan, u = brief_plan(self.subject.epsilon), self.domain.along(x, u)
         placed = point.keep_ties or bool(point.special.any())
-        for problem in self._tried(point.name, x, u, plan, second=False, placed=placed):
+        held = np.zeros(x.size, bool) | (point.special if point.special.size else False)
+        held = held if placed else None
+        for problem in self._tried(point.name, x, u, plan, second=False, held=held):
             if problem is not None:
                 yield replace(problem, generic=False)
 
@@ -183,18 +188,19 @@ class Examination:
         yield from self._special(points.Point("entries not reached before", x, points.NOTHING))
 
     def _tried(
-        self, name: str, x: Array, u: Array, plan: Plan, *, second: bool, placed: bool = False
+        self, name: str, x: Array, u: Array, plan: Plan, *, second: bool, held: Array | None = None
     ) -> Iterator[Problem | None]:
         """Problems at one point; a `None` says that something was tested and is right."""
         try:
             first, again = run(self.subject, name, x, u, self._upstream(), plan, second=second)
         except OutsideDomain:
             return
+        first = replace(first, held=held)
         self.reached |= first.said.r != 0
         if not first.resolved().any():
             return
         self.points.append(name)
-        yield from self._judged(first, "value", placed=placed)
+        yield from self._judged(first, "value")
         if second or self.order == 1:
             yield from self._linear(first)
         if again is not None:
@@ -204,12 +210,12 @@ class Examination:
             self._note(f"second order not available: {first.said.no_second}")
         yield None
 
-    def _judged(self, trial: Trial, kind: str, *, placed: bool = False) -> Iterator[Problem]:
+    def _judged(self, trial: Trial, kind: str) -> Iterator[Problem]:
         suspects = trial.suspects(self.subject.rule.rule_epsilon)
         if not suspects.size:
             return
         try:
-            found = doubt(self.subject, trial, suspects, placed=placed)
+            found = doubt(self.subject, trial, suspects)
         except OutsideDomain:
             found = Doubt(np.empty(0, int), np.empty(0, int), suspects)
         self.kinks += found.kinks.size

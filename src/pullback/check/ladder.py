@@ -43,14 +43,14 @@ def generic_plan(epsilon: float) -> Plan:
         return Plan(first=1 / 2, ratio=2, least=3, most=4, enough=0.05)
     if epsilon > 1e-10:
         return Plan(first=1 / 8, ratio=2, least=4, most=6, enough=1e-5)
-    return Plan(first=1 / 64, ratio=4, least=4, most=8, enough=1e-7)
+    return Plan(first=1 / 64, ratio=4, least=4, most=8, enough=1e-12)
 
 
 def brief_plan(epsilon: float) -> Plan:
     """Cheap: for the many points where a rule is right or grossly wrong."""
     if epsilon > 1e-10:
         return generic_plan(epsilon)
-    return Plan(first=1 / 256, ratio=4, least=2, most=6, enough=1e-5)
+    return Plan(first=1 / 256, ratio=4, least=3, most=6, enough=1e-8)
 
 
 def slope(
@@ -58,7 +58,8 @@ def slope(
 ) -> Slope:
     """d line / dt at zero. `scale` is the size of values in which rounding happens.
 
-    The first `lead` entries decide how many steps are taken; all do when it is left out.
+    The first `lead` entries decide how many steps are taken and are judged among themselves;
+    all entries are one group when it is left out.
     """
     step, row = plan.first, list[Array]()
     best = error = size = np.empty(0)
@@ -77,7 +78,9 @@ def slope(
                 if level + 1 >= plan.least and _settled(*deciding, enough=plan.enough):
                     break
         step /= plan.ratio
-    return Slope(best, _pooled(best, error, size))
+    parts = [slice(0, lead)] if lead is None else [slice(0, lead), slice(lead, None)]
+    bars = [_pooled(best[part], error[part], size[part]) for part in parts]
+    return Slope(best, np.concatenate(bars))
 
 
 def _row(previous: list[Array], first: Array, ratio: float) -> list[Array]:

@@ -10,6 +10,7 @@ from pullback.check.flat import Layout
 from pullback.check.probe import Array
 
 NOTHING = np.zeros(0, bool)
+MOST_LEAVES = 3
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,12 @@ def another(rng: Rng, layout: Layout, x: Array, attempt: int) -> Array:
         sign = np.where(rng.random(x.size) < 0.5, -1.0, 1.0) if attempt == 0 else 1.0
         out = np.where(x == 0, fill * sign, out)
     return out
+
+
+def opposite(rng: Rng, layout: Layout, x: Array) -> Array:
+    """A point as unlike `x` as the signs in each leaf allow."""
+    out = another(rng, layout, x, 2) * np.exp(rng.normal(0, 1.2, x.size))
+    return np.where(_mixed_signs(layout, x), -out, out)
 
 
 def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> Iterator[Point]:
@@ -95,11 +102,15 @@ def _threshold_points(
     if not constants:
         return
     at, between = _candidates(constants)
-    fraction = 0.7 if base.size > 2 else 1.0
-    placed = _sprinkle(rng, base, between, fraction)[0]
-    yield Point("between thresholds", placed, NOTHING)
-    yield Point("between thresholds", _sprinkle(rng, base, between, fraction)[0], NOTHING)
-    x, mask = _sprinkle(rng, base, at, fraction)
+    yield Point("between thresholds", _sprinkle(rng, base, between, 0.7)[0], NOTHING)
+    for k in range(min(len(layout.leaves), MOST_LEAVES)):
+        x = base.copy()
+        x[layout.span(k)] = _sprinkle(rng, base[layout.span(k)], between, 0.5)[0]
+        yield Point("between thresholds", x, NOTHING)
+    reach = max(float(np.max(np.abs(constants))), 1e-3) * rng.uniform(1.1, 2, base.size)
+    yield Point("above thresholds", reach, NOTHING)
+    yield Point("below thresholds", -reach, NOTHING)
+    x, mask = _sprinkle(rng, base, at, 0.7)
     yield Point("at thresholds", x, mask)
 
 

@@ -16,7 +16,7 @@ class Trial:
     """What was claimed and what was measured, entry by entry; `order` 2 is about the rule itself.
 
     `whole` says that the entries are those of J·u; otherwise there is one entry, ⟨w, J·u⟩, because
-    the rule could not be transposed.
+    the rule could not be transposed. `held` marks entries that sit at chosen values.
     """
 
     point: str
@@ -28,6 +28,7 @@ class Trial:
     slope: Slope
     order: int = 1
     whole: bool = True
+    held: Array | None = None
 
     @property
     def gap(self) -> Array:

@@ -6,7 +6,7 @@ an independent ladder, must not sit at a kink whose one-sided derivatives span t
 claim itself must not change when the point moves by a few units of rounding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,6 @@ from pullback.check.trial import BARS, Trial
 
 MOST = 20_000
 FINE = (1e-5, 1e-7, 1e-9)
-# how far beside a placed point to look, and with which step: 10⁵ tied entries must stay in order
-NEARBY, BESIDE = 1e-2, 1e-9
 NONE = np.empty(0, int)
 
 
@@ -34,8 +32,8 @@ class Doubt:
     at_kink: bool = False
 
 
-def doubt(subject: Subject, trial: Trial, suspects: Array, *, placed: bool = False) -> Doubt:
-    """Confirm or dismiss the suspects of a trial; `placed` if entries were put where kinks may be."""
+def doubt(subject: Subject, trial: Trial, suspects: Array) -> Doubt:
+    """Confirm or dismiss the suspects of a trial."""
     chosen = _worst(trial, suspects)
     finite = np.isfinite(trial.claimed[chosen])
     broken = _not_finite(subject, trial, chosen[~finite])
@@ -49,7 +47,7 @@ def doubt(subject: Subject, trial: Trial, suspects: Array, *, placed: bool = Fal
     if not chosen.size:
         return Doubt(NONE, kinks, NONE)
     found = _confirmed(subject, trial, chosen)
-    if found.wrong.size and placed and subject.epsilon < 1e-10:
+    if found.wrong.size and trial.held is not None and subject.epsilon < 1e-10:
         found = _generalised(subject, trial, found)
     return replace(found, kinks=np.concatenate([kinks, found.kinks]))
 
@@ -62,23 +60,31 @@ def _generalised(subject: Subject, trial: Trial, found: Doubt) -> Doubt:
     """
     claimed = trial.claimed[found.wrong]
     low, high = np.full(claimed.shape, np.inf), np.full(claimed.shape, -np.inf)
-    for shift in _shifts(trial):
-        beside = replace(trial, x=trial.x + shift)
-        at = entries(subject, beside, found.wrong)
-        value = (at(BESIDE) - at(-BESIDE)) / (2 * BESIDE)
+    noise, right = 0.0, np.zeros(claimed.shape, bool)
+    for shift, step in _beside(trial):
+        at = entries(subject, replace(trial, x=trial.x + shift), found.wrong)
+        value = (at(step) - at(-step)) / (2 * step)
         low, high = np.fmin(low, value), np.fmax(high, value)
-    slack = 0.02 * (high - low) + 1e-4 * (np.abs(low) + np.abs(high))
-    right = (claimed >= low - slack) & (claimed <= high + slack)
+        noise = np.maximum(noise, subject.epsilon * np.abs(at(0.0)) / step)
+        slack = 0.02 * (high - low) + 1e-4 * (np.abs(low) + np.abs(high)) + BARS * noise
+        right = (claimed >= low - slack) & (claimed <= high + slack)
+        if right.all():
+            break
     kinks = np.concatenate([found.kinks, found.wrong[right]])
     return replace(found, wrong=found.wrong[~right], kinks=kinks)
 
 
-def _shifts(trial: Trial) -> list[Array]:
+def _beside(trial: Trial) -> Iterator[tuple[Array, float]]:
+    """Ways to step aside from a placed point, with a step that keeps the order so reached."""
     size = trial.x.size
     ramp = np.linspace(0.1, 1.0, size)
     scale = float(np.median(np.abs(trial.u[trial.u != 0]))) if np.any(trial.u) else 1.0
-    kinds = [np.ones(size), ramp, ramp[::-1], np.random.default_rng(1).normal(size=size)]
-    return [NEARBY * scale * sign * kind for kind in kinds for sign in (1, -1)]
+    for kind in (np.ones(size), np.random.default_rng(1).normal(size=size)):
+        for sign in (1, -1):
+            yield 1e-2 * scale * sign * kind, 1e-9
+    for reach, step in ((1e-2, 1e-9), (1e-4, 1e-10), (1e-6, 1e-11)):
+        for kind in (ramp, ramp[::-1]):
+            yield reach * scale * kind, step
 
 
 def _cleared(subject: Subject, trial: Trial, chosen: Array) -> tuple[Array, Array]:
@@ -181,8 +187,7 @@ def scales(subject: Subject, trial: Trial, chosen: Array) -> Array:
 def _claim_noise(subject: Subject, trial: Trial, chosen: Array) -> Array:
     """How much the claim changes when the point moves by a few units of rounding."""
     epsilon = max(subject.rule.rule_epsilon, float(np.finfo(np.float64).eps))
-    signs = np.where(np.arange(trial.x.size) % 2, 1.0, -1.0)
-    said = subject.say(trial.x * (1 + 4 * epsilon * signs), trial.w, trial.u)
+    said = subject.say(trial.x * (1 + 4 * epsilon * _signs(trial)), trial.w, trial.u)
     if trial.order == 2:
         other = said.second
     elif trial.whole:
@@ -193,6 +198,13 @@ def _claim_noise(subject: Subject, trial: Trial, chosen: Array) -> Array:
         return np.zeros(chosen.shape)
     change = np.abs(other[chosen] - trial.claimed[chosen])
     return np.where(np.isfinite(change), change, 0.0)
+
+
+def _signs(trial: Trial) -> Array:
+    """A sign per entry that equal entries share, so that ties stay; none where a value was chosen."""
+    with np.errstate(all="ignore"):
+        signs = np.where(np.sin(1e4 * np.nan_to_num(trial.x)) > 0, 1.0, -1.0)
+    return signs if trial.held is None else np.where(trial.held, 0.0, signs)
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:

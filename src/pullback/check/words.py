@@ -13,6 +13,8 @@ POINTS = {
     "very large": "where {x} is very large",
     "tiny": "where {x} is close to zero",
     "between thresholds": "in part of its range",
+    "above thresholds": "where {x} is above a threshold of the function or rule",
+    "below thresholds": "where {x} is below a threshold of the function or rule",
     "at thresholds": "at a threshold of the function or rule",
     "entries not reached before": "where the gradient was zero at first",
 }
