@@ -1,5 +1,6 @@
 """The public names: few, listed here by hand, and free of frameworks."""
 
+import inspect
 import subprocess
 import sys
 
@@ -30,12 +31,8 @@ PUBLIC = {
 
 
 def public_names() -> set[str]:
-    return {name for name in vars(pullback) if not name.startswith("_")} - _submodules()
-
-
-def _submodules() -> set[str]:
-    prefix = "pullback."
-    return {name.removeprefix(prefix) for name in sys.modules if name.startswith(prefix)}
+    names = {name for name, value in vars(pullback).items() if not inspect.ismodule(value)}
+    return {name for name in names if name.isidentifier() and not name.startswith("_")}
 
 
 def frameworks_imported_by(code: str) -> list[str]:
