@@ -6,7 +6,7 @@ Lists, tuples, dicts, namedtuples and dataclasses are structure; everything else
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import optree
@@ -18,7 +18,7 @@ _plain_leaf_types: set[type] = set()
 
 
 _flat_tuples: list[Structure] = []
-LEAF: Structure = optree.tree_structure(0, none_is_leaf=True, namespace=_NAMESPACE)
+LEAF: Structure = optree.treespec_leaf(none_is_leaf=True, namespace=_NAMESPACE)
 
 
 def flatten_tuple(values: tuple[Any, ...]) -> tuple[Sequence[Any], Structure]:
@@ -32,8 +32,9 @@ def flatten_tuple(values: tuple[Any, ...]) -> tuple[Sequence[Any], Structure]:
 def flat_tuple(count: int) -> Structure:
     """The structure of a tuple of leaves; always the same object for the same count."""
     while len(_flat_tuples) <= count:
-        leaves = (0,) * len(_flat_tuples)
-        _flat_tuples.append(optree.tree_structure(leaves, none_is_leaf=True, namespace=_NAMESPACE))
+        leaves = [LEAF] * len(_flat_tuples)
+        spec = optree.treespec_tuple(leaves, none_is_leaf=True, namespace=_NAMESPACE)
+        _flat_tuples.append(spec)
     return _flat_tuples[count]
 
 
@@ -109,7 +110,7 @@ def _register_dataclass(kind: type) -> None:
     def children(value: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
         return tuple(getattr(value, name) for name in names), None, names
 
-    def rebuild(_: None, values: Sequence[Any]) -> Any:
+    def rebuild(_: Any, values: Iterable[Any]) -> Any:
         # Not through __init__: a field may have init=False, and __post_init__ may reject gradients.
         made = object.__new__(kind)
         for name, value in zip(names, values, strict=True):
@@ -125,18 +126,18 @@ def _register_dataclass(kind: type) -> None:
     )
 
 
-def _list_children(value: list[Any]) -> tuple[list[Any], None]:
+def _list_children(value: Any) -> tuple[list[Any], None]:
     return list(value), None
 
 
-def _list_from(_: None, values: Sequence[Any]) -> list[Any]:
+def _list_from(_: Any, values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
-def _dict_children(value: dict[Any, Any]) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
+def _dict_children(value: Any) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
     keys = tuple(value)
     return [value[key] for key in keys], keys, keys
 
 
-def _dict_from(keys: tuple[Any, ...], values: Sequence[Any]) -> dict[Any, Any]:
+def _dict_from(keys: Any, values: Iterable[Any]) -> dict[Any, Any]:
     return dict(zip(keys, values, strict=True))
