@@ -18,7 +18,6 @@ from pullback.check.sides import Sides, bent, extrapolated, outside, smooth
 from pullback.check.trial import BARS, Trial
 
 MOST = 20_000
-FINE = (1e-5, 1e-7, 1e-9)
 NONE = np.empty(0, int)
 
 
@@ -41,7 +40,7 @@ def doubt(subject: Subject, trial: Trial, suspects: Array) -> Doubt:
         return Doubt(broken, NONE, NONE)
     chosen = chosen[finite]
     kinks = NONE
-    if chosen.size and subject.epsilon < 1e-10:
+    if chosen.size and _fine_steps(subject):
         cleared, bends = _cleared(subject, trial, chosen)
         kinks, chosen = chosen[bends], chosen[~cleared]
     if not chosen.size:
@@ -95,7 +94,7 @@ def _cleared(subject: Subject, trial: Trial, chosen: Array) -> tuple[Array, Arra
     claimed, slack = trial.claimed[chosen], 0.2 * trial.gap[chosen]
     cleared, bends = np.zeros(chosen.shape, bool), np.zeros(chosen.shape, bool)
     before = np.full(chosen.shape, np.inf)
-    for h in FINE:
+    for h in _fine_steps(subject):
         with np.errstate(all="ignore"):
             right, left = (at(h) - centre) / h, (centre - at(-h)) / h
             told = np.isfinite(right - left) & (noise / h < slack)
@@ -110,6 +109,13 @@ def _cleared(subject: Subject, trial: Trial, chosen: Array) -> tuple[Array, Arra
         if (cleared | bends).all():
             break
     return cleared | bends, bends & ~cleared
+
+
+def _fine_steps(subject: Subject) -> tuple[float, ...]:
+    """Steps as short as rounding allows."""
+    if subject.epsilon < 1e-10:
+        return (1e-5, 1e-7, 1e-9)
+    return (1e-2, 2e-3) if subject.epsilon < 1e-4 else ()
 
 
 def _confirmed(subject: Subject, trial: Trial, chosen: Array) -> Doubt:
@@ -134,12 +140,26 @@ def _not_finite(subject: Subject, trial: Trial, chosen: Array) -> Array:
         return NONE
     layout = subject.inputs
     everywhere = generic(np.random.default_rng(0), layout, trial.x)
-    moved = replace(trial, u=np.where(trial.u == 0, everywhere, trial.u))
+    moved = replace(trial, u=everywhere)
     sides = measure(subject, moved, chosen)
     value, error = sides.central
     with np.errstate(invalid="ignore"):
         sure = np.isfinite(error) & (error <= 1e-3 * np.abs(value) + 1e-12)
-        return chosen[sure & smooth(sides, np.abs(value))]
+        huge = np.abs(value) + np.abs(entries(subject, moved, chosen)(0.0)) > _overflow(subject)
+        found = chosen[sure & ~huge & smooth(sides, np.abs(value))]
+    return found if trial.held is None or _smooth_all_over(subject, moved) else NONE
+
+
+def _smooth_all_over(subject: Subject, trial: Trial) -> bool:
+    """No output bends or is without a derivative here: this is no singular point."""
+    sample = np.arange(trial.claimed.size)[:MOST] if trial.whole else np.zeros(1, int)
+    sides = measure(subject, trial, sample)
+    return bool(np.all(smooth(sides, np.abs(sides.central[0]))))
+
+
+def _overflow(subject: Subject) -> float:
+    """Beyond this size a rule may overflow where the function just does not."""
+    return 1e150 if subject.rule.rule_epsilon < 1e-10 else 1e17
 
 
 def measure(subject: Subject, trial: Trial, chosen: Array) -> Sides:
