@@ -16,12 +16,16 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from pullback.engines.tensorflow import override_carriers as carriers
 from pullback.engines.tensorflow.override_apply import Overridden, under
 from pullback.engines.tensorflow.scope import set_for
 from pullback.errors import ExportError, PullbackError
 
+_PURE = (
+    "A rule that is exported must consist of TensorFlow operations: no NumPy, no py_function, no tensors from outside."
+)
 _SIGNATURE = "Write `pb.export(overridden, path, signature=[tf.TensorSpec([None, 3])])`."
 
 
@@ -88,9 +92,23 @@ def _save(module: tf.Module, path: str) -> None:
         tf.saved_model.save(module, path, signatures={"serving_default": module.serve})
     except (ValueError, AssertionError, TypeError, LookupError) as error:
         raise ExportError(
-            f"the gradient cannot be written: {error.__cause__ or error}. A rule that is exported must consist of TensorFlow "
-            "operations: no NumPy, no py_function, no tensors from outside."
+            f"the gradient cannot be written: {error.__cause__ or error}. {_PURE}"
         ) from error
+    _refuse_python(path)
+
+
+_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "NumpyFunction"})
+
+
+def _refuse_python(path: str) -> None:
+    """Python functions work in this process only."""
+    saved = saved_model_pb2.SavedModel.FromString((Path(path) / "saved_model.pb").read_bytes())
+    for function in saved.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if node.op in _PYTHON_OPS:
+                raise ExportError(
+                    f"{function.signature.name!r} calls back into Python ({node.op}), which a file cannot keep. {_PURE}"
+                )
 
 
 def _compare(overridden: Any, path: str, specs: list[Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pullback._audit import Place
 from pullback.engines.tensorflow import tf_private_override as private
+from pullback.engines.tensorflow.op_forward import OpTangents
 from pullback.engines.tensorflow.op_rules import OpCall, carries_gradient, chain_pullback
 from pullback.engines.tensorflow.override_graphs import gradient_name, note
 from pullback.engines.tensorflow.override_places import find_place
@@ -147,7 +148,8 @@ def _at_once(
     call.keep_for(chain)
     if any("op" in bound.entry.wishes for bound in chain):
         call.place = where.place
-    private.record_operation(call.type, fresh, sources, backward, None)
+    forward = OpTangents(backward, fresh, chain[0].entry.rule, call.type)
+    private.record_operation(call.type, fresh, sources, backward, forward)
     # Ops that leave the fast path are recorded once more afterwards: the mark prevents it.
     fresh[0]._pullback_chain = True
     outputs[:] = fresh
@@ -166,7 +168,7 @@ def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: Where, operation: A
         fresh = carried(chain, operation, where.place)
         fresh[0].op._pullback_chain = ()
         return fresh
-    if batching.get():
+    if stack.batching or batching.get():
         call = OpCall.of(operation)
         call.place = where.place
         return spliced(chain, call, outputs)

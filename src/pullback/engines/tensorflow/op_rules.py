@@ -16,6 +16,7 @@ from pullback._rule import DEFAULT
 from pullback._tree import Structure, flatten
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.op_forward import linear_if_transposed
 from pullback.engines.tensorflow.scope import Bound, resume, suspend
 from pullback.errors import RuleResultError
 
@@ -95,6 +96,7 @@ def carries_gradient(tensor: Any) -> bool:
 def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list[Any]]:
     """The backward function of an op under one or more nested overrides."""
     outputs = call.outputs or ()
+    eagerly = call.operation is None
     quiet = tuple(i for i, t in enumerate(outputs) if not carries_gradient(t))
 
     def op_pullback(*upstream: Any) -> list[Any]:
@@ -103,7 +105,11 @@ def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list
             dys[index] = None
         token = suspend()
         try:
-            return _run(chain, 0, call, dys)
+            gradients = _run(chain, 0, call, dys)
+            if eagerly:
+                return gradients
+            again = functools.partial(_run, chain, 0, call)
+            return linear_if_transposed(again, gradients, dys, chain[0].entry.rule, call.type)
         finally:
             resume(token)
 
@@ -142,21 +148,25 @@ def _offers(bound: Bound, call: OpCall, below: Callable[..., list[Any]] | None) 
     if "attrs" in wants:
         offers["attrs"] = Attributes(call)
     if "original" in wants:
-        offers["original"] = None if below is None else _Original(below)
+        offers["original"] = None if below is None else _Original(below, call)
     if "op" in wants:
         offers["op"] = call.place
     return offers
 
 
 class _Original:
-    """The gradient that would have run otherwise: one tensor for one input, a list for several."""
+    """The gradient that would have run otherwise: a tensor for one input, a list for a list, a tuple for several."""
 
-    def __init__(self, below: Callable[..., list[Any]]) -> None:
+    def __init__(self, below: Callable[..., list[Any]], call: OpCall) -> None:
         self._below = below
+        self._call = call
 
     def __call__(self, *upstream: Any) -> Any:
         flat = self._below(upstream)
-        return flat[0] if len(flat) == 1 else flat
+        names = argument_names(self._call.type, len(flat))
+        if any(name.endswith("]") for name in names):
+            return [g for g, name in zip(flat, names, strict=True) if name.endswith("]")]
+        return flat[0] if len(flat) == 1 else tuple(flat)
 
 
 def _fit(bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[Any] | None]) -> list[Any]:

@@ -8,10 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback._engine import Kind
+from pullback._pullback import Pullback
+from pullback.engines.tensorflow.graph import differentiate
 from pullback.engines.tensorflow.op_rules import OpCall, carries_gradient, chain_pullback
 from pullback.engines.tensorflow.override_graphs import enclosing, kept
+from pullback.engines.tensorflow.recorded import Recorded, finish
 from pullback.engines.tensorflow.scope import Bound, suspended
 from pullback.engines.tensorflow.splice import splice
+from pullback.engines.tensorflow.values import core, kind, like, with_core
 
 # What is traced here will be written to a file.
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_exporting", default=False)
@@ -43,6 +48,46 @@ def carried(chain: tuple[Bound, ...], operation: Any, place: Any) -> list[Any]:
         return [tf.identity(t) for t in spliced(chain, call, outputs)]
 
     return in_function(carrier, [*operation.inputs, *operation.outputs])
+
+
+def attach_portably(job: Any, leaves: Sequence[Any]) -> Any:
+    """Trace a region without variables among the sources of its gradient, which a SavedModel could not keep.
+
+    The body runs once with its inputs held fixed: through it, variables get their ordinary gradient. Where the rule asks for the
+    original, the body runs once more.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    kinds = [kind(leaf) for leaf in leaves]
+    flowing = [i for i, k in enumerate(kinds) if k is Kind.DIFFERENTIABLE]
+    tensors = [core(leaves[i]) for i in flowing]
+    ran = job.run(_with_cores(leaves, flowing, [tf.stop_gradient(t) for t in tensors]))
+    returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
+    values = [core(ran.leaves[i]) for i in returned]
+    recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)
+    recorded.cores = tensors
+    recorded.captured = list
+    if "original" in job.wants:
+        again = [core(job.run(leaves).leaves[i]) for i in returned]
+        recorded.ordinary = _ordinary(graph, again, tensors, flowing, len(leaves))
+    return finish(recorded, leaves, values, [*tensors, *values])
+
+
+def _with_cores(leaves: Sequence[Any], flowing: Sequence[int], cores: Sequence[Any]) -> list[Any]:
+    inner = list(leaves)
+    for index, tensor in zip(flowing, cores, strict=True):
+        inner[index] = with_core(inner[index], tensor)
+    return inner
+
+
+def _ordinary(graph: Any, values: list[Any], inputs: list[Any], flowing: list[int], count: int) -> Any:
+    def ordinary(upstream: Sequence[Any]) -> list[Any]:
+        flat: list[Any] = [None] * count
+        found = differentiate(graph, values, inputs, upstream)
+        for index, gradient in zip(flowing, found, strict=True):
+            flat[index] = gradient
+        return flat
+
+    return ordinary
 
 
 def in_function(function: Any, tensors: Sequence[Any]) -> Any:

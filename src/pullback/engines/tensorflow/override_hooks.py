@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.intercept import batching
+from pullback.engines.tensorflow.op_forward import OpTangents
 from pullback.engines.tensorflow.op_rules import OpCall, chain_pullback
 from pullback.engines.tensorflow.override_carriers import exporting
 from pullback.engines.tensorflow.override_graphs import kept, used_again
+from pullback.engines.tensorflow.recorded import Recorded
 from pullback.engines.tensorflow.scope import Stack, current, hook, suspended
 
 MOST_TRACES = 16  # per tf.function: traces made under overrides, of which the oldest is dropped
@@ -49,7 +51,8 @@ def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
                 call = OpCall.of(operation)
                 call.place = getattr(operation, "_pullback_place", None)
                 backward = chain_pullback(chain, call)
-                private.record_operation(operation.type, outputs, list(operation.inputs), backward, None)
+                forward = OpTangents(backward, outputs, chain[0].entry.rule, operation.type)
+                private.record_operation(operation.type, outputs, list(operation.inputs), backward, forward)
                 return
         original(op_name, inputs, attrs, outputs)
 
@@ -70,11 +73,12 @@ def _without_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
 hook(private.imperative_grad, "imperative_grad")(_without_overrides)
 hook(private.gradients_util, "_GradientsHelper")(_without_overrides)
 hook(private.Jvp, "dispatch")(_without_overrides)
+hook(Recorded, "forward")(_without_overrides)
 
 
 def trace_key(stack: Stack) -> tuple[Any, ...]:
     """Equal where a trace can be used again."""
-    return (*stack.key, batching.get(), exporting.get())
+    return (*stack.key, stack.batching or batching.get(), exporting.get())
 
 
 class Under(NamedTuple):

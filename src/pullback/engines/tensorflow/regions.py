@@ -25,7 +25,7 @@ from pullback._tree import flatten, unflatten
 from pullback.engines.tensorflow import override_calls as calls
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.intercept import STOPPED, Expected, expected, guarded, hidden, postponed
-from pullback.engines.tensorflow.override_carriers import exporting, in_function
+from pullback.engines.tensorflow.override_carriers import attach_portably, exporting, in_function
 from pullback.engines.tensorflow.override_graphs import note
 from pullback.engines.tensorflow.override_places import find_place
 from pullback.engines.tensorflow.scope import Bound, Stack, again, current, resume, set_for, suspend
@@ -175,7 +175,7 @@ class _Region:
         self._note(where, any(engine.kind(leaf) is Kind.DIFFERENTIABLE for leaf in leaves))
         job = Job(Definition(self.chain[0], self._below(0, where), where), engine, plan, structure)
         if exporting.get() and not private.context().executing_eagerly():
-            return _carried_region(engine, job, leaves)
+            return _carried_region(job, leaves)
         return engine.attach(job, leaves)
 
     def _body(self, *args: Any, **kwargs: Any) -> Any:
@@ -194,7 +194,8 @@ class _Region:
             plan = self.held.binder(as_method=self.owner is not None).plan(args, kwargs)
             leaves, structure = flatten(tuple(plan.values(args, kwargs)))
             engine = engine_of(leaves)
-            return engine.attach(Job(inner, engine, plan, structure), leaves)
+            job = Job(inner, engine, plan, structure)
+            return attach_portably(job, leaves) if exporting.get() else engine.attach(job, leaves)
 
         return _Guarded(bound, run)
 
@@ -210,7 +211,7 @@ class _Region:
         note(self.stack, self.chain, where, "eager" if eagerly else "traced", recorded=recorded, hidden_by=reason)
 
 
-def _carried_region(engine: Any, job: Job, leaves: list[Any]) -> Any:
+def _carried_region(job: Job, leaves: list[Any]) -> Any:
     """The region in a function of its own, in which a SavedModel keeps its gradient."""
     stack = current()
     moving = [i for i, leaf in enumerate(leaves) if isinstance(leaf, tf.Tensor)]
@@ -221,7 +222,7 @@ def _carried_region(engine: Any, job: Job, leaves: list[Any]) -> Any:
         for index, tensor in zip(moving, tensors, strict=True):
             inner[index] = tensor
         with again(stack):
-            outputs, structure = flatten(engine.attach(job, inner))
+            outputs, structure = flatten(attach_portably(job, inner))
         structures[:] = [structure]
         return outputs
 

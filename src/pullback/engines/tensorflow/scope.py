@@ -37,7 +37,7 @@ class Stack:
     """The open overrides of a context, innermost first, indexed for matching."""
 
     __slots__ = (
-        "activation", "anywhere", "before", "by_function", "by_type", "depth", "expectable", "key", "parent", "plain",
+        "activation", "anywhere", "batching", "before", "by_function", "by_type", "depth", "expectable", "key", "parent", "plain",
     )  # fmt: skip
 
     def __init__(self, previous: Stack | None, activation: Any) -> None:
@@ -45,6 +45,7 @@ class Stack:
         self.parent = parent
         self.before: tuple[Stack | None, list[Any]] = (previous, [])
         self.activation = activation
+        self.batching = parent.batching if parent else False  # opened in the body of a tf.vectorized_map
         self.depth = parent.depth + 1 if parent else 0
         self.by_type: dict[str, tuple[Bound, ...]] = dict(parent.by_type) if parent else {}
         self.by_function: dict[Any, tuple[Bound, ...]] = dict(parent.by_function) if parent else {}
@@ -156,6 +157,7 @@ def enter(activation: Any) -> None:
     previous = _stack.get()
     stack = Stack(_inherited() if previous is None else previous, activation)
     stack.before = (previous, private.op_callbacks())
+    stack.batching = not private.context().executing_eagerly() and private.in_batched_loop()
     reenter(stack)
 
 

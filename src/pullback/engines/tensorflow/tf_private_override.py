@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -222,6 +223,16 @@ def converted(function: Any) -> Any:
     if status.status is not autograph_context.Status.ENABLED or not inspect.isroutine(function):
         return function
     return autograph_api.tf_convert(function, status)
+
+
+def in_batched_loop() -> bool:
+    """Whether the body of a tf.vectorized_map is being traced here."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_pfor_impl" and frame.f_globals.get("__name__") == control_flow_ops.__name__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def import_graph_def() -> Any:

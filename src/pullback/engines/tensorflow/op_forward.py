@@ -1,0 +1,56 @@
+"""Forward mode through overridden ops: the transpose of the rule, refused where the rule is not linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.forward import refuse_nonlinear, transposed
+from pullback.engines.tensorflow.scope import suspended
+
+Backward = Callable[..., list[Any]]
+
+
+class OpTangents:
+    """The tangents of an op's outputs for tangents of its inputs."""
+
+    __slots__ = ("_backward", "_flowing", "_name", "_outputs", "_rule")
+
+    def __init__(self, backward: Backward, outputs: Sequence[Any], rule: Any, name: str) -> None:
+        self._backward = backward
+        self._outputs = outputs
+        self._rule = rule
+        self._name = name
+        self._flowing = [i for i, t in enumerate(outputs) if t.dtype.is_floating or t.dtype.is_complex]
+
+    def __call__(self, *tangents: Any) -> list[Any]:
+        with suspended(), private.push_forwardprop_state():
+            zeros = [tf.zeros_like(self._outputs[i]) for i in self._flowing]
+            out = transposed(self._spread, zeros, tangents)
+            out = refuse_nonlinear(out, self._present, zeros, self._rule, self._name)
+        found = dict(zip(self._flowing, out, strict=True))
+        return [found.get(i) for i in range(len(self._outputs))]
+
+    def _spread(self, *upstream: Any) -> list[Any]:
+        given = dict(zip(self._flowing, upstream, strict=True))
+        return self._backward(*(given.get(i) for i in range(len(self._outputs))))
+
+    def _present(self, upstream: Sequence[Any]) -> list[Any]:
+        return [tf.convert_to_tensor(g) for g in self._spread(*upstream) if g is not None]
+
+
+def linear_if_transposed(backward: Backward, gradients: list[Any], upstream: Sequence[Any], rule: Any, name: str) -> Any:
+    """The gradients; where they are built to be transposed into forward mode, checked to be linear in the upstream."""
+    if tf.executing_eagerly() or not private.is_building_tangents():
+        return gradients
+    given = [dy for dy in upstream if dy is not None]
+
+    def present(some: Sequence[Any]) -> list[Any]:
+        values = iter(some)
+        found = backward([None if dy is None else next(values) for dy in upstream])
+        return [tf.convert_to_tensor(g) for g in found if g is not None]
+
+    return refuse_nonlinear(gradients, present, given, rule, name)
