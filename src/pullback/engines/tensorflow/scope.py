@@ -313,3 +313,8 @@ def _uninstall() -> None:
         if not _open_anywhere:
             for each in reversed(_hooks):
                 each.uninstall()
+
+
+def open_blocks() -> int:
+    """How many overrides are open in the process."""
+    return _open_anywhere
