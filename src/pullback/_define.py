@@ -32,19 +32,35 @@ _JVP_OFFERS = ("inputs", "outputs")
 class Definition:
     """A function, where its rule comes from, and what is known of the rule's wishes."""
 
-    __slots__ = ("_binder", "_named", "function", "jvp", "keeps", "name", "owner", "rule", "wants")
+    __slots__ = (
+        "_binder",
+        "_known",
+        "_named",
+        "function",
+        "jvp",
+        "keeps",
+        "name",
+        "owner",
+        "rule",
+        "wants",
+    )
 
     def __init__(
-        self, function: Callable[..., Any], rule: Rule | None, jvp: Any = None, named: Sequence[str] = ()
+        self,
+        function: Callable[..., Any],
+        rule: Rule | None,
+        jvp: Any = None,
+        named: Sequence[str] = (),
     ) -> None:
         self.function = function
         self.rule = rule
         self.jvp = None if jvp is None else _jvp_rule(jvp)
         self.name = name_of(function)
-        self.wants: set[str] = set(rule.wants) if rule else set()
-        if rule and mentions(rule.function, DEFAULT):
-            self.wants.add("original")
-        self.keeps = self.wants & _KEPT
+        self.wants: frozenset[str] = frozenset()
+        self.keeps = self.wants
+        self._known: set[Any] = set()
+        if rule:
+            self._learn(rule)
         self._named = frozenset(named)
         self._binder: Binder | None = None
         self.owner: GradientFunction | None = None
@@ -63,11 +79,20 @@ class Definition:
         if not isinstance(result, (tuple, list)) or len(result) < 2 or not callable(result[-1]):
             raise BodyResultError(_no_backward(self.function, result))
         rule = Rule(result[-1], _OFFERS)
-        if not rule.wants <= self.wants:
-            self.wants |= rule.wants
-            self.keeps = self.wants & _KEPT
+        if getattr(rule.function, "__code__", None) not in self._known:
+            self._learn(rule)
         outputs = result[:-1]
         return (outputs[0] if len(outputs) == 1 else tuple(outputs)), rule
+
+    def _learn(self, rule: Rule) -> None:
+        """Note what a rule asks for; a body makes its rule anew at every call, from the same code."""
+        code = getattr(rule.function, "__code__", None)
+        if code is not None:
+            self._known.add(code)
+        wants = rule.wants | ({"original"} if mentions(rule.function, DEFAULT) else set())
+        if not wants <= self.wants:
+            self.wants |= wants
+            self.keeps = self.wants & _KEPT
 
     def original_of(self, names: Sequence[str]) -> set[str]:
         """The parameters whose ordinary gradient may be asked for."""
@@ -79,6 +104,8 @@ class GradientFunction:
 
     __qualname__: str
     __wrapped__: Callable[..., Any]
+    # Where TensorFlow rewrites Python, it is to call this as it is.
+    autograph_info__: Any = types.MappingProxyType({})
 
     def __init__(self, definition: Definition, make: tuple[Any, ...]) -> None:
         functools.update_wrapper(self, definition.function)
@@ -96,6 +123,12 @@ class GradientFunction:
         engine = engine_of(leaves)
         return engine.attach(Job(definition, engine, plan, structure), leaves)
 
+    @property
+    def rule(self) -> Callable[..., Any] | None:
+        """The rule that was given; `None` where the function itself returns it."""
+        rule = self._definition.rule
+        return None if rule is None else rule.function
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind as a method, so that `self` is an ordinary, static argument."""
         return self if instance is None else types.MethodType(self, instance)
@@ -108,10 +141,19 @@ class GradientFunction:
         return self.__qualname__ if _found_by_name(self) else self._make
 
 
+def _called_as_it_is(verb: F) -> F:
+    """Where TensorFlow rewrites Python, it leaves this function alone."""
+    verb.__dict__["autograph_info__"] = {}
+    return verb
+
+
 @overload
 def custom_gradient(fn: F, *, jvp: Callable[..., Any] | None = None) -> F: ...
 @overload
-def custom_gradient(fn: None = None, *, jvp: Callable[..., Any] | None = None) -> Callable[[F], F]: ...
+def custom_gradient(
+    fn: None = None, *, jvp: Callable[..., Any] | None = None
+) -> Callable[[F], F]: ...
+@_called_as_it_is
 def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) -> Any:
     """Define a function together with its gradient.
 
@@ -137,11 +179,14 @@ def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) ->
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(custom_gradient(fn.__func__, jvp=jvp))
     if not callable(fn):
-        raise RuleSignatureError(f"custom_gradient takes a function; got {fn!r}. Write it as a decorator of one.")
+        raise RuleSignatureError(
+            f"custom_gradient takes a function; got {fn!r}. Write it as a decorator of one."
+        )
     make = (_remake_custom, (fn, jvp))
     return GradientFunction(Definition(fn, None, jvp), make)
 
 
+@_called_as_it_is
 def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | None = None) -> F:
     """The same function with another gradient. `fn` may be a function, a layer, a model or a loss.
 
@@ -157,12 +202,14 @@ def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | 
     >>> tape.gradient(y, x).numpy().tolist()
     [0.0, 0.5]
     """
+
     def define(function: Callable[..., Any]) -> Definition:
         return Definition(function, Rule(rule, _OFFERS), jvp)
 
     return _replace(fn, define, (_remake_with, (fn, rule, jvp)))
 
 
+@_called_as_it_is
 def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
     """The same function with analytic partial derivatives, by parameter name.
 
@@ -195,7 +242,9 @@ def _replace(fn: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(_replace(fn.__func__, define, make))
     if not callable(fn):
-        raise RuleSignatureError(f"there is no gradient to replace on {fn!r}: it is not callable. Pass a function.")
+        raise RuleSignatureError(
+            f"there is no gradient to replace on {fn!r}: it is not callable. Pass a function."
+        )
     engine = engine_of_type(type(fn))
     wrapped = engine.wrap(fn, define, make) if engine else None
     return GradientFunction(define(fn), make) if wrapped is None else wrapped

@@ -33,7 +33,9 @@ class Job:
 
     __slots__ = ("definition", "engine", "plan", "structure")
 
-    def __init__(self, definition: Definition, engine: Engine, plan: Plan, structure: Structure) -> None:
+    def __init__(
+        self, definition: Definition, engine: Engine, plan: Plan, structure: Structure
+    ) -> None:
         self.definition = definition
         self.engine = engine
         self.plan = plan
@@ -45,7 +47,7 @@ class Job:
         return self.definition.name
 
     @property
-    def wants(self) -> set[str]:
+    def wants(self) -> frozenset[str]:
         """What the rule asks for, as far as it is known before the function has run."""
         return self.definition.wants
 
@@ -163,7 +165,7 @@ class Pullback:
 
     def _fill_default(self, flat: Sequence[Any], offers: Mapping[str, Any]) -> list[Any]:
         ordinary = offers.get("ordinary")
-        if ordinary is None:
+        if ordinary is None or "original" not in self.ran.job.wants:
             raise self._blame(
                 "returned pb.DEFAULT, but the ordinary gradient was not kept for it, as the rule does not ask "
                 "for it. Add the keyword-only parameter `original` to the rule"

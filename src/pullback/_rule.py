@@ -42,7 +42,9 @@ class Rule:
 
     __slots__ = ("_required", "function", "wants")
 
-    def __init__(self, function: Callable[..., Any], offered: tuple[str, ...] = tuple(OFFERED)) -> None:
+    def __init__(
+        self, function: Callable[..., Any], offered: tuple[str, ...] = tuple(OFFERED)
+    ) -> None:
         if not callable(function):
             raise RuleSignatureError(
                 f"a rule is a function of the upstream gradient; got {function!r}. "
@@ -73,23 +75,25 @@ class Rule:
         """Whether the rule cannot be called without this."""
         return name in self._required
 
-    def check_upstream(self, count: int) -> None:
+    def check_upstream(
+        self, count: int, what: str = "upstream gradient", per: str = "output"
+    ) -> None:
         """Refuse a rule that cannot take this many upstream gradients."""
         code = getattr(self.function, "__code__", None)
         if code is not None and count in _accepted.setdefault(code, set()):
             return
-        self._check_signature(count)
+        self._check_signature(count, what, per)
         if code is not None:
             _accepted[code].add(count)
 
-    def _check_signature(self, count: int) -> None:
+    def _check_signature(self, count: int, what: str, per: str) -> None:
         signature = signature_of(self.function)
         least, most = _upstream_counts(signature, self.wants)
         if not least <= count <= most:
             raise RuleSignatureError(
-                f"rule {self} is called with {count} upstream gradient{'s'[: count != 1]}, one per "
-                f"output, but is written as `{self.name}{signature}`. "
-                f"Write `def {_identifier(self.name)}({', '.join(_upstream_names(count))}): ...`."
+                f"rule {self} is called with {count} {what}{'s'[: count != 1]}, one per {per}, "
+                f"but is written as `{self.name}{signature}`. "
+                f"Write `def {_identifier(self.name)}({_upstream_names(count, per)}): ...`."
             )
 
 
@@ -197,8 +201,9 @@ def _upstream_counts(signature: inspect.Signature, wants: frozenset[str]) -> tup
     return sum(p.default is p.empty for p in taken), math.inf if any_number else len(taken)
 
 
-def _upstream_names(count: int) -> list[str]:
-    return ["dy"] if count == 1 else [f"dy{i}" for i in range(count)]
+def _upstream_names(count: int, per: str) -> str:
+    name = "dy" if per == "output" else "dx"
+    return name if count == 1 else ", ".join(f"{name}{i}" for i in range(count))
 
 
 def _identifier(name: str) -> str:

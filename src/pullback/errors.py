@@ -40,11 +40,11 @@ class RuleSignatureError(RuleError, TypeError):
     """A rule asks for something that is not on offer."""
 
 
-class RuleResultError(RuleError, ValueError):
+class RuleResultError(RuleError):
     """A rule returned something that does not fit the inputs."""
 
 
-class NotLinearError(RuleError, ValueError):
+class NotLinearError(RuleError):
     """Forward mode needs a rule that is linear in its upstream."""
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import keras
 
 from pullback._engine import Kind
-from pullback._project import describe
 from pullback._pullback import Job, Ran
 from pullback._rule import Rule, location_of
 from pullback.engines.tensorflow import eager, graph, keras_objects, values
@@ -45,7 +44,9 @@ class TensorFlowEngine:
                 return self._attach_any(job, leaves, kinds, eagerly)
         return eager.attach(job, leaves, kinds) if eagerly else graph.attach(job, leaves, kinds)
 
-    def _attach_any(self, job: Job, leaves: Sequence[Any], kinds: Sequence[Kind], eagerly: bool) -> Any:
+    def _attach_any(
+        self, job: Job, leaves: Sequence[Any], kinds: Sequence[Kind], eagerly: bool
+    ) -> Any:
         if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
             return keras_objects.attach_symbolic(job, leaves)
         flowing = zip(leaves, kinds, strict=True)
@@ -60,9 +61,9 @@ class TensorFlowEngine:
         """Name, type, layer and source line of the call, for a rule that asks for `op`."""
         return Place(job.name, "function", None, location_of(job.definition.function))
 
-    def jvp_error(self, jvp: Rule, ran: Ran, result: Any) -> Exception:
+    def jvp_error(self, jvp: Rule, ran: Ran, came: str) -> Exception:
         """The error for tangents that do not fit the outputs."""
         return RuleResultError(
-            f"jvp {jvp} of `{ran.job.name}` returned {describe(result)}; wanted one tangent for each of the "
+            f"jvp {jvp} of `{ran.job.name}` returned {came}; wanted one tangent for each of the "
             f"{ran.count} outputs, in their structure."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pullback._define import GradientFunction
 from pullback._engine import Engine
 from pullback.errors import EngineError
 
@@ -27,6 +26,4 @@ def load() -> Engine:
     vectorized.install()
     keras_saving.install()
     ORIGINS.append(tf_private.origin_of_line)
-    # AutoGraph is to call our wrapper as it is: the engine converts the user's function behind it.
-    GradientFunction.autograph_info__ = {}  # type: ignore[attr-defined]  # an attribute AutoGraph looks for
     return TensorFlowEngine()

@@ -6,6 +6,7 @@ captured, then the variables that the rule asked for.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from pullback._engine import Kind
+from pullback._project import describe
 from pullback._pullback import Gradients, Pullback
 from pullback._tree import flatten
 from pullback.errors import UnsupportedError
@@ -20,7 +22,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.capturing import prepare
 from pullback.engines.tensorflow.forward import refuse_nonlinear, transposed
 from pullback.engines.tensorflow.splice import splice
-from pullback.engines.tensorflow.values import core, dense, with_core
+from pullback.engines.tensorflow.values import core, dense, project_tangent, with_core
 
 FlatGradient = Callable[[Sequence[Any]], list[Any]]
 
@@ -30,12 +32,16 @@ class Recorded:
 
     inputs: Sequence[Any] | None = None  # leaves, kept only where asked for
     outputs: Sequence[Any] | None = None
-    others: Mapping[int, Any] = MappingProxyType({})  # composite leaves of the outputs: how to wrap their upstream
+    others: Mapping[int, Any] = MappingProxyType(
+        {}
+    )  # composite leaves of the outputs: how to wrap their upstream
     ordinary: FlatGradient | None = None  # upstream -> ordinary gradient per leaf of the inputs
     captured: FlatGradient | None = None  # upstream -> ordinary gradient per captured source
     variables: Sequence[Any] = ()
     links: Sequence[tuple[Any, Any]] = ()
-    cores: Sequence[Any] | None = None  # the inputs themselves, where a second derivative can be asked for
+    cores: Sequence[Any] | None = (
+        None  # the inputs themselves, where a second derivative can be asked for
+    )
     values: Sequence[Any] = ()  # the outputs, while the call is being recorded
 
     def __init__(self, pullback: Pullback, flowing: Sequence[int], returned: Sequence[int]) -> None:
@@ -71,7 +77,7 @@ class Recorded:
         if job.definition.jvp is None:
             out = transposed(self.backward, self._zeros(), tangents)
             return self._linear(out, self._zeros())
-        out = self._explicit_tangents(tangents[:count])
+        out = self._explicit_tangents(tangents[:count], self.values)
         if self.captured is None:
             return out
         captured = self.captured
@@ -134,7 +140,9 @@ class Recorded:
     def _zeros(self) -> list[Any]:
         return [tf.zeros_like(value) for value in self.values]
 
-    def _with_derivatives(self, upstream: Sequence[Any], gradients: list[Any], given: Gradients) -> list[Any]:
+    def _with_derivatives(
+        self, upstream: Sequence[Any], gradients: list[Any], given: Gradients
+    ) -> list[Any]:
         """The gradients with an explicit derivative: towards the upstream by `jvp`, the inputs by `second`."""
         present = [i for i, g in enumerate(gradients) if g is not None]
         values = [tf.convert_to_tensor(gradients[i]) for i in present]
@@ -144,10 +152,16 @@ class Recorded:
             spread: list[Any] = [None] * len(self.flowing)
             for index, dd in zip(present, doubled, strict=True):
                 spread[index] = dd
-            rest = self._second(given.second, spread)[: len(sources)] if given.second else list(doubled)
+            rest = (
+                self._second(given.second, spread)[: len(sources)]
+                if given.second
+                else list(doubled)
+            )
             return [*self._along_upstream(upstream, spread), *rest]
 
-        fresh = splice(f"{self.pullback.ran.job.name}_gradient", values, [*upstream, *sources], derivative)
+        fresh = splice(
+            f"{self.pullback.ran.job.name}_gradient", values, [*upstream, *sources], derivative
+        )
         if not tf.executing_eagerly():
             prepare(tf.compat.v1.get_default_graph(), derivative, values)
         for index, g in zip(present, fresh, strict=True):
@@ -156,7 +170,7 @@ class Recorded:
 
     def _along_upstream(self, upstream: Sequence[Any], doubled: Sequence[Any]) -> list[Any]:
         if self.pullback.ran.job.definition.jvp:
-            return self._explicit_tangents(doubled)
+            return self._explicit_tangents(doubled, upstream)
 
         def gradients(*dy: Any) -> list[Any]:
             given = self._run_rule(dy)
@@ -164,23 +178,30 @@ class Recorded:
 
         return transposed(gradients, upstream, doubled)
 
-    def _explicit_tangents(self, tangents: Sequence[Any]) -> list[Any]:
+    def _explicit_tangents(self, tangents: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+        """What the user's jvp gives, fitted to the outputs or to what has their form."""
         ran, jvp = self.pullback.ran, self.pullback.ran.job.definition.jvp
         assert jvp is not None
         flat: list[Any] = [None] * len(self.pullback.kinds)
         for index, tangent in zip(self.flowing, tangents, strict=True):
             flat[index] = tangent
         form = ran.job.form(self._filled(flat), self.pullback.kinds)
-        result = jvp(form if isinstance(form, tuple) else (form,), self._offers(()))
+        given = form if isinstance(form, tuple) else (form,)
+        jvp.check_upstream(len(given), "tangent", "input")
+        result = jvp(given, self._offers(()))
         leaves, _ = flatten(result)
         if len(leaves) != ran.count:
-            raise ran.job.engine.jvp_error(jvp, ran, result)
-        return [tf.convert_to_tensor(core(leaves[i])) for i in self.returned]
+            raise ran.job.engine.jvp_error(jvp, ran, describe(result))
+        places = zip(self.returned, outputs, strict=True)
+        blame = functools.partial(ran.job.engine.jvp_error, jvp, ran)
+        return [project_tangent(leaves[i], output, blame) for i, output in places]
 
     def _filled(self, flat: list[Any]) -> list[Any]:
         likes, kinds = self.pullback.likes, self.pullback.kinds
         return [
-            tf.zeros(w.shape if w.dynamic is None else w.dynamic, w.dtype) if v is None and k is Kind.DIFFERENTIABLE else v
+            tf.zeros(w.shape if w.dynamic is None else w.dynamic, w.dtype)
+            if v is None and k is Kind.DIFFERENTIABLE
+            else v
             for v, w, k in zip(flat, likes, kinds, strict=True)
         ]
 
@@ -211,11 +232,16 @@ def _of_this_graph(gradient: Any) -> Any:
         return tf.IndexedSlices(*(_of_this_graph(part) for part in parts))
     if gradient is None:
         return None
-    outside = isinstance(gradient, private.EagerTensor) or gradient.graph is not tf.compat.v1.get_default_graph()
+    outside = (
+        isinstance(gradient, private.EagerTensor)
+        or gradient.graph is not tf.compat.v1.get_default_graph()
+    )
     return tf.identity(gradient) if outside else gradient
 
 
-def finish(recorded: Recorded, leaves: Sequence[Any], values: Sequence[Any], sources: Sequence[Any]) -> Any:
+def finish(
+    recorded: Recorded, leaves: Sequence[Any], values: Sequence[Any], sources: Sequence[Any]
+) -> Any:
     """Splice the rule in behind the body and give the outputs in their structure."""
     ran = recorded.pullback.ran
     jvp = ran.job.definition.jvp

@@ -160,7 +160,9 @@ def underlying(variable: Any) -> Any:
     """The TensorFlow variable behind a Keras variable, a reference or a variable."""
     if hasattr(variable, "deref"):
         variable = variable.deref()
-    return getattr(variable, "_value", variable) if isinstance(variable, keras.Variable) else variable
+    return (
+        getattr(variable, "_value", variable) if isinstance(variable, keras.Variable) else variable
+    )
 
 
 def same_variable(key: Any, variable: Any) -> bool:
@@ -179,7 +181,9 @@ def _tensor(gradient: Any, wanted: Like, blame: Blame) -> Any:
         if isinstance(gradient, (bool, str, bytes)):
             raise TypeError
         is_variable = isinstance(gradient, (tf.Variable, keras.Variable))
-        return tf.convert_to_tensor(gradient if is_variable else np.asarray(gradient), dtype_hint=wanted.dtype)
+        return tf.convert_to_tensor(
+            gradient if is_variable else np.asarray(gradient), dtype_hint=wanted.dtype
+        )
     except (TypeError, ValueError):
         raise blame(f"{describe(gradient)}; wanted {_wanted_text(wanted)} or None") from None
 
@@ -198,19 +202,46 @@ def _project_slices(gradient: Any, wanted: Like, blame: Blame) -> Any:
     values = _cast(gradient.values, wanted, blame)
     came, shape = _static_shape(values), wanted.shape
     if came is not None and shape is not None and not _compatible(came[1:], shape[1:]):
-        raise blame(f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(shape[1:])}")
-    return gradient if values is gradient.values else tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        raise blame(
+            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(shape[1:])}"
+        )
+    return (
+        gradient
+        if values is gradient.values
+        else tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    )
 
 
 def _project_dynamic(tensor: Any, came: Shape | None, wanted: Like, blame: Blame) -> Any:
     if came is not None and wanted.shape is not None and not _may_fit(came, wanted.shape):
         raise blame(_shape_reason(tensor, wanted))
     shape = tf.constant(wanted.shape, tf.int32) if wanted.dynamic is None else wanted.dynamic
-    _, axes = private.broadcast_gradient_args(tf.shape(tensor), shape)
-    # The reshape is the check: it fails, in XLA too, when the gradient is not one of its input.
-    fitted = tf.reshape(tf.reduce_sum(tensor, axes), shape, name="pullback_gradient_must_have_shape_of_input")
+    with tf.control_dependencies([_assert_fits(tf.shape(tensor), shape, blame)]):
+        _, axes = private.broadcast_gradient_args(tf.shape(tensor), shape)
+    # XLA drops assertions; there this pair fails when the gradient is not one of its input.
+    fitted = tf.reshape(tf.reduce_sum(tensor, axes), shape)
     fitted.set_shape(wanted.shape)
     return fitted
+
+
+def _assert_fits(came: Any, wanted: Any, blame: Blame) -> Any:
+    """An op that fails, in our words, when broadcasting cannot have made the one of the other."""
+    lacking = tf.size(came) - tf.size(wanted)
+    padded = tf.concat([tf.ones([tf.maximum(lacking, 0)], tf.int32), wanted], 0)[: tf.size(came)]
+    same = tf.reduce_all(tf.logical_or(tf.equal(padded, came), tf.equal(padded, 1)))
+    reason = blame("a gradient of another shape; it and the input have the shapes")
+    return tf.debugging.Assert(tf.logical_and(lacking >= 0, same), [str(reason), came, wanted])
+
+
+def project_tangent(given: Any, output: Any, blame: Blame) -> Any:
+    """A tangent in the dtype and shape of its output, or an error."""
+    wanted = like(output)
+    assert wanted is not None
+    tensor = tf.zeros_like(output) if given is None else _tensor(given, wanted, blame)
+    came = _static_shape(tensor)
+    if came is not None and wanted.shape is not None and not _compatible(came, wanted.shape):
+        raise blame(f"{describe(tensor)}; wanted {_wanted_text(wanted)}")
+    return _cast(tensor, wanted, blame)
 
 
 def _may_fit(came: Shape, wanted: Shape) -> bool:
