@@ -52,9 +52,10 @@ def check(
     rule = _probe(fn, args, kwargs or {}, names, seed)
     truth = rule if against is None else _probe(against, args, kwargs or {}, names, seed)
     try:
-        exam = _examination(rule, truth, domain, order, seed)
-        problem = next(_course(exam, quick, modes), None)
-        found = () if problem is None else (diagnose(exam, problem, explain=explain),)
+        with np.errstate(all="ignore"):
+            exam = _examination(rule, truth, domain, order, seed)
+            problem = next(_course(exam, quick, modes), None)
+            found = () if problem is None else (diagnose(exam, problem, explain=explain),)
     finally:
         rule.close()
         truth.close()

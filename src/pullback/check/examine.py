@@ -162,8 +162,8 @@ class Examination:
             x = self.domain.into(far)
             if self._inside(x):
                 break
-        else:
             self.left_out.append(point.name)
+        else:
             return
         if point.keep_ties:
             u = directions.tie_keeping(self.rng, layout, x)
@@ -175,8 +175,9 @@ class Examination:
         placed = point.keep_ties or bool(point.special.any())
         held = np.zeros(x.size, bool) | (point.special if point.special.size else False)
         held = held if placed else None
+        name = point.name if share == 1.0 else f"towards {point.name}"
         try:
-            for problem in self._tried(point.name, x, u, plan, second=False, held=held):
+            for problem in self._tried(name, x, u, plan, second=False, held=held):
                 if problem is not None:
                     yield replace(problem, generic=False)
         except RuleFault as fault:

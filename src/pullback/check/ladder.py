@@ -16,6 +16,8 @@ Line = Callable[[float], Array]
 
 # share of entries (such as those next to a kink) that may stay unsettled without more steps
 FEW = 0.005
+# entries looked at for what is a typical error bar
+SAMPLE = 4096
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,12 @@ def slope(
             else:
                 before = error
                 rounding = epsilon * (size + scale) / step
-                best, error = _best(last, row, best, error, rounding)
+                best, error = _best(last, row, best, error, rounding, size, lead)
                 deciding = (entry[:lead] for entry in (best, before, error, size))
                 if level + 1 >= plan.least and _settled(*deciding, enough=plan.enough):
                     break
         step /= plan.ratio
-    parts = [slice(0, lead)] if lead is None else [slice(0, lead), slice(lead, None)]
-    bars = [_pooled(best[part], error[part], size[part]) for part in parts]
-    return Slope(best, np.concatenate(bars))
+    return Slope(best, error)
 
 
 def _row(previous: list[Array], first: Array, ratio: float) -> list[Array]:
@@ -92,11 +92,16 @@ def _row(previous: list[Array], first: Array, ratio: float) -> list[Array]:
 
 
 def _best(
-    previous: list[Array], row: list[Array], best: Array, error: Array, rounding: Array
+    previous: list[Array], row: list[Array], best: Array, error: Array, rounding: Array, size: Array,
+    lead: int | None,
 ) -> tuple[Array, Array]:
     for k in range(1, len(row)):
         entry = row[k]
         bar = np.maximum(np.abs(entry - row[k - 1]), np.abs(entry - previous[k - 1])) + rounding
+        magnitude = np.abs(entry) + size
+        bar[:lead] = _pooled(bar[:lead], magnitude[:lead])
+        if lead is not None:
+            bar[lead:] = _pooled(bar[lead:], magnitude[lead:])
         better = bar < error
         best, error = np.where(better, entry, best), np.where(better, bar, error)
     return best, error
@@ -108,12 +113,11 @@ def _settled(best: Array, before: Array, error: Array, size: Array, enough: floa
     return float(np.mean(improving)) < FEW
 
 
-def _pooled(best: Array, error: Array, size: Array) -> Array:
+def _pooled(bar: Array, magnitude: Array) -> Array:
     """Raise bars that came out small by chance: none is far below what its neighbours reach."""
-    magnitude = np.abs(best) + size
-    with np.errstate(all="ignore"):
-        relative = error / magnitude
+    some = slice(None, None, max(1, bar.size // SAMPLE))
+    relative = bar[some] / magnitude[some]
     known = relative[np.isfinite(relative)]
     if known.size < 8:
-        return error
-    return np.maximum(error, np.quantile(known, 0.25) * np.where(np.isfinite(size), magnitude, 0))
+        return bar
+    return np.fmax(bar, np.quantile(known, 0.25) * magnitude)

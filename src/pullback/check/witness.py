@@ -153,8 +153,9 @@ def _not_finite(subject: Subject, trial: Trial, chosen: Array) -> Array:
 def _smooth_all_over(subject: Subject, trial: Trial) -> bool:
     """No output bends or is without a derivative here: this is no singular point."""
     sample = np.arange(trial.claimed.size)[:MOST] if trial.whole else np.zeros(1, int)
-    sides = measure(subject, trial, sample)
-    return bool(np.all(smooth(sides, np.abs(sides.central[0]))))
+    value, error = (sides := measure(subject, trial, sample)).central
+    known = error <= 1e-3 * (np.abs(value) + scales(subject, trial, sample))
+    return bool(np.all(known & smooth(sides, np.abs(value))))
 
 
 def _overflow(subject: Subject) -> float:

@@ -1,0 +1,92 @@
+"""Points and directions hold what their names promise."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullback.check import directions, points
+from pullback.check.flat import Layout
+from pullback.check.probe import Leaf
+
+
+def layout(*sizes):
+    return Layout([Leaf(f"args[{k}]", "xyz"[k], (n,), "float64") for k, n in enumerate(sizes)])
+
+
+def special(sizes=(6, 5), constants=(), seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=sum(sizes))
+    return {p.name: p for p in points.special(rng, layout(*sizes), x, constants)}
+
+
+def test_named_points_hold_what_they_promise():
+    found = special()
+    assert (found["negative"].x < 0).all()
+    assert (found["positive"].x > 0).all()
+    assert not found["all zeros"].x.any()
+    assert 0 < np.count_nonzero(found["some zeros"].x == 0) < 11
+    assert len(np.unique(found["ties"].x)) == 1
+    assert len(np.unique(found["grid"].x)) < 10
+    assert np.abs(found["very large"].x).max() > 10
+
+
+def test_every_leaf_has_a_zero_among_some_zeros():
+    for seed in range(20):
+        x = special((3, 1), seed=seed)["some zeros"].x
+        assert (x[:3] == 0).any()
+        assert (x[3:] == 0).any()
+
+
+def test_thresholds_are_met_and_surrounded():
+    found = special((40,), constants=(1.5,))
+    at, between = found["at thresholds"], found["between thresholds"]
+    assert {1.5, -1.5} <= set(at.x[at.special])
+    assert (between.x > 1.5).any() and (between.x < -1.5).any()
+    assert ((between.x > -1.5) & (between.x < 1.5)).any()
+    assert (found["above thresholds"].x > 1.5).all()
+    assert (found["below thresholds"].x < -1.5).all()
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0, 1, 2]))
+def test_another_point_keeps_the_sign_of_leaves_of_one_sign(seed, attempt):
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([rng.uniform(0.1, 2, 5), -rng.uniform(0.1, 2, 5)])
+    there = points.another(rng, layout(5, 5), x, attempt)
+    assert (np.sign(there) == np.sign(x)).all()
+    assert (there != x).all()
+
+
+def test_relative_directions_never_change_a_sign():
+    x = np.array([1e-9, 1.0, -5.0, 1e6])
+    u = directions.relative(np.random.default_rng(0), layout(4), x)
+    assert (np.sign(x + u / 2) == np.sign(x)).all()
+
+
+def test_tie_keeping_directions_move_equals_equally():
+    x = np.array([1.0, 2.0, 1.0, 2.0, 0.0])
+    u = directions.tie_keeping(np.random.default_rng(3), layout(5), x)
+    assert u[0] == u[2]
+    assert u[1] == u[3]
+
+
+def test_sparse_directions_move_one_entry_of_each_special_value():
+    x = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 0.3])
+    mask = x != 0.3
+    u = directions.sparse_at(np.random.default_rng(0), layout(6), x, mask)
+    assert np.count_nonzero(u[x == 0]) == 1
+    assert np.count_nonzero(u[x == 1]) == 1
+    assert u[5] != 0
+
+
+def test_symmetric_directions_are_symmetric():
+    square = Layout([Leaf("args[0]", "a", (3, 3), "float64")])
+    u = np.random.default_rng(0).normal(size=9)
+    made = directions.symmetric(square, u, (0,)).reshape(3, 3)
+    np.testing.assert_array_equal(made, made.T)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_towards_reaches_both_ends(share):
+    base, far = np.zeros(3), np.ones(3)
+    np.testing.assert_array_equal(points.towards(base, far, share), share * far)
