@@ -17,7 +17,11 @@ Mode = Callable[[Callable[..., Any], Sequence[Any]], Gradients]
 
 def total(outputs: Any) -> tf.Tensor:
     """The sum of all floating outputs."""
-    parts = [o for o in tf.nest.flatten(outputs, expand_composites=True) if tf.as_dtype(o.dtype).is_floating]
+    parts = [
+        o
+        for o in tf.nest.flatten(outputs, expand_composites=True)
+        if tf.as_dtype(o.dtype).is_floating
+    ]
     return tf.add_n([tf.reduce_sum(tf.cast(part, tf.float64)) for part in parts])
 
 
@@ -159,7 +163,9 @@ def _forward(wrap: Callable[[Any], Any]) -> Mode:
     return mode
 
 
-def _tangent(wrap: Any, fn: Callable[..., Any], xs: Sequence[Any], position: int, index: int) -> Any:
+def _tangent(
+    wrap: Any, fn: Callable[..., Any], xs: Sequence[Any], position: int, index: int
+) -> Any:
     unit = np.zeros(int(np.prod(xs[position].shape)))
     unit[index] = 1.0
     tangent = tf.constant(np.reshape(unit, xs[position].shape), xs[position].dtype)
@@ -280,4 +286,6 @@ def assert_gradients(found: Gradients, wanted: Sequence[Any], rtol: float = 1e-5
     for g, w in zip(found, wanted, strict=True):
         value = np.zeros_like(np.asarray(w, np.float64)) if g is None else g
         expected = 0.0 if w is None else np.asarray(w, np.float64)
-        np.testing.assert_allclose(value, np.broadcast_to(expected, np.shape(value)), rtol=rtol, atol=1e-6)
+        np.testing.assert_allclose(
+            value, np.broadcast_to(expected, np.shape(value)), rtol=rtol, atol=1e-6
+        )

@@ -65,7 +65,9 @@ class Engine(Protocol):
         """Whether a key of a rule's result means this variable."""
         ...
 
-    def wrap(self, target: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> Any | None:
+    def wrap(
+        self, target: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
+    ) -> Any | None:
         """Where `target` is a layer or model, one whose call has the definition; else `None`."""
         ...
 

@@ -30,7 +30,9 @@ class PartialsRule:
         wants = [inspect.Parameter(name, _KEYWORD_ONLY) for name in asked]
         self.__signature__ = inspect.Signature([upstream, *wants])
 
-    def __call__(self, dy: Any, *, inputs: Inputs, outputs: Any = None, original: Any = None) -> Any:
+    def __call__(
+        self, dy: Any, *, inputs: Inputs, outputs: Any = None, original: Any = None
+    ) -> Any:
         """One gradient per parameter, by name."""
         del original  # it is asked for so that DEFAULT can be filled in
         return {name: self._gradient(name, dy, inputs, outputs) for name in inputs.keys()}
@@ -54,7 +56,9 @@ class _Partial:
         self.name = name
         self.function = function
         parameters = signature_of(function).parameters.values()
-        self.wants_outputs = any(p.name == "outputs" and p.kind is _KEYWORD_ONLY for p in parameters)
+        self.wants_outputs = any(
+            p.name == "outputs" and p.kind is _KEYWORD_ONLY for p in parameters
+        )
         self._parameters = [p for p in parameters if p.name != "outputs"]
 
     def times(self, dy: Any, inputs: Inputs, outputs: Any) -> Any:
@@ -90,7 +94,11 @@ def make_partials_rule(function: Callable[..., Any], partials: Partials) -> Part
     open_ended = any(p.kind in _VARIADIC for p in parameters.values())
     unknown = [name for name in partials if name not in parameters]
     if not partials or (unknown and not open_ended):
-        said = f"there is no parameter `{unknown[0]}`" if unknown else "no partial derivative was given"
+        said = (
+            f"there is no parameter `{unknown[0]}`"
+            if unknown
+            else "no partial derivative was given"
+        )
         raise RuleSignatureError(
             f"with_partials for {name_of(function)}: {said}; its parameters are {', '.join(parameters)}. "
             "Write `with_partials(fn, parameter=derivative)`."

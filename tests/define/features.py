@@ -278,7 +278,11 @@ def broadcasts(x, y):
 MATRIX = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
-@feature("a gradient summed over broadcast axes", [X, MATRIX], [10 * MATRIX.sum(0), np.tile(100 * X, [4, 1])])
+@feature(
+    "a gradient summed over broadcast axes",
+    [X, MATRIX],
+    [10 * MATRIX.sum(0), np.tile(100 * X, [4, 1])],
+)
 def summed_over_broadcast(x, y):
     return broadcasts(x, y)
 

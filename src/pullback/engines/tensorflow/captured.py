@@ -1,21 +1,27 @@
-"""Tensors that a function reads without being given them: found by walking what the function can reach by name."""
+"""Tensors that a function reads without being given them.
+
+Most are found beforehand, by walking what the function can reach by name; the rest show when an op reads them.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-_DEPTH = 4
+from pullback.engines.tensorflow import tf_private as private
+
+_DEPTH = 5
 
 
-def closed_over(function: Any) -> list[tf.Tensor]:
-    """The tensors in the cells, defaults, globals and own objects of a function, each once."""
+def closed_over(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
+    """The tensors in the cells, defaults, globals and objects of a function, each once."""
     found: dict[int, tf.Tensor] = {}
-    for value in _reachable(function, _DEPTH, set()):
+    objects = [vars_of(a) for a in arguments if not isinstance(a, tf.Tensor)]
+    for value in _reachable([function, objects], _DEPTH, set()):
         if isinstance(value, tf.Tensor):
             found[id(value)] = value
     return list(found.values())
@@ -63,3 +69,37 @@ def _of_function(function: Any) -> list[Any]:
 def vars_of(instance: Any) -> list[Any]:
     """The attributes of an object, as far as it has a dict of them."""
     return list(getattr(instance, "__dict__", {}).values())
+
+
+class Reads:
+    """Open it around a body; it lists the tensors known to tapes that the body reads and nobody expected."""
+
+    def __init__(self, expected: Sequence[Any]) -> None:
+        self._known = {id(t) for t in expected}
+        self._own: list[Any] = []  # kept so that no identity is used twice
+        self._found: list[Any] = []
+
+    def __enter__(self) -> list[Any]:
+        self._before = private.op_callbacks()
+        private.set_op_callbacks([*self._before, self._note])
+        return self._found
+
+    def __exit__(self, *error: Any) -> None:
+        private.set_op_callbacks(self._before)
+
+    def _note(
+        self, kind: Any, inputs: Any, attrs: Any, outputs: Any, name: Any = None, graph: Any = None
+    ) -> Any:
+        del kind, attrs, name
+        if graph is None:
+            for tensor in inputs:
+                self._look_at(tensor)
+            self._own += outputs
+            self._known |= {id(t) for t in outputs}
+        return outputs
+
+    def _look_at(self, tensor: Any) -> None:
+        if id(tensor) not in self._known and tensor.dtype != tf.resource:
+            self._known.add(id(tensor))
+            if private.possible_gradient_types([tensor]):
+                self._found.append(tensor)

@@ -20,7 +20,7 @@ import tensorflow as tf
 from pullback._engine import Kind
 from pullback._pullback import Job, Pullback, Ran
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.captured import closed_over
+from pullback.engines.tensorflow.captured import Reads, closed_over
 from pullback.engines.tensorflow.recorded import Recorded, finish
 from pullback.engines.tensorflow.values import core, kind, like, with_core
 from pullback.engines.tensorflow.variables import Variables
@@ -44,10 +44,16 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
 
 
 def _attach(
-    job: Job, leaves: Sequence[Any], kinds: Sequence[Kind], flowing: list[int], tensors: list[Any], order: int
+    job: Job,
+    leaves: Sequence[Any],
+    kinds: Sequence[Kind],
+    flowing: list[int],
+    tensors: list[Any],
+    order: int,
 ) -> Any:
     recording = order > 1
-    body = _KeptBody(job, tensors) if recording or job.definition.keeps else _PLAIN
+    kept = recording or job.definition.keeps
+    body = _KeptBody(job, tensors, leaves, recording) if kept else _PLAIN
     inner = tensors if recording else [private.detached(t) for t in tensors]
     ran = body.run(job, _with_cores(leaves, flowing, inner), inner)
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
@@ -56,10 +62,16 @@ def _attach(
     captured = body.describe(recorded, inner, values)
     if recording:
         recorded.cores = tensors
+    elif captured and private.possible_gradient_types([*tensors, *values]) > 1:
+        # One tape watches the inputs and another what was captured: mixed derivatives need the record.
+        return _attach(job, leaves, kinds, flowing, tensors, 2)
     else:
+        recorded.references = [weakref.ref(t) for t in tensors]
         references = [weakref.ref(t) for t in inner]
         del inner
-        recorded.links = [(r, t) for r, t in zip(references, tensors, strict=True) if r() is not None]
+        recorded.links = [
+            (r, t) for r, t in zip(references, tensors, strict=True) if r() is not None
+        ]
     return finish(recorded, leaves, values, [*tensors, *captured])
 
 
@@ -71,7 +83,9 @@ class _PlainBody:
         del inner
         return job.run(leaves)
 
-    def describe(self, recorded: Recorded, inner: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    def describe(
+        self, recorded: Recorded, inner: Sequence[Any], values: Sequence[Any]
+    ) -> list[Any]:
         """The captured sources: the body's own outputs, if any tape knows them."""
         del inner
         if not private.possible_gradient_types(values):
@@ -86,29 +100,45 @@ _PLAIN = _PlainBody()
 class _KeptBody:
     """A body whose ordinary gradient is kept on a tape of our own, for the rule or for what the body captures."""
 
-    def __init__(self, job: Job, given: Sequence[Any]) -> None:
-        self.variables = Variables() if "variables" in job.wants else None
+    def __init__(self, job: Job, given: Sequence[Any], leaves: Sequence[Any], recording: bool) -> None:
         self.original = "original" in job.wants
-        known = {id(t) for t in given}
-        reached = (t for t in closed_over(job.definition.function) if id(t) not in known)
-        self.foreign = [t for t in reached if private.possible_gradient_types([t])]
-        self.tape = tf.GradientTape(persistent=True, watch_accessed_variables=self.variables is None)
+        self.asks_variables = "variables" in job.wants
+        # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
+        self.passes = not recording and not self.asks_variables
+        self.given = given
+        self.foreign = [] if self.passes else self._tracked(closed_over(job.definition.function, leaves))
+
+    def _tracked(self, tensors: Sequence[Any]) -> list[Any]:
+        known = {id(t) for t in self.given}
+        return [t for t in tensors if id(t) not in known and private.possible_gradient_types([t])]
 
     def run(self, job: Job, leaves: Sequence[Any], inner: Sequence[Any]) -> Ran:
         """Run the body, watched as far as is needed."""
-        with self.tape, self.variables or contextlib.nullcontext():
+        self.variables = Variables() if self.asks_variables else None
+        self.tape = tf.GradientTape(
+            persistent=True, watch_accessed_variables=not (self.passes or self.asks_variables)
+        )
+        missed = contextlib.nullcontext([]) if self.passes else Reads([*inner, *self.foreign])
+        with self.tape, missed as found, self.variables or contextlib.nullcontext():
             self.tape.watch([*self.foreign, *(inner if self.original else ())])
-            return job.run(leaves)
+            ran = job.run(leaves)
+        if not found:
+            return ran
+        # A captured tensor showed only when it was used, too late to watch it: once more, now that it is known.
+        self.foreign += found
+        return self.run(job, leaves, inner)
 
-    def describe(self, recorded: Recorded, inner: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    def describe(
+        self, recorded: Recorded, inner: Sequence[Any], values: Sequence[Any]
+    ) -> list[Any]:
         """Tell the record where ordinary gradients come from; the captured sources."""
         if self.original:
             recorded.ordinary = _from_tape(self.tape, values, inner, recorded)
-        read = []
+        if self.passes:
+            return _PLAIN.describe(recorded, inner, values)
         if self.variables:
             recorded.variables = self.variables.found()
-        else:
-            read = list(self.tape.watched_variables())
+        read = list(self.tape.watched_variables())
         captured = [*self.foreign, *(v.handle for v in read)]
         if captured:
             tape, sources, values = self.tape, [*self.foreign, *read], list(values)
@@ -122,7 +152,9 @@ def _from_tape(tape: Any, values: Sequence[Any], inner: Sequence[Any], recorded:
 
     def ordinary(upstream: Sequence[Any]) -> list[Any]:
         flat: list[Any] = [None] * count
-        for index, gradient in zip(flowing, tape.gradient(values, inner, list(upstream)), strict=True):
+        for index, gradient in zip(
+            flowing, tape.gradient(values, inner, list(upstream)), strict=True
+        ):
             flat[index] = gradient
         return flat
 

@@ -13,17 +13,24 @@ from pullback.errors import NotLinearError
 _SEEDS = ((11, 5), (7, 13))
 
 
-def transposed(function: Callable[..., Sequence[Any]], at: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+def transposed(
+    function: Callable[..., Sequence[Any]], at: Sequence[Any], tangents: Sequence[Any]
+) -> list[Any]:
     """The transpose of a linear function of several tensors, applied to tangents of its results."""
     with tf.GradientTape() as tape:
         tape.watch(at)
         results = [r if r is None else tf.convert_to_tensor(r) for r in function(*at)]
-    pairs = [(r, t) for r, t in zip(results, tangents, strict=True) if r is not None and t is not None]
+    pairs = [
+        (r, t) for r, t in zip(results, tangents, strict=True) if r is not None and t is not None
+    ]
     zeros = [tf.zeros_like(a) for a in at]
     if not pairs:
         return zeros
     gradients = tape.gradient(
-        [r for r, _ in pairs], list(at), [t for _, t in pairs], unconnected_gradients=tf.UnconnectedGradients.ZERO
+        [r for r, _ in pairs],
+        list(at),
+        [t for _, t in pairs],
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
     return [tf.convert_to_tensor(g) for g in gradients]
 
@@ -51,12 +58,16 @@ def refuse_nonlinear(
     return list(tangents)
 
 
-def _refuse_when_run(tangents: Sequence[Any], at: Sequence[Any], wrong: Any, message: str) -> list[Any]:
+def _refuse_when_run(
+    tangents: Sequence[Any], at: Sequence[Any], wrong: Any, message: str
+) -> list[Any]:
     # NaN, as XLA drops assertions; a term in the upstream, so that derivatives towards it are refused too.
     with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(wrong), [message])]):
         flaw = tf.where(wrong, tf.constant(float("nan"), tf.float64), tf.constant(0.0, tf.float64))
     term = flaw * tf.add_n([tf.reduce_sum(tf.math.real(tf.cast(a, tf.complex128))) for a in at])
-    return [None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in tangents]
+    return [
+        None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in tangents
+    ]
 
 
 def _differs(a: Any, b: Any, both: Any) -> Any:

@@ -57,7 +57,9 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
 class _Ordinary:
     """The ordinary gradient of the body with respect to the inputs."""
 
-    def __init__(self, graph: Any, values: list[Any], inputs: list[Any], flowing: list[int], count: int) -> None:
+    def __init__(
+        self, graph: Any, values: list[Any], inputs: list[Any], flowing: list[int], count: int
+    ) -> None:
         self._graph = graph
         self._values = values
         self._inputs = inputs
@@ -76,7 +78,9 @@ class _Ordinary:
 class _Captured:
     """The ordinary gradient of the body with respect to what it captured."""
 
-    def __init__(self, graph: Any, values: list[Any], inputs: list[Any], captured: list[Any]) -> None:
+    def __init__(
+        self, graph: Any, values: list[Any], inputs: list[Any], captured: list[Any]
+    ) -> None:
         self._graph = graph
         self._values = values
         self._inputs = inputs
@@ -89,11 +93,19 @@ class _Captured:
 
 
 def differentiate(
-    graph: Any, values: Sequence[Any], sources: Sequence[Any], upstream: Sequence[Any], fixed: Sequence[Any] = ()
+    graph: Any,
+    values: Sequence[Any],
+    sources: Sequence[Any],
+    upstream: Sequence[Any],
+    fixed: Sequence[Any] = (),
 ) -> list[Any]:
     """The ordinary gradient through the ops of a graph, built in the current one."""
     return private.gradients_across(
-        list(values), list(sources), grad_ys=list(upstream), stop_gradients=list(fixed), src_graph=graph
+        list(values),
+        list(sources),
+        grad_ys=list(upstream),
+        stop_gradients=list(fixed),
+        src_graph=graph,
     )
 
 
@@ -118,7 +130,9 @@ def _foreign(values: Sequence[Any], inputs: Sequence[Any], before: int) -> list[
 def _converted(function: Any) -> Any:
     """The user's function with its Python control flow turned into TensorFlow's, in Keras' `fit` too."""
     if isinstance(function, (types.FunctionType, types.MethodType)):
-        return private.tf_convert(function, private.autograph_context(function.__name__ == "<lambda>"))
+        return private.tf_convert(
+            function, private.autograph_context(function.__name__ == "<lambda>")
+        )
     return function
 
 

@@ -50,7 +50,9 @@ def attach_symbolic(job: Job, leaves: Sequence[Any]) -> Any:
 class _Wrapping:
     """What a wrapped layer and a wrapped model have in common."""
 
-    def __init__(self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> None:
+    def __init__(
+        self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
+    ) -> None:
         # Keras reads the signature of `call` while it initialises, so this comes first and past its tracking.
         function = GradientFunction(define(_caller(inner, inner)), make)
         object.__setattr__(self, "_function", function)
@@ -87,7 +89,9 @@ class GradientModel(_Wrapping, keras.Model):
 class GradientLoss(keras.losses.Loss):
     """A loss with another gradient; weights and reduction stay those of the wrapped loss."""
 
-    def __init__(self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> None:
+    def __init__(
+        self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
+    ) -> None:
         super().__init__(name=inner.name, reduction=inner.reduction, dtype=inner.dtype)
         self._recipe = make
         self._function = GradientFunction(define(_caller(inner, inner.call)), make)

@@ -42,6 +42,7 @@ class Recorded:
     cores: Sequence[Any] | None = (
         None  # the inputs themselves, where a second derivative can be asked for
     )
+    references: Sequence[Any] = ()  # weak ones to the inputs, otherwise
     values: Sequence[Any] = ()  # the outputs, while the call is being recorded
 
     def __init__(self, pullback: Pullback, flowing: Sequence[int], returned: Sequence[int]) -> None:
@@ -219,10 +220,14 @@ class Recorded:
             return self.cores
         if not private.could_possibly_record():
             return ()
-        raise UnsupportedError(
-            f"the explicit second-order rule of `{self.pullback.ran.job.name}` is asked for by a tape that was opened "
-            "after the function had run. Open the outer tape before calling the function."
-        )
+        alive = [reference() for reference in self.references]
+        if any(tensor is None for tensor in alive):
+            raise UnsupportedError(
+                f"the explicit second-order rule of `{self.pullback.ran.job.name}` is asked for by a "
+                "tape that did not watch its inputs while it ran, and these are gone by now. Let the "
+                "outer tape watch them before calling the function, or keep them."
+            )
+        return alive
 
 
 def _of_this_graph(gradient: Any) -> Any:

@@ -44,7 +44,9 @@ def splice(
     return fresh
 
 
-def _spliced_in_graph(name: str, values: Sequence[Any], sources: Sequence[Any], backward: Backward) -> list[Any]:
+def _spliced_in_graph(
+    name: str, values: Sequence[Any], sources: Sequence[Any], backward: Backward
+) -> list[Any]:
     graph = tf.compat.v1.get_default_graph()
     count = len(values)
 

@@ -20,8 +20,11 @@ from tensorflow.python.autograph.impl.api import _TRANSPILER
 
 # Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
 from tensorflow.python import pywrap_tfe as _tfe
+from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.context import executing_eagerly as executing_eagerly
-from tensorflow.python.eager.forwardprop_util import push_forwardprop_state as push_forwardprop_state
+from tensorflow.python.eager.forwardprop_util import (
+    push_forwardprop_state as push_forwardprop_state,
+)
 from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
 from tensorflow.python.eager.record import could_possibly_record as could_possibly_record
 from tensorflow.python.eager.record import record_operation as record_operation
@@ -81,6 +84,16 @@ def origin_of_line(file: str, line: int) -> tuple[str, int]:
 def detached(tensor: Any) -> Any:
     """Another handle on the same buffer, unknown to all tapes: a fifth of the cost of an identity op."""
     return tensor._copy_to_device(tensor.device)
+
+
+def op_callbacks() -> list[Any]:
+    """The functions that see every op of this thread."""
+    return _context.context().op_callbacks
+
+
+def set_op_callbacks(callbacks: list[Any]) -> None:
+    """Replace them; the public way would slow down every thread for as long as the process lives."""
+    _context.context()._thread_local_data.op_callbacks = callbacks
 
 
 def data_type(tensor: Any) -> int:

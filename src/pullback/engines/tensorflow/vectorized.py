@@ -57,7 +57,9 @@ class _Batched:
         """The batched outputs, with the batched rule behind them."""
         values, sources = self.inputs[: self.count], self.inputs[self.count :]
         fresh = splice(self.name, values, sources, self._backward)
-        self.residuals = [(fresh[r] if isinstance(r, int) else r, stacked) for r, stacked in self.residuals]
+        self.residuals = [
+            (fresh[r] if isinstance(r, int) else r, stacked) for r, stacked in self.residuals
+        ]
         return [private.pfor_wrap(t, t.dtype != tf.resource) for t in (*fresh, *sources)]
 
     def _trace(self) -> Any:
@@ -75,10 +77,15 @@ class _Batched:
 
     def _backward(self, *upstream: Any) -> list[Any]:
         stacked = [value for value, is_stacked in self.residuals if is_stacked]
-        mapped = tf.vectorized_map(self._one, (list(upstream), stacked)) if any(self.present) else []
+        mapped = (
+            tf.vectorized_map(self._one, (list(upstream), stacked)) if any(self.present) else []
+        )
         gradients = iter(mapped)
         found = [next(gradients) if there else None for there in self.present]
-        return [_summed(g) if r and g is not None else g for g, r in zip(found, self.resources, strict=True)]
+        return [
+            _summed(g) if r and g is not None else g
+            for g, r in zip(found, self.resources, strict=True)
+        ]
 
     def _one(self, elements: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
         upstream, stacked = elements
