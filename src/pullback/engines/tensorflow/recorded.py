@@ -82,7 +82,7 @@ class Recorded:
         if self.captured is None:
             return out
         captured = self.captured
-        through = transposed(captured, self._zeros(), tangents[count:])
+        through = transposed(lambda *dy: captured(dy), self._zeros(), tangents[count:])
         return [a + b for a, b in zip(out, through, strict=True)]
 
     def _linear(self, results: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
