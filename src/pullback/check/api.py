@@ -133,9 +133,13 @@ def _report(
         inputs=tuple(_line(leaf, blamed) for leaf in subject.inputs.leaves),
         outputs=tuple(_line(leaf, blamed) for leaf in subject.outputs.leaves),
         coverage=_coverage(exam),
-        reproduce=f"import pullback as pb\nprint(pb.check({name}, *args, seed={seed}))",
+        reproduce=f"import pullback as pb\nprint(pb.check({_as_code(name)}, *args, seed={seed}))",
         seconds=seconds,
     )
+
+
+def _as_code(name: str) -> str:
+    return name if name.isidentifier() else "fn"
 
 
 def _line(leaf: Any, blamed: set[str]) -> Line:

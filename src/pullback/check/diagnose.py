@@ -145,7 +145,7 @@ def _special(
     if found is None or found.wrong == 1:
         few = scene.wrong_elements(which, look)
         if few is not None and len(few) == 1 and not exam.right_in_general[few[0]]:
-            return _few(exam, scene, which, few, finding)
+            return _few(exam, scene, which, few, look, finding)
     if found is None:
         text = words.at_point(name, scene.trial.point)
     else:
@@ -175,7 +175,7 @@ def _by_place(
     leaf = scene.layout.leaves[which]
     few = scene.wrong_elements(which, look)
     if few is not None and len(few) < max(2, leaf.size):
-        return _few(exam, scene, which, few, finding)
+        return _few(exam, scene, which, few, look, finding)
     found = condition_of(scene, which, look, exam.constants)
     if found is not None and found.right:
         return replace(finding, kind="condition", diagnosis=words.condition(leaf.name, found.text))
@@ -185,12 +185,12 @@ def _by_place(
 
 
 def _few(
-    exam: Examination, scene: Scene, which: int, few: list[int], finding: Finding
+    exam: Examination, scene: Scene, which: int, few: list[int], look: Look, finding: Finding
 ) -> Finding:
     leaf = scene.layout.leaves[which]
-    condition = _shared_condition(exam, scene, which, few)
-    if condition is not None:
-        return replace(finding, kind="condition", diagnosis=condition)
+    if _shared(scene, which, few):
+        text = _condition_words(exam, scene, which, few, look)
+        return replace(finding, kind="condition", diagnosis=text)
     u = np.zeros(scene.layout.size)
     u[few[0]] = scene.trial.u[few[0]]
     look = scene.look(u)
@@ -205,28 +205,30 @@ def _few(
     )
 
 
-def _shared_condition(
-    exam: Examination, scene: Scene, which: int, few: list[int]
-) -> str | None:
-    """Whether other entries turn wrong when they are given the value of a wrong one."""
+def _shared(scene: Scene, which: int, few: list[int]) -> bool:
+    """Whether another entry turns wrong when it is given the value of a wrong one."""
     span = scene.layout.span(which)
     others = [k for k in range(span.start, min(span.stop, span.start + 64)) if k not in few]
     if not others:
-        return None
-    x = scene.trial.x.copy()
+        return False
+    x, u = scene.trial.x.copy(), np.zeros(scene.layout.size)
     chosen = others[len(others) // 2]
     x[chosen] = x[few[0]] * 1.001
-    u = np.zeros(scene.layout.size)
     u[chosen] = scene.trial.u[chosen] or 1.0
     try:
-        if not scene.look(u, x).wrong.size:
-            return None
+        return bool(scene.look(u, x).wrong.size)
     except OutsideDomain:
-        return None
+        return False
+
+
+def _condition_words(
+    exam: Examination, scene: Scene, which: int, few: list[int], look: Look
+) -> str:
     name, value = scene.layout.leaves[which].name, float(scene.trial.x[few[0]])
+    found = condition_of(scene, which, look, exam.constants)
+    if found is not None:
+        return words.condition(name, found.text)
     bound = next((c for c in exam.constants if 0 < c < abs(value)), None)
-    if value == 0:
-        return words.condition(name, "= 0")
     if bound is None:
         return f"wrong only where {name} is near {words.short(value)}".replace("-", "−")
     return words.condition(name, f"> {bound:.4g}" if value > 0 else f"< {-bound:.4g}")

@@ -205,8 +205,9 @@ class Examination:
         if not first.resolved().any():
             return
         self.points.append(name)
+        kinks = self.kinks
         yield from self._judged(first, "value")
-        if second or self.order == 1:
+        if kinks == self.kinks and (second or self.order == 1):
             yield from self._linear(first)
         if again is not None:
             self.orders = 2

@@ -86,8 +86,8 @@ def _first_run(
     made = _fresh(probe, native, read, state)
     made.written = state.changed()
     state.restore(made.written)
-    _name_outputs(made, result)
     _require_movable(made, name, wrt)
+    _name_outputs(made, result)
     return _held_fixed(made, seed)
 
 
