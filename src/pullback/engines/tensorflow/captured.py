@@ -76,10 +76,10 @@ class Reads:
 
     def __init__(self, expected: Sequence[Any]) -> None:
         self._known = {id(t) for t in expected}
-        self._own: list[Any] = []  # kept so that no identity is used twice
         self._found: list[Any] = []
 
     def __enter__(self) -> list[Any]:
+        self._start = private.next_number()
         self._before = private.op_callbacks()
         private.set_op_callbacks([*self._before, self._note])
         return self._found
@@ -88,18 +88,23 @@ class Reads:
         private.set_op_callbacks(self._before)
 
     def _note(
-        self, kind: Any, inputs: Any, attrs: Any, outputs: Any, name: Any = None, graph: Any = None
+        self,
+        kind: Any,
+        inputs: Any,
+        attrs: Any,
+        outputs: Any,
+        op_name: Any = None,
+        graph: Any = None,
     ) -> Any:
-        del kind, attrs, name
+        del kind, attrs, op_name
         if graph is None:
             for tensor in inputs:
                 self._look_at(tensor)
-            self._own += outputs
-            self._known |= {id(t) for t in outputs}
         return outputs
 
     def _look_at(self, tensor: Any) -> None:
-        if id(tensor) not in self._known and tensor.dtype != tf.resource:
+        older = private.number_of(tensor) < self._start
+        if older and id(tensor) not in self._known and tensor.dtype != tf.resource:
             self._known.add(id(tensor))
             if private.possible_gradient_types([tensor]):
                 self._found.append(tensor)

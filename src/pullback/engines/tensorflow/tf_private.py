@@ -96,6 +96,16 @@ def set_op_callbacks(callbacks: list[Any]) -> None:
     _context.context()._thread_local_data.op_callbacks = callbacks
 
 
+def next_number() -> int:
+    """A number above those of all concrete tensors so far."""
+    return _tfe.TFE_Py_UID()
+
+
+def number_of(tensor: Any) -> int:
+    """The number of a concrete tensor, in the order of their making."""
+    return tensor._id
+
+
 def data_type(tensor: Any) -> int:
     """The dtype of a concrete tensor as TensorFlow's number for it, without making a DType."""
     return tensor._datatype_enum()
