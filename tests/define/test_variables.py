@@ -1,0 +1,327 @@
+"""Variables that a body reads: their ordinary gradient, or what a rule that asks for them says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+
+X = np.array([0.5, -1.5, 2.0], np.float32)
+W = tf.Variable([2.0, 3.0, 4.0], name="w")
+B = tf.Variable([1.0, 1.0, 1.0], name="b")
+K = keras.Variable([5.0, 6.0, 7.0], name="k")
+
+
+def gradients(function: Callable[[Any], Any], sources: list[Any]) -> Any:
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, [x, *sources])
+
+
+def inside(function: Callable[[Any], Any], sources: list[Any], **options: Any) -> Any:
+    @tf.function(**options)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        found = tape.gradient(y, [x, *sources])
+        return [tf.zeros([0]) if g is None else tf.convert_to_tensor(g) for g in found]
+
+    return [None if g.shape == [0] else g for g in step(tf.constant(X))]
+
+
+def cond(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def branching(x):
+        return tf.cond(
+            tf.reduce_sum(tf.ones([2])) > 0.0, lambda: function(x), lambda: tf.zeros([3])
+        )
+
+    return tf.function(branching)
+
+
+WAYS: dict[str, Callable[..., Any]] = {
+    "eager": gradients,
+    "tape outside": lambda f, s: gradients(tf.function(f), s),
+    "nested": lambda f, s: gradients(tf.function(tf.function(f)), s),
+    "tape inside": inside,
+    "XLA": lambda f, s: gradients(tf.function(f, jit_compile=True), s),
+    "XLA, tape inside": lambda f, s: inside(f, s, jit_compile=True),
+    "tf.cond": lambda f, s: gradients(cond(f), s),
+}
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    assert len(found) == len(wanted)
+    for f, w in zip(found, wanted, strict=True):
+        if w is None:
+            assert f is None or not np.any(f)
+        else:
+            np.testing.assert_allclose(f, w, rtol=1e-6)
+
+
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def seven(dy):
+    return 7.0 * dy
+
+
+@every_way
+def test_without_a_word_they_keep_their_ordinary_gradient(way: str) -> None:
+    function = pb.with_gradient(lambda x: x * W + B, seven)
+    assert_same(WAYS[way](function, [W, B]), [7 + 0 * X, X, 1 + 0 * X])
+
+
+@every_way
+def test_keras_variables_too(way: str) -> None:
+    function = pb.with_gradient(lambda x: x * K, seven)
+    assert_same(WAYS[way](function, [K.value]), [7 + 0 * X, X])
+
+
+def by_list(dy, variables):
+    return [{"w": 10.0, "b": 20.0}[v.name[0]] * dy for v in variables]
+
+
+def by_tuple(dy, variables):
+    return tuple(by_list(dy, variables))
+
+
+def by_reference(dy, variables):
+    return {W.ref(): 10.0 * dy, B.ref(): 20.0 * dy}
+
+
+def one_missing(dy, variables):
+    return {B.ref(): 20.0 * dy}
+
+
+@every_way
+@pytest.mark.parametrize("form", [by_list, by_tuple, by_reference], ids=lambda f: f.__name__)
+def test_a_rule_that_asks_for_them(form: Any, way: str) -> None:
+    def rule(dy, *, variables):
+        return 7.0 * dy, form(dy, variables)
+
+    function = pb.with_gradient(lambda x: x * W + B, rule)
+    assert_same(WAYS[way](function, [W, B]), [7 + 0 * X, 10 + 0 * X, 20 + 0 * X])
+
+
+@every_way
+def test_one_that_is_missing_gets_nothing(way: str) -> None:
+    def rule(dy, *, variables):
+        return 7.0 * dy, one_missing(dy, variables)
+
+    function = pb.with_gradient(lambda x: x * W + B, rule)
+    assert_same(WAYS[way](function, [W, B]), [7 + 0 * X, None, 20 + 0 * X])
+
+
+@every_way
+def test_none_for_all_of_them(way: str) -> None:
+    def rule(dy, *, variables):
+        return 7.0 * dy, None
+
+    function = pb.with_gradient(lambda x: x * W + B, rule)
+    assert_same(WAYS[way](function, [W, B]), [7 + 0 * X, None, None])
+
+
+@every_way
+def test_the_reference_of_a_keras_variable_as_a_key(way: str) -> None:
+    def rule(dy, *, variables):
+        return 7.0 * dy, {K.value.ref(): 10.0 * dy}
+
+    function = pb.with_gradient(lambda x: x * K, rule)
+    assert_same(WAYS[way](function, [K.value]), [7 + 0 * X, 10 + 0 * X])
+
+
+@every_way
+def test_stock_style_with_variables(way: str) -> None:
+    @pb.custom_gradient
+    def function(x):
+        def grad(dy, variables=None):
+            assert len(variables) == 1
+            return 7.0 * dy, [10.0 * dy for _ in variables]
+
+        return x * W, grad
+
+    assert_same(WAYS[way](function, [W]), [7 + 0 * X, 10 + 0 * X])
+
+
+@every_way
+def test_stock_style_without_variables(way: str) -> None:
+    @pb.custom_gradient
+    def function(x):
+        def grad(dy, variables=None):
+            assert variables is None
+            return 7.0 * dy
+
+        return x * 2.0, grad
+
+    assert_same(WAYS[way](function, []), [7 + 0 * X])
+
+
+@every_way
+def test_a_wish_for_variables_where_there_are_none(way: str) -> None:
+    def rule(dy, *, variables):
+        assert variables == []
+        return 7.0 * dy, []
+
+    assert_same(WAYS[way](pb.with_gradient(lambda x: x * 2.0, rule), []), [7 + 0 * X])
+
+
+MANY = [tf.Variable(float(i), name=f"v{n}") for i, n in enumerate("dcabe")]
+
+
+def test_their_order_is_the_same_in_every_way() -> None:
+    seen: dict[str, list[str]] = {}
+    for way, run in WAYS.items():
+
+        def rule(dy, *, variables, way=way):
+            seen[way] = [v.name for v in variables]
+            return dy, [tf.zeros([]) for _ in variables]
+
+        run(pb.with_gradient(lambda x: x * tf.add_n([v + 0.0 for v in MANY]), rule), [])
+    assert len({tuple(names) for names in seen.values()}) == 1
+    assert set(seen["eager"]) == {v.name for v in MANY}
+
+
+@every_way
+def test_unused_and_untrainable_ones_are_not_listed(way: str) -> None:
+    fixed = tf.Variable([1.0, 1.0, 1.0], trainable=False, name="fixed")
+
+    def rule(dy, *, variables):
+        assert [v.name for v in variables] == [W.name]
+        return 7.0 * dy, [10.0 * dy]
+
+    function = pb.with_gradient(lambda x: x * W + fixed, rule)
+    assert_same(WAYS[way](function, [W, B]), [7 + 0 * X, 10 + 0 * X, None])
+
+
+@every_way
+def test_a_variable_read_twice_is_listed_once(way: str) -> None:
+    def rule(dy, *, variables):
+        assert len(variables) == 1
+        return 7.0 * dy, [10.0 * dy]
+
+    assert_same(
+        WAYS[way](pb.with_gradient(lambda x: x * W * W, rule), [W]), [7 + 0 * X, 10 + 0 * X]
+    )
+
+
+@every_way
+def test_a_variable_as_argument_is_an_input(way: str) -> None:
+    def rule(dz):
+        return 7.0 * dz, 10.0 * dz
+
+    function = pb.with_gradient(lambda x, w: x * w, rule)
+    assert_same(WAYS[way](lambda x: function(x, W), [W]), [7 + 0 * X, 10 + 0 * X])
+    assert_same(WAYS[way](lambda x: function(x, w=K), [K.value]), [7 + 0 * X, 10 + 0 * X])
+
+
+@every_way
+def test_a_variable_as_argument_and_captured(way: str) -> None:
+    def rule(dz):
+        return 7.0 * dz, 10.0 * dz
+
+    function = pb.with_gradient(lambda x, w: x * w + W, rule)
+    assert_same(WAYS[way](lambda x: function(x, W), [W]), [7 + 0 * X, 11 + 0 * X])
+
+
+@every_way
+def test_a_fixed_variable_as_argument_needs_no_gradient(way: str) -> None:
+    fixed = tf.Variable([1.0, 1.0, 1.0], trainable=False, name="fixed")
+
+    def rule(dz):
+        return 7.0 * dz, None
+
+    function = pb.with_gradient(lambda x, w: x * w, rule)
+    assert_same(WAYS[way](lambda x: function(x, fixed), []), [7 + 0 * X])
+
+
+def test_a_temporary_variable_is_not_one_of_them() -> None:
+    def rule(dy, *, variables):
+        assert [v.name for v in variables] == [W.name]
+        return 7.0 * dy, [10.0 * dy]
+
+    def with_temporary(x):
+        temporary = tf.Variable([1.0, 2.0, 3.0])
+        temporary.assign_add(tf.ones([3]))
+        return x * W + temporary
+
+    function = pb.with_gradient(with_temporary, rule)
+    assert_same(gradients(function, [W]), [7 + 0 * X, 10 + 0 * X])
+
+
+def test_a_temporary_variable_without_a_word() -> None:
+    def with_temporary(x):
+        return x * tf.Variable([1.0, 2.0, 3.0])
+
+    assert_same(gradients(pb.with_gradient(with_temporary, seven), []), [7 + 0 * X])
+
+
+class Counting(tf.Module):
+    """A module that makes its variable at the first call, as Keras layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w: Any = None
+
+    @pb.custom_gradient
+    def __call__(self, x):
+        if self.w is None:
+            self.w = tf.Variable([2.0, 3.0, 4.0])
+
+        def backward(dy):
+            return 7.0 * dy
+
+        return x * self.w, backward
+
+
+def test_a_variable_made_at_the_first_call_inside_a_function() -> None:
+    module = Counting()
+    function = tf.function(lambda x: module(x))
+    function(tf.constant(X))
+    assert_same(gradients(function, [module.w]), [7 + 0 * X, X])
+
+
+@every_way
+def test_a_rule_may_read_variables_itself(way: str) -> None:
+    function = pb.with_gradient(lambda x: x * 1.0, lambda dy: dy * W)
+    assert_same(WAYS[way](function, [W]), [W.numpy(), None])
+
+
+@every_way
+def test_a_variable_changed_between_calls_is_read_anew(way: str) -> None:
+    scale = tf.Variable(1.0, trainable=False)
+    function = pb.with_gradient(lambda x: x * 1.0, lambda dy: dy * -scale)
+    assert_same(WAYS[way](function, []), [-1 + 0 * X])
+    scale.assign(5.0)
+    assert_same(WAYS[way](function, []), [-5 + 0 * X])
+
+
+def test_a_variable_of_another_dtype_gets_its_own() -> None:
+    half = tf.Variable(np.ones(3), dtype=tf.float32)
+
+    def rule(dy, *, variables):
+        return dy, [tf.cast(dy, tf.float16) * 3.0]
+
+    function = pb.with_gradient(lambda x: x * half, rule)
+    for way in ("eager", "tape outside", "tape inside"):
+        found = WAYS[way](function, [half])[1]
+        assert found.dtype == tf.float32
+        np.testing.assert_allclose(found, [3.0] * 3)
+
+
+def test_embedding_tables_get_their_gradient() -> None:
+    table = tf.Variable(np.ones([4, 2], np.float32))
+    function = pb.with_gradient(
+        lambda x: tf.gather(table, [1, 1, 3]) * x[:, None], lambda dy: dy[:, 0]
+    )
+    wanted = np.zeros([4, 2])
+    wanted[1], wanted[3] = X[0] + X[1], X[2]
+    for way in ("eager", "tape outside", "tape inside"):
+        found = WAYS[way](function, [table])
+        np.testing.assert_allclose(tf.convert_to_tensor(found[1]), wanted)
