@@ -92,11 +92,15 @@ class Activation:
         )
 
     def settle(self) -> None:
-        """Raise, or warn about, what had no effect."""
+        """Raise, or warn about, what had no effect; warn about what had one in some places only."""
         for problem in self.verdict():
             if self.override.strict:
                 raise problem
             warnings.warn(str(problem), stacklevel=3)
+        for entry in self.override.entries:
+            reasons = {m.hidden_by: m.count for m in self.ledger.matches(entry.index) if m.hidden_by}
+            for reason, count in reasons.items():
+                warnings.warn(f"the rule for {entry.label} has no effect in {count} places: {reason}", stacklevel=3)
 
 
 class Override:
@@ -180,4 +184,3 @@ def _refuse_generators(frame: Any) -> None:
             "at each yield it would stay open in the code that runs the generator. "
             "Open it around the loop, or apply it to the function that does the work: `pb.override({...})(fn)`."
         )
-

@@ -14,6 +14,7 @@ import keras
 from pullback._overriding import Activation
 from pullback._tree import flatten
 from pullback.engines.tensorflow.override_saving import config_of, from_config
+from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.override_apply import under
 
 _OWN_FUNCTIONS = ("train_function", "test_function", "predict_function")
@@ -96,7 +97,7 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the layer; what it targets has the rule's gradient."""
     link, run = self._pullback_link, functools.partial(_plain_call, self)
     leaves, _ = flatten((list(args), kwargs))
-    if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
+    if private.in_keras_symbolic_scope() or any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
         return run(*args, **kwargs)
     if not link.in_step:
         _fall_in_step(self, link, args, kwargs)

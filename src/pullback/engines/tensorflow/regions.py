@@ -171,6 +171,7 @@ class _Region:
         where = _Where(getattr(self.owner, "name", None) or self.held.twin.__name__)
         plan = self.held.binder(as_method=self.owner is not None).plan(args, kwargs)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
+        leaves = _apart(leaves)
         engine = engine_of(leaves)
         self._note(where, any(engine.kind(leaf) is Kind.DIFFERENTIABLE for leaf in leaves))
         job = Job(Definition(self.chain[0], self._below(0, where), where), engine, plan, structure)
@@ -209,6 +210,15 @@ class _Region:
         if not flows and reason is None:
             reason = "it was called without any floating-point tensor, so there is nothing to differentiate"
         note(self.stack, self.chain, where, "eager" if eagerly else "traced", recorded=recorded, hidden_by=reason)
+
+
+def _apart(leaves: list[Any]) -> list[Any]:
+    """A tensor that is passed twice is two inputs: each has a gradient of its own."""
+    tensors = [id(leaf) for leaf in leaves if isinstance(leaf, tf.Tensor)]
+    if len(set(tensors)) == len(tensors):
+        return leaves
+    twice = {i for i in tensors if tensors.count(i) > 1}
+    return [tf.identity(leaf) if id(leaf) in twice else leaf for leaf in leaves]
 
 
 def _carried_region(job: Job, leaves: list[Any]) -> Any:

@@ -232,18 +232,26 @@ def checked_type(op_type: str) -> str:
 
 
 def _unknown_type(op_type: str) -> str:
+    trap = trap_of(op_type)
     names = dir(tf.raw_ops)
     by_case = [n for n in names if n.lower() == op_type.lower()]
-    called = getattr(tf, op_type.lower(), None) or getattr(tf.nn, op_type.lower(), None)
-    runs = op_types_of(called) if callable(called) else ()
-    if runs and not by_case:
-        return (
-            f"TensorFlow has no op type {op_type!r}; {public_name(called) or op_type.lower()} runs {runs[0]!r}. "
-            f"Write {runs[0]!r}, or target the function itself."
-        )
+    if trap and not by_case:
+        return f"TensorFlow has no op type {op_type!r}; {trap}"
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
     hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "Nothing has a similar name."
     return f"TensorFlow has no op type {op_type!r}. {hint}"
+
+
+def trap_of(op_type: str) -> str | None:
+    """A word on op types that are called otherwise than the function that runs them."""
+    called = getattr(tf, op_type.lower(), None) or getattr(tf.nn, op_type.lower(), None)
+    runs = op_types_of(called) if isinstance(called, types.FunctionType) else ()
+    if not runs or op_type in runs:
+        return None
+    return (
+        f"{public_name(called) or op_type.lower()} runs {runs[0]!r}. "
+        f"Write {runs[0]!r}, or target the function itself."
+    )
 
 
 def is_scope_inside(part: Any, name: str) -> bool:

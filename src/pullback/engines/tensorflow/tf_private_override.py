@@ -271,6 +271,7 @@ def concrete_from(graph: Any, like: Any) -> Any:
     """A concrete function of this graph with the signature and the captured inputs of another one."""
     made = ConcreteFunction.from_func_graph(graph, like.function_type, like._attrs)
     made._captured_inputs = like._captured_inputs
+    graph.variables = like.graph.variables  # tapes watch these when the function is called
     made._arg_keywords = like._arg_keywords
     made._num_positional_args = like._num_positional_args
     return made
