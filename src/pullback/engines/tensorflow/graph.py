@@ -45,7 +45,8 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     captured = [*foreign, *(() if recorded.variables else (v.handle for v in found))]
     if captured:
         recorded.captured = _Captured(graph, values, tensors, captured).gradients
-    sources = [*tensors, *captured, *(v.handle for v in recorded.variables)]
+    # Values read, not handles: the gradient of an op that passes on a handle is lost in a SavedModel.
+    sources = [*tensors, *foreign, *(v.read_value() for v in found)]
     if not sources or not values:
         return ran.outputs(ran.leaves)
     outputs = finish(recorded, leaves, values, sources)

@@ -39,10 +39,9 @@ class _Batched:
         self.operation = pfor_input.op
         self.gradient = private.gradient_registry.lookup(name)
         self.count = self.gradient.function.count
-        resources = [t.dtype == tf.resource for t in self.operation.inputs]
-        pfor_input.stack_inputs([i for i, resource in enumerate(resources) if not resource])
+        pfor_input.stack_inputs(list(range(self.count)))
         self.inputs = [wrapped.t for wrapped in pfor_input.inputs]
-        self.resources = resources[self.count :]
+        self.shared = [not wrapped.is_stacked for wrapped in pfor_input.inputs[self.count :]]
         self.rule = self._trace()
         self.residuals = [self._residual(pfor_input.pfor, t) for t in self.rule.captured_inputs]
 
@@ -60,7 +59,9 @@ class _Batched:
         self.residuals = [
             (fresh[r] if isinstance(r, int) else r, stacked) for r, stacked in self.residuals
         ]
-        return [private.pfor_wrap(t, t.dtype != tf.resource) for t in (*fresh, *sources)]
+        batched = [private.pfor_wrap(t, True) for t in fresh]
+        passed = zip(sources, self.shared, strict=True)
+        return [*batched, *(private.pfor_wrap(t, not shared) for t, shared in passed)]
 
     def _trace(self) -> Any:
         """The rule of one iteration, as a function of the upstream that captures what it uses."""
@@ -83,8 +84,8 @@ class _Batched:
         gradients = iter(mapped)
         found = [next(gradients) if there else None for there in self.present]
         return [
-            _summed(g) if r and g is not None else g
-            for g, r in zip(found, self.resources, strict=True)
+            _summed(g) if shared and g is not None else g
+            for g, shared in zip(found, self.shared, strict=True)
         ]
 
     def _one(self, elements: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
@@ -95,7 +96,7 @@ class _Batched:
 
 
 def _summed(gradient: Any) -> Any:
-    """A resource is shared by all iterations, so its gradients add up."""
+    """What all iterations share gets the sum of their gradients."""
     return tf.reduce_sum(gradient, 0)
 
 
