@@ -7,6 +7,7 @@ user, or partial derivatives); a `GradientFunction` binds a call and hands it to
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -99,6 +100,15 @@ class Definition:
         return set(names) - self._named
 
 
+class _SignatureOfInstances:
+    """The signature of the function behind; the class has its own."""
+
+    def __get__(self, instance: GradientFunction | None, owner: type) -> inspect.Signature:
+        if instance is None:
+            raise AttributeError("__signature__")
+        return instance._definition.binder.signature  # pyright: ignore[reportPrivateUsage]
+
+
 class GradientFunction:
     """A function whose gradient is the one given for it. Use it like the function itself."""
 
@@ -106,6 +116,8 @@ class GradientFunction:
     __wrapped__: Callable[..., Any]
     # Where TensorFlow rewrites Python, it is to call this as it is.
     autograph_info__: Any = types.MappingProxyType({})
+    # Some tools do not follow `__wrapped__`.
+    __signature__ = _SignatureOfInstances()
 
     def __init__(self, definition: Definition, make: tuple[Any, ...]) -> None:
         functools.update_wrapper(self, definition.function)

@@ -204,6 +204,11 @@ def test_a_wrapped_function_looks_like_itself(function):
     assert (wrapped.__name__, wrapped.__wrapped__) == ("function", function)
 
 
+def test_tools_that_do_not_unwrap_see_the_signature_too():
+    assert inspect.getfullargspec(product).args == ["x", "y"]
+    assert list(inspect.signature(GradientFunction).parameters) == ["definition", "make"]
+
+
 def test_names_and_docstrings_stay():
     assert (product.__name__, product.__doc__) == ("product", "x times y.")
     assert repr(product).startswith("<product with its own gradient (")
