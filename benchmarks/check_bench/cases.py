@@ -42,7 +42,7 @@ def case(
 
 
 def _side(n: int) -> int:
-    return max(2, int(round(np.sqrt(n))))
+    return max(2, round(np.sqrt(n)))
 
 
 def vector(rng: np.random.Generator, n: int) -> list[np.ndarray]:
@@ -91,8 +91,12 @@ def rows_and_row(rng: np.random.Generator, n: int) -> list[np.ndarray]:
 
 def linear_inputs(rng: np.random.Generator, n: int) -> list[np.ndarray]:
     """Batch, weights and bias."""
-    side = max(2, int(round(np.sqrt(n / 2))))
-    return [rng.normal(size=(side, side)), rng.normal(size=(side, side + 1)), rng.normal(size=side + 1)]
+    side = max(2, round(np.sqrt(n / 2)))
+    return [
+        rng.normal(size=(side, side)),
+        rng.normal(size=(side, side + 1)),
+        rng.normal(size=side + 1),
+    ]
 
 
 def labelled(rng: np.random.Generator, n: int) -> list[np.ndarray]:

@@ -1,6 +1,6 @@
 """The right rules: more than sixty functions by topic, each with the derivative from a textbook."""
 
-# ruff: noqa: D103, ANN001, ANN201, ANN202, E731
+# ruff: noqa: ANN001, ANN201, ANN202, E731
 from __future__ import annotations
 
 import numpy as np
@@ -79,39 +79,116 @@ _unary("cubed", vector, "real", lambda B, x: x * x * x, lambda B, x, y: 3 * x * 
 _unary("sigmoid", vector, "real", _sigmoid, lambda B, x, y: y * (1 - y))
 _unary("tanh", vector, "real", lambda B, x: B.tanh(x), lambda B, x, y: 1 - y * y)
 _unary("softplus", vector, "real", _softplus, lambda B, x, y: _sigmoid(B, x))
-_unary("silu", vector, "real", lambda B, x: x * _sigmoid(B, x),
-       lambda B, x, y: _sigmoid(B, x) * (1 + x * (1 - _sigmoid(B, x))))
+_unary(
+    "silu",
+    vector,
+    "real",
+    lambda B, x: x * _sigmoid(B, x),
+    lambda B, x, y: _sigmoid(B, x) * (1 + x * (1 - _sigmoid(B, x))),
+)
 _unary("gelu_tanh", vector, "real", lambda B, x: x / 2 * (1 + B.tanh(_inside(B, x))), _gelu_tanh_d)
-_unary("gelu_erf", vector, "real", lambda B, x: x * _phi(B, x), lambda B, x, y: _phi(B, x) + x * _normal(B, x))
+_unary(
+    "gelu_erf",
+    vector,
+    "real",
+    lambda B, x: x * _phi(B, x),
+    lambda B, x, y: _phi(B, x) + x * _normal(B, x),
+)
 _unary("mish", vector, "real", _mish, _mish_d)
 _unary("logarithm", positive, "positive", lambda B, x: B.log(x), lambda B, x, y: 1 / x)
 _unary("root", positive, "positive", lambda B, x: B.sqrt(x), lambda B, x, y: 0.5 / B.sqrt(x))
-_unary("inverse_root", positive, "positive", lambda B, x: 1 / B.sqrt(x), lambda B, x, y: -0.5 / (x * B.sqrt(x)))
+_unary(
+    "inverse_root",
+    positive,
+    "positive",
+    lambda B, x: 1 / B.sqrt(x),
+    lambda B, x, y: -0.5 / (x * B.sqrt(x)),
+)
 _unary("reciprocal", positive, "real", lambda B, x: 1 / x, lambda B, x, y: -1 / (x * x))
 _unary("log_plus", positive, "positive", lambda B, x: B.log(1 + x), lambda B, x, y: 1 / (1 + x))
 _unary("arctangent", vector, "real", lambda B, x: B.atan(x), lambda B, x, y: 1 / (1 + x * x))
 _unary("sinh", vector, "real", _sinh, lambda B, x, y: _cosh(B, x))
-_unary("error_function", vector, "real", lambda B, x: B.erf(x), lambda B, x, y: 2 / np.sqrt(np.pi) * B.exp(-x * x))
+_unary(
+    "error_function",
+    vector,
+    "real",
+    lambda B, x: B.erf(x),
+    lambda B, x, y: 2 / np.sqrt(np.pi) * B.exp(-x * x),
+)
 _unary("bell", vector, "real", lambda B, x: B.exp(-x * x), lambda B, x, y: -2 * x * y)
 _unary("x_sine", vector, "real", lambda B, x: x * B.sin(x), lambda B, x, y: B.sin(x) + x * B.cos(x))
-_unary("softsign", vector, "real", lambda B, x: x / (1 + B.abs(x)), lambda B, x, y: 1 / ((1 + B.abs(x)) * (1 + B.abs(x))))
-_unary("power_three_halves", positive, "positive", lambda B, x: x * B.sqrt(x), lambda B, x, y: 1.5 * B.sqrt(x))
+_unary(
+    "softsign",
+    vector,
+    "real",
+    lambda B, x: x / (1 + B.abs(x)),
+    lambda B, x, y: 1 / ((1 + B.abs(x)) * (1 + B.abs(x))),
+)
+_unary(
+    "power_three_halves",
+    positive,
+    "positive",
+    lambda B, x: x * B.sqrt(x),
+    lambda B, x, y: 1.5 * B.sqrt(x),
+)
 
-_unary("relu", vector, "real", lambda B, x: B.maximum(x, B.zeros(x)), lambda B, x, y: B.where(x > 0, B.ones(x), B.zeros(x)))
-_unary("leaky_relu", vector, "real", lambda B, x: B.where(x > 0, x, 0.1 * x), lambda B, x, y: B.where(x > 0, B.ones(x), 0.1 * B.ones(x)))
-_unary("elu", vector, "real", lambda B, x: B.where(x > 0, x, B.exp(B.minimum(x, B.zeros(x))) - 1),
-       lambda B, x, y: B.where(x > 0, B.ones(x), B.exp(B.minimum(x, B.zeros(x)))))
+_unary(
+    "relu",
+    vector,
+    "real",
+    lambda B, x: B.maximum(x, B.zeros(x)),
+    lambda B, x, y: B.where(x > 0, B.ones(x), B.zeros(x)),
+)
+_unary(
+    "leaky_relu",
+    vector,
+    "real",
+    lambda B, x: B.where(x > 0, x, 0.1 * x),
+    lambda B, x, y: B.where(x > 0, B.ones(x), 0.1 * B.ones(x)),
+)
+_unary(
+    "elu",
+    vector,
+    "real",
+    lambda B, x: B.where(x > 0, x, B.exp(B.minimum(x, B.zeros(x))) - 1),
+    lambda B, x, y: B.where(x > 0, B.ones(x), B.exp(B.minimum(x, B.zeros(x)))),
+)
 _unary("absolute", vector, "real", lambda B, x: B.abs(x), lambda B, x, y: B.sign(x))
-_unary("huber", vector, "real", lambda B, x: B.where(B.abs(x) < 1.5, x * x / 2, 1.5 * (B.abs(x) - 0.75)),
-       lambda B, x, y: B.where(B.abs(x) < 1.5, x, 1.5 * B.sign(x)))
-_unary("hard_tanh", vector, "real", lambda B, x: B.minimum(B.maximum(x, -1.2 * B.ones(x)), 1.2 * B.ones(x)),
-       lambda B, x, y: B.where(B.abs(x) < 1.2, B.ones(x), B.zeros(x)))
-_unary("soft_shrink", vector, "real", lambda B, x: B.sign(x) * B.maximum(B.abs(x) - 0.4, B.zeros(x)),
-       lambda B, x, y: B.where(B.abs(x) > 0.4, B.ones(x), B.zeros(x)))
-_unary("relu_squared", vector, "real", lambda B, x: B.maximum(x, B.zeros(x)) * B.maximum(x, B.zeros(x)),
-       lambda B, x, y: 2 * B.maximum(x, B.zeros(x)))
-_unary("hard_sigmoid", vector, "real", lambda B, x: B.minimum(B.maximum(x / 6 + 0.5, B.zeros(x)), B.ones(x)),
-       lambda B, x, y: B.where(B.abs(x) < 3, B.ones(x) / 6, B.zeros(x)))
+_unary(
+    "huber",
+    vector,
+    "real",
+    lambda B, x: B.where(B.abs(x) < 1.5, x * x / 2, 1.5 * (B.abs(x) - 0.75)),
+    lambda B, x, y: B.where(B.abs(x) < 1.5, x, 1.5 * B.sign(x)),
+)
+_unary(
+    "hard_tanh",
+    vector,
+    "real",
+    lambda B, x: B.minimum(B.maximum(x, -1.2 * B.ones(x)), 1.2 * B.ones(x)),
+    lambda B, x, y: B.where(B.abs(x) < 1.2, B.ones(x), B.zeros(x)),
+)
+_unary(
+    "soft_shrink",
+    vector,
+    "real",
+    lambda B, x: B.sign(x) * B.maximum(B.abs(x) - 0.4, B.zeros(x)),
+    lambda B, x, y: B.where(B.abs(x) > 0.4, B.ones(x), B.zeros(x)),
+)
+_unary(
+    "relu_squared",
+    vector,
+    "real",
+    lambda B, x: B.maximum(x, B.zeros(x)) * B.maximum(x, B.zeros(x)),
+    lambda B, x, y: 2 * B.maximum(x, B.zeros(x)),
+)
+_unary(
+    "hard_sigmoid",
+    vector,
+    "real",
+    lambda B, x: B.minimum(B.maximum(x / 6 + 0.5, B.zeros(x)), B.ones(x)),
+    lambda B, x, y: B.where(B.abs(x) < 3, B.ones(x) / 6, B.zeros(x)),
+)
 
 
 @case(two_vectors)
@@ -141,7 +218,9 @@ def larger(B):
     f = lambda x, y: B.maximum(x, y)
     zero = lambda dz: B.zeros(dz)
     return f, lambda dz, xs, z: (
-        B.where(xs[0] >= xs[1], dz, zero(dz)), B.where(xs[0] >= xs[1], zero(dz), dz))
+        B.where(xs[0] >= xs[1], dz, zero(dz)),
+        B.where(xs[0] >= xs[1], zero(dz), dz),
+    )
 
 
 @case(two_vectors)
@@ -180,7 +259,10 @@ def matrix_product(B):
 def linear(B):
     f = lambda x, w, b: B.matmul(x, w) + b
     return f, lambda dz, xs, z: (
-        B.matmul(dz, B.swap(xs[1])), B.matmul(B.swap(xs[0]), dz), B.sum(dz, 0))
+        B.matmul(dz, B.swap(xs[1])),
+        B.matmul(B.swap(xs[0]), dz),
+        B.sum(dz, 0),
+    )
 
 
 @case(linear_inputs)
@@ -281,7 +363,9 @@ def hinge(B):
 def poisson(B):
     f = lambda p, t: B.sum(B.exp(p) - t * p) / B.size(p)
     return f, lambda dz, xs, z: (
-        dz * (B.exp(xs[0]) - xs[1]) / B.size(xs[0]), -dz * xs[0] / B.size(xs[0]))
+        dz * (B.exp(xs[0]) - xs[1]) / B.size(xs[0]),
+        -dz * xs[0] / B.size(xs[0]),
+    )
 
 
 @case(two_matrices)
@@ -336,8 +420,7 @@ def every_other(B):
     def f(x):
         return x * B.gather(x, np.arange(B.size(x))[::-1].copy())
 
-    return f, lambda dz, xs, z: (
-        dz * B.flip(xs[0]) + B.flip(dz * xs[0]),)
+    return f, lambda dz, xs, z: (dz * B.flip(xs[0]) + B.flip(dz * xs[0]),)
 
 
 @case(matrix)
@@ -435,8 +518,7 @@ def running_mean_square(B):
         return 1 / (1 + B.cumsum(B.ones(x)))
 
     f = lambda x: B.sqrt(1 + B.cumsum(x * x) * weights(x))
-    return f, lambda dz, xs, z: (
-        xs[0] * B.flip(B.cumsum(B.flip(dz / z * weights(xs[0])))),)
+    return f, lambda dz, xs, z: (xs[0] * B.flip(B.cumsum(B.flip(dz / z * weights(xs[0])))),)
 
 
 def _softmax_cross(B):

@@ -127,7 +127,11 @@ def _doubled_second(B, right):
 
 def _detached_result(B, right):
     def rule(dy, xs, ys):
-        held = right(dy, tuple(B.stop(x) for x in xs), tuple(B.stop(y) for y in ys) if isinstance(ys, tuple) else B.stop(ys))
+        held = right(
+            dy,
+            tuple(B.stop(x) for x in xs),
+            tuple(B.stop(y) for y in ys) if isinstance(ys, tuple) else B.stop(ys),
+        )
         return tuple(held)
 
     return rule
@@ -146,10 +150,17 @@ def mutants(case: Case, rng: np.random.Generator, n: int) -> Iterator[Mutant]:
     size = int(np.prod(shapes[which]))
     at = int(rng.integers(size))
     for label, factor in [("×1.5", 1.5), ("zero", 0.0), ("sign", -1.0), ("×1.01", 1.01)]:
-        yield make("one", f"element {label}", _on(which, _element(size, factor, at)), "element factor sign detached")
+        yield make(
+            "one",
+            f"element {label}",
+            _on(which, _element(size, factor, at)),
+            "element factor sign detached",
+        )
     yield make("prec", "float32 result", _on(which, _rounded("float32")), "precision")
     yield make("prec", "bfloat16 result", _on(which, _rounded("bfloat16")), "precision")
-    yield make("prec", "float32 saved", _saved(lambda B, x: B.like(B.cast(x, "float32"), x)), "precision")
+    yield make(
+        "prec", "float32 saved", _saved(lambda B, x: B.like(B.cast(x, "float32"), x)), "precision"
+    )
     yield from _rare(make, which)
     yield make("stale", "last call", _last_call, "stale")
     yield make("stale", "first call", _first_call, "stale")
@@ -165,9 +176,13 @@ def _gross(case, make, which, shapes) -> Iterator[Mutant]:
     yield make("gross", "zeros", _on(which, lambda B, g, x, dy: B.zeros(g)), "detached none")
     yield make("gross", "None", _on(which, lambda B, g, x, dy: None), "none detached")
     if shapes[which]:
-        yield make("gross", "reversed", _on(which, lambda B, g, x, dy: B.flip(g)), "reversed permuted")
+        yield make(
+            "gross", "reversed", _on(which, lambda B, g, x, dy: B.flip(g)), "reversed permuted"
+        )
     if len(shapes[which]) == 2 and shapes[which][0] == shapes[which][1]:
-        yield make("gross", "transposed", _on(which, lambda B, g, x, dy: B.swap(g)), "transposed permuted")
+        yield make(
+            "gross", "transposed", _on(which, lambda B, g, x, dy: B.swap(g)), "transposed permuted"
+        )
     if len(shapes) == 2 and shapes[0] == shapes[1]:
         yield make("gross", "swapped", _swapped, "swapped sign")
     if case.cross is not None:
@@ -188,7 +203,19 @@ def _rare(make, which) -> Iterator[Mutant]:
     yield make("rare", "x = 0", _on(which, _where(lambda B, x: x == 0, 0.0)), "condition", 0.0)
     yield make("rare", "x > 4", _on(which, _where(lambda B, x: x > 4, 0.5)), "condition", 5.0)
     yield make("rare", "x < -4", _on(which, _where(lambda B, x: x < -4, 0.5)), "condition", -5.0)
-    yield make("rare", "|x| > 20", _on(which, _where(lambda B, x: B.abs(x) > 20, 0.9)), "condition", 22.0)
-    yield make("rare", "|x| < 0.001", _on(which, _where(lambda B, x: B.abs(x) < 1e-3, 1.5)), "condition", 5e-4)
-    yield make("rare", "ties", _on(which, _where(lambda B, x: x == B.roll(x), 2.0)), "condition", 0.7)
-    yield make("rare", "x < 0", _on(which, _where(lambda B, x: x < 0, 1.3)), "condition factor", -0.7)
+    yield make(
+        "rare", "|x| > 20", _on(which, _where(lambda B, x: B.abs(x) > 20, 0.9)), "condition", 22.0
+    )
+    yield make(
+        "rare",
+        "|x| < 0.001",
+        _on(which, _where(lambda B, x: B.abs(x) < 1e-3, 1.5)),
+        "condition",
+        5e-4,
+    )
+    yield make(
+        "rare", "ties", _on(which, _where(lambda B, x: x == B.roll(x), 2.0)), "condition", 0.7
+    )
+    yield make(
+        "rare", "x < 0", _on(which, _where(lambda B, x: x < 0, 1.3)), "condition factor", -0.7
+    )

@@ -44,7 +44,9 @@ def build(B: Any, case: Case, mutant: Mutant | None = None) -> Any:
     return B.attach(remembering, rule)
 
 
-def triggering(mutant: Mutant, inputs: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
+def triggering(
+    mutant: Mutant, inputs: list[np.ndarray], rng: np.random.Generator
+) -> list[np.ndarray]:
     """Inputs at which the wrong rule shows, if it ever does."""
     if mutant.trigger is None:
         return inputs
@@ -86,12 +88,23 @@ def _differ(tf: Any, forward: Any, right: Any, wrong: Any, xs: Any, second: bool
             many = ys if isinstance(ys, tuple) else (ys,)
             dys = tuple(_weights(tf, y) for y in many)
             gs = rule(dys if isinstance(ys, tuple) else dys[0], tuple(xs), ys)
-            gs = [tf.zeros_like(x) if g is None else tf.cast(g, tf.float64) for g, x in zip(gs, xs)]
+            gs = [
+                tf.zeros_like(x) if g is None else tf.cast(g, tf.float64)
+                for g, x in zip(gs, xs, strict=True)
+            ]
             total = tf.add_n([tf.reduce_sum(g * _weights(tf, g)) for g in gs])
         seconds = tape.gradient(total, xs) if second else gs
-        results.append([np.zeros(x.shape) if g is None else np.asarray(g) for g, x in zip(seconds, xs)])
+        results.append(
+            [
+                np.zeros(x.shape) if g is None else np.asarray(g)
+                for g, x in zip(seconds, xs, strict=True)
+            ]
+        )
     scale = max(float(np.max(np.abs(g), initial=0)) for g in results[0]) or 1.0
-    gap = max(float(np.max(np.abs(np.nan_to_num(a) - np.nan_to_num(b)), initial=0)) for a, b in zip(*results))
+    gap = max(
+        float(np.max(np.abs(np.nan_to_num(a) - np.nan_to_num(b)), initial=0))
+        for a, b in zip(*results, strict=True)
+    )
     return gap > 1e-9 * scale
 
 
@@ -111,7 +124,12 @@ def score(B: Any, case: Case, mutant: Mutant | None, n: int, seed: int, **option
     report = check(fn, *xs, seed=seed, **options)
     kind = report.findings[0].kind if report.findings else ""
     return Outcome(
-        case.name, mutant.family if mutant else "right", mutant.label if mutant else "",
-        not report.ok, bool(mutant and kind in mutant.kinds), report.calls,
-        time.perf_counter() - began, f"{kind}: {report.diagnosis}" if kind else "",
+        case.name,
+        mutant.family if mutant else "right",
+        mutant.label if mutant else "",
+        not report.ok,
+        bool(mutant and kind in mutant.kinds),
+        report.calls,
+        time.perf_counter() - began,
+        f"{kind}: {report.diagnosis}" if kind else "",
     )

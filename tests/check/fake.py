@@ -58,11 +58,12 @@ class NumpyProbe:
                 raise RuleFault("shape", f"shape {list(np.shape(g))}", k)
         return found
 
-    def claims(self, xs, ws, us):
+    def claims(self, xs, ws, us, *, second):
         values, vjp = self.vjp(xs, ws)
         jvp = self._jvp(xs, us) if self.transposable else Unsupported("cannot be transposed")
-        second = self._second(xs, ws, us) if self.analytic else Unsupported("not analytic")
-        return Claims(values, vjp, jvp, second)
+        wanted = second and self.analytic
+        again = self._second(xs, ws, us) if wanted else Unsupported("not analytic")
+        return Claims(values, vjp, jvp, again)
 
     def _jvp(self, xs, us):
         shapes = [leaf.shape for leaf in self.outputs]

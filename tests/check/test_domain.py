@@ -14,7 +14,9 @@ ONE = Layout([Leaf("args[0]", "x", (4,), "float64")])
 START = np.array([0.2, 0.4, 0.6, 0.8])
 
 
-@pytest.mark.parametrize("spec, low, high", [("positive", 0, np.inf), ("unit", 0, 1), ((0.1, 0.9), 0.1, 0.9)])
+@pytest.mark.parametrize(
+    "spec, low, high", [("positive", 0, np.inf), ("unit", 0, 1), ((0.1, 0.9), 0.1, 0.9)]
+)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4))
 def test_points_are_brought_inside(spec, low, high, values):
     inside = parse(spec, ONE, START).into(np.array(values))
@@ -34,7 +36,12 @@ def test_no_domain_is_everywhere():
 
 @pytest.mark.parametrize(
     "spec, text",
-    [("round", "domain= takes"), ((1, 2, 3), "domain= takes"), ({"q": "positive"}, "names 'q'"), ("negative", "lies outside")],
+    [
+        ("round", "domain= takes"),
+        ((1, 2, 3), "domain= takes"),
+        ({"q": "positive"}, "names 'q'"),
+        ("negative", "lies outside"),
+    ],
 )
 def test_bad_descriptions_are_named(spec, text):
     with pytest.raises(CheckError, match=text):
@@ -42,7 +49,9 @@ def test_bad_descriptions_are_named(spec, text):
 
 
 def test_symmetric_matrices_are_recognised_and_kept():
-    layout = Layout([Leaf("args[0]", "a", (3, 3), "float64"), Leaf("args[1]", "b", (3, 3), "float64")])
+    layout = Layout(
+        [Leaf("args[0]", "a", (3, 3), "float64"), Leaf("args[1]", "b", (3, 3), "float64")]
+    )
     a = np.random.default_rng(0).normal(size=(3, 3))
     start = np.concatenate([(a + a.T).ravel(), a.ravel()])
     assert symmetric_leaves(layout, start) == (0,)

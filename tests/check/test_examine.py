@@ -22,7 +22,9 @@ def sine_rule(xs, ws):
 RIGHT = {
     "sine": NumpyProbe(sine, sine_rule, [X]),
     "product": NumpyProbe(
-        lambda x, y: [x * y, np.sum(x)], lambda xs, ws: [ws[0] * xs[1] + ws[1], ws[0] * xs[0]], [X, Y]
+        lambda x, y: [x * y, np.sum(x)],
+        lambda xs, ws: [ws[0] * xs[1] + ws[1], ws[0] * xs[0]],
+        [X, Y],
     ),
     "absolute": NumpyProbe(
         lambda x: [np.abs(x)], lambda xs, ws: [ws[0] * np.sign(np.real(xs[0]))], [X]
@@ -30,7 +32,11 @@ RIGHT = {
     "logarithm": NumpyProbe(lambda x: [np.log(x)], lambda xs, ws: [ws[0] / xs[0]], [np.abs(X)]),
     "largest": NumpyProbe(
         lambda x: [np.max(x)],
-        lambda xs, ws: [ws[0] * (np.real(xs[0]) == np.max(np.real(xs[0]))) / np.sum(np.real(xs[0]) == np.max(np.real(xs[0])))],
+        lambda xs, ws: [
+            ws[0]
+            * (np.real(xs[0]) == np.max(np.real(xs[0])))
+            / np.sum(np.real(xs[0]) == np.max(np.real(xs[0])))
+        ],
         [X],
     ),
     "not transposable": NumpyProbe(sine, sine_rule, [X], transposable=False),
@@ -72,7 +78,11 @@ def detached_rule(xs, ws):
 
 WRONG = {
     "factor": (sine, lambda xs, ws: [1.0001 * ws[0] * np.cos(xs[0])], "value"),
-    "float32": (sine, lambda xs, ws: [(ws[0] * np.cos(np.real(xs[0]))).astype(np.float32).astype(float)], "value"),
+    "float32": (
+        sine,
+        lambda xs, ws: [(ws[0] * np.cos(np.real(xs[0]))).astype(np.float32).astype(float)],
+        "value",
+    ),
     "none": (sine, lambda xs, ws: [None], "value"),
     "added": (sine, lambda xs, ws: [ws[0] * np.cos(xs[0]) + 1.0], "value"),
     "at zero": (sine, where(lambda x: x == 0, 2.0), "value"),
@@ -100,7 +110,9 @@ def test_shared_state_is_met_by_the_call_in_between():
 
 
 def test_a_wrong_rule_that_cannot_be_transposed_is_met_by_one_number():
-    probe = NumpyProbe(sine, lambda xs, ws: [1.001 * ws[0] * np.cos(xs[0])], [X], transposable=False)
+    probe = NumpyProbe(
+        sine, lambda xs, ws: [1.001 * ws[0] * np.cos(xs[0])], [X], transposable=False
+    )
     problem = first_problem(examination(probe))
     assert problem is not None
     assert problem.trial is not None
@@ -108,7 +120,9 @@ def test_a_wrong_rule_that_cannot_be_transposed_is_met_by_one_number():
 
 
 def test_against_compares_with_another_function():
-    rounding = NumpyProbe(lambda x: [np.round(np.real(x))], lambda xs, ws: [ws[0]], [X], analytic=False)
+    rounding = NumpyProbe(
+        lambda x: [np.round(np.real(x))], lambda xs, ws: [ws[0]], [X], analytic=False
+    )
     identity = NumpyProbe(lambda x: [x + 0.0], lambda xs, ws: [ws[0]], [X])
     assert first_problem(examination(rounding, truth=identity)) is None
 

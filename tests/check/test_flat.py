@@ -36,7 +36,8 @@ def test_none_is_zero():
 
 
 @pytest.mark.parametrize(
-    "position, path", [(0, "args[0][0,0]"), (5, "args[0][1,2]"), (8, 'args[1]["w"][1]'), (10, "args[2]")]
+    "position, path",
+    [(0, "args[0][0,0]"), (5, "args[0][1,2]"), (8, 'args[1]["w"][1]'), (10, "args[2]")],
 )
 def test_positions_are_named_by_path(position, path):
     assert Layout(LEAVES).locate(position) == path

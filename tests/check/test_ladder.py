@@ -18,7 +18,9 @@ CURVES = {
 }
 
 
-@pytest.mark.parametrize("plan", [generic_plan(EPSILON), brief_plan(EPSILON)], ids=["generic", "brief"])
+@pytest.mark.parametrize(
+    "plan", [generic_plan(EPSILON), brief_plan(EPSILON)], ids=["generic", "brief"]
+)
 @pytest.mark.parametrize("name", CURVES)
 def test_the_truth_lies_within_a_few_error_bars(name, plan):
     curve, truth = CURVES[name]
@@ -53,7 +55,9 @@ def test_no_error_bar_of_many_is_small_by_chance():
     rng = np.random.default_rng(1)
     found = slope(
         lambda t: np.full(20_000, t) + 1e-9 * rng.normal(size=20_000),
-        generic_plan(EPSILON), EPSILON, 0.0,
+        generic_plan(EPSILON),
+        EPSILON,
+        0.0,
     )
     assert np.max(np.abs(found.value - 1) / found.error) < 200
 

@@ -13,19 +13,34 @@ from pullback.errors import CheckFailed
 
 LEAF = Leaf("args[0]", "x", (2, 3), "float32")
 FINDING = Finding(
-    kind="factor", path="args[0]", diagnosis="the gradient for `x` is 2× too large", got=2.0,
-    wanted=1.0, error=1e-12, point="the given arguments", output="out[1]", source="rules.py:7",
+    kind="factor",
+    path="args[0]",
+    diagnosis="the gradient for `x` is 2× too large",
+    got=2.0,
+    wanted=1.0,
+    error=1e-12,
+    point="the given arguments",
+    output="out[1]",
+    source="rules.py:7",
 )
-RIGHT = Report("f", 3, 90, inputs=(Line(LEAF, True),), coverage=Coverage(points=("negative",), kinks=2, modes=("XLA",)))
+RIGHT = Report(
+    "f",
+    3,
+    90,
+    inputs=(Line(LEAF, True),),
+    coverage=Coverage(points=("negative",), kinks=2, modes=("XLA",)),
+)
 WRONG = dataclasses.replace(
-    RIGHT, findings=(FINDING,), inputs=(Line(LEAF, False),),
+    RIGHT,
+    findings=(FINDING,),
+    inputs=(Line(LEAF, False),),
     reproduce="import pullback as pb\nprint(pb.check(f, *args, seed=3))",
 )
 
 
 def test_a_report_is_true_when_nothing_is_wrong():
-    assert RIGHT.ok and bool(RIGHT) and RIGHT.diagnosis == ""
-    assert not WRONG.ok and not bool(WRONG)
+    assert (RIGHT.ok, bool(RIGHT), RIGHT.diagnosis) == (True, True, "")
+    assert (WRONG.ok, bool(WRONG)) == (False, False)
     assert RIGHT.raise_if_failed() is RIGHT
 
 
@@ -41,14 +56,24 @@ def test_a_report_cannot_be_changed():
 
 @pytest.mark.parametrize(
     "part",
-    ["✗ f: the gradient for `x` is 2× too large", "float32[2, 3]", "args[0] → out[1]", "at the given arguments",
-     "the rule gives 2, the function says 1 ± 1e-12", "rules.py:7", "pb.check(f, *args, seed=3)", "seed 3"],
+    [
+        "✗ f: the gradient for `x` is 2× too large",
+        "float32[2, 3]",
+        "args[0] → out[1]",
+        "at the given arguments",
+        "the rule gives 2, the function says 1 ± 1e-12",
+        "rules.py:7",
+        "pb.check(f, *args, seed=3)",
+        "seed 3",
+    ],
 )
 def test_a_failure_shows_everything(part):
     assert part in str(WRONG)
 
 
-@pytest.mark.parametrize("part", ["✓ f: the gradient is right", "negative", "kinks met: 2", "same in: XLA"])
+@pytest.mark.parametrize(
+    "part", ["✓ f: the gradient is right", "negative", "kinks met: 2", "same in: XLA"]
+)
 def test_a_pass_says_what_was_covered(part):
     assert part in str(RIGHT)
 

@@ -23,7 +23,11 @@ def run(tmp_path, *parts, name="module.py", extra=()):
 
 TABLE = [
     ((GOOD,), 0, "✓ good"),
-    ((GOOD, BAD), 1, "✗ bad  the gradient for `x` is 2× too large: a factor 2 too many  (module.py:"),
+    (
+        (GOOD, BAD),
+        1,
+        "✗ bad  the gradient for `x` is 2× too large: a factor 2 too many  (module.py:",
+    ),
     ((GOOD, NEEDY), 2, "? needy  needs inputs: write pullback_inputs = {'needy': (...)}"),
     ((NEEDY, INPUTS), 0, "✓ needy"),
     ((PARTIAL,), 0, "✓ loss"),

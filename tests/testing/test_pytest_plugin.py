@@ -30,13 +30,17 @@ def output(tmp_path_factory):
     path = tmp_path_factory.mktemp("plugin") / "test_it.py"
     path.write_text(TEST, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, check=False).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=path.parent, check=False
+    ).stdout
 
 
 def test_the_report_is_shown_for_bare_and_held_reports(output):
-    assert output.count("E   AssertionError: the gradient check failed") + output.count(
-        "E       AssertionError: the gradient check failed"
-    ) == 2
+    assert (
+        output.count("E   AssertionError: the gradient check failed")
+        + output.count("E       AssertionError: the gradient check failed")
+        == 2
+    )
     assert output.count("a factor 2 too many") >= 2
 
 

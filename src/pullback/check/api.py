@@ -75,9 +75,7 @@ def _probe(
     return made.make_probe(fn, args, kwargs, wrt, seed)
 
 
-def _examination(
-    rule: Probe, truth: Probe, domain: Any, order: int, seed: int
-) -> Examination:
+def _examination(rule: Probe, truth: Probe, domain: Any, order: int, seed: int) -> Examination:
     _require_same_shapes(rule, truth)
     subject = Subject(rule, truth)
     return Examination(
@@ -96,9 +94,7 @@ def _require_same_shapes(rule: Probe, truth: Probe) -> None:
             )
 
 
-def _course(
-    exam: Examination, quick: bool, modes: str | Sequence[str] | None
-) -> Iterator[Problem]:
+def _course(exam: Examination, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
     yield from exam.quick()
     if quick and modes is None:
         return
@@ -119,9 +115,7 @@ def _wanted(known: Sequence[str], modes: str | Sequence[str] | None) -> Sequence
     return wanted
 
 
-def _report(
-    exam: Examination, findings: tuple[Finding, ...], seed: int, seconds: float
-) -> Report:
+def _report(exam: Examination, findings: tuple[Finding, ...], seed: int, seconds: float) -> Report:
     subject = exam.subject
     blamed = {f.path for f in findings} | {f.output for f in findings}
     name = subject.rule.name

@@ -55,7 +55,9 @@ def _aligned(scene: Scene, start: int, wrong: Array) -> bool:
     u = np.zeros(scene.layout.size)
     u[start + int(wrong[0])] = scene.trial.u[start + int(wrong[0])]
     look = scene.look(u)
-    moved = np.flatnonzero((np.abs(look.wanted) > 100 * look.bars) | (np.abs(look.got) > 100 * look.bars))
+    moved = np.flatnonzero(
+        (np.abs(look.wanted) > 100 * look.bars) | (np.abs(look.got) > 100 * look.bars)
+    )
     return bool(np.all(moved == wrong[0]))
 
 

@@ -1,5 +1,6 @@
 """From a failed test to a finding: where, how much, and what it is in words."""
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +19,8 @@ def diagnose(exam: Examination, problem: Problem, *, explain: bool) -> Finding:
     """What a problem is, in words and numbers."""
     finding = _plain(exam, problem)
     if explain and problem.kind in ("value", "linear") and problem.trial is not None:
-        try:
+        with contextlib.suppress(RuleFault, OutsideDomain):
             finding = _explained(exam, problem, problem.trial, finding)
-        except (RuleFault, OutsideDomain):
-            pass
     return replace(finding, source=exam.subject.rule.source())
 
 
@@ -69,11 +68,18 @@ def _numbers(exam: Examination, problem: Problem) -> Finding:
     where = layout.locate(worst) if trial.whole else layout.leaves[0].path
     second = trial.order == 2
     path = where if second else subject.inputs.leaves[0].path
-    text = words.SECOND if second else words.term(subject.inputs.leaves[0].name, _share(trial, worst))
+    text = (
+        words.SECOND if second else words.term(subject.inputs.leaves[0].name, _share(trial, worst))
+    )
     return Finding(
-        kind="second" if second else "value", path=path, diagnosis=text,
-        got=float(trial.claimed[worst]), wanted=float(trial.slope.value[worst]),
-        error=float(trial.slope.error[worst]), point=trial.point, output="" if second else where,
+        kind="second" if second else "value",
+        path=path,
+        diagnosis=text,
+        got=float(trial.claimed[worst]),
+        wanted=float(trial.slope.value[worst]),
+        error=float(trial.slope.error[worst]),
+        point=trial.point,
+        output="" if second else where,
     )
 
 
@@ -87,9 +93,7 @@ def _share(trial: Trial, at: int) -> float:
     return float(trial.gap[at]) / size
 
 
-def _explained(
-    exam: Examination, problem: Problem, trial: Trial, finding: Finding
-) -> Finding:
+def _explained(exam: Examination, problem: Problem, trial: Trial, finding: Finding) -> Finding:
     if problem.kind == "linear":
         return _linear(exam, trial, finding)
     if _is_stale(exam, trial):
@@ -137,19 +141,15 @@ def _is_stale(exam: Examination, trial: Trial) -> bool:
     return np.array_equal(here, there) and bool(np.any(here))
 
 
-def _special(
-    exam: Examination, scene: Scene, which: int, look: Look, finding: Finding
-) -> Finding:
+def _special(exam: Examination, scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
     name = scene.layout.leaves[which].name
     found = condition_of(scene, which, look, exam.constants)
     if found is None or found.wrong == 1:
         few = scene.wrong_elements(which, look)
         if few is not None and len(few) == 1 and not exam.right_in_general[few[0]]:
             return _few(exam, scene, which, few, look, finding)
-    if found is None:
-        text = words.at_point(name, scene.trial.point)
-    else:
-        text = words.condition(name, found.text)
+    at_point = words.at_point(name, scene.trial.point)
+    text = at_point if found is None else words.condition(name, found.text)
     return replace(finding, kind="condition", diagnosis=text)
 
 
@@ -168,9 +168,7 @@ def _said(scene: Scene, which: int, guess: Guess, finding: Finding) -> Finding:
     return replace(finding, kind=guess.kind, diagnosis=said())
 
 
-def _by_place(
-    exam: Examination, scene: Scene, which: int, look: Look, finding: Finding
-) -> Finding:
+def _by_place(exam: Examination, scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
     """No pattern in the numbers: look for one in the places, then in the couplings."""
     leaf = scene.layout.leaves[which]
     few = scene.wrong_elements(which, look)
@@ -200,7 +198,12 @@ def _few(
     where = scene.layout.locate(few[0])
     text = words.element(leaf.name, where.removeprefix(leaf.path), len(few), leaf.size, ratio)
     return replace(
-        finding, kind="element", path=where, diagnosis=text, got=got, wanted=wanted,
+        finding,
+        kind="element",
+        path=where,
+        diagnosis=text,
+        got=got,
+        wanted=wanted,
         error=float(look.bars[worst]) / abs(float(u[few[0]])),
     )
 

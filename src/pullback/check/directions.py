@@ -6,13 +6,15 @@ from pullback.check.flat import Layout
 from pullback.check.probe import Array
 
 Rng = np.random.Generator
+SAMPLE = 10_000
 
 
 def leaf_scales(layout: Layout, x: Array) -> Array:
     """A typical magnitude per position: that of its leaf, one where the leaf is zero."""
     out = np.ones(layout.size)
     for k in range(len(layout.leaves)):
-        part = np.abs(x[layout.span(k)])
+        part = x[layout.span(k)]
+        part = np.abs(part[:: max(1, part.size // SAMPLE)])
         used = part[(part > 0) & np.isfinite(part)]
         out[layout.span(k)] = np.median(used) if used.size else 1.0
     return out
@@ -20,20 +22,21 @@ def leaf_scales(layout: Layout, x: Array) -> Array:
 
 def generic(rng: Rng, layout: Layout, x: Array) -> Array:
     """Moves every entry by a share of its own magnitude, or of its leaf's where it is tiny."""
-    size = np.maximum(np.abs(x), 0.05 * leaf_scales(layout, x))
-    return _signed(rng, layout.size) * np.where(x == 0, leaf_scales(layout, x), size)
+    scales = leaf_scales(layout, x)
+    size = np.maximum(np.abs(x), 0.05 * scales)
+    return signed(rng, layout.size) * np.where(x == 0, scales, size)
 
 
 def relative(rng: Rng, layout: Layout, x: Array) -> Array:
     """Moves every entry in proportion to itself: it never changes sign, so domains are kept."""
-    return _signed(rng, layout.size) * np.abs(x)
+    return signed(rng, layout.size) * np.abs(x)
 
 
 def tie_keeping(rng: Rng, layout: Layout, x: Array) -> Array:
     """Moves equal entries equally, so that ties stay ties along the whole line."""
     phase, pitch = rng.uniform(0, 6), rng.uniform(0.5, 2)
-    scales = leaf_scales(layout, x)
-    return float(np.median(scales)) * (1 + 0.5 * np.sin(pitch * x / np.median(scales) + phase))
+    scale = float(np.median(leaf_scales(layout, x)[:: max(1, x.size // SAMPLE)]))
+    return scale * (1 + 0.5 * np.sin(pitch * x / scale + phase))
 
 
 def sparse_at(rng: Rng, layout: Layout, x: Array, special: Array) -> Array:
@@ -57,9 +60,10 @@ def _one_of_each(rng: Rng, x: Array, places: Array) -> list[int]:
     return [int(order[i]) for i in first[: min(len(values), 8)]]
 
 
-def _signed(rng: Rng, size: int) -> Array:
-    u = rng.uniform(0.5, 1.5, size)
-    u[rng.random(size) < 0.5] *= -1
+def signed(rng: Rng, size: int) -> Array:
+    """Numbers of either sign between a half and one and a half in size."""
+    u = rng.uniform(-1.0, 1.0, size)
+    u += np.copysign(0.5, u)
     return u
 
 
@@ -69,7 +73,9 @@ def symmetric(layout: Layout, u: Array, which: tuple[int, ...]) -> Array:
     for k in which:
         part = layout.split(u)[k]
         out[layout.span(k)] = layout.join(
-            [(part + np.swapaxes(part, -1, -2).conj()) / 2 if i == k else None
-             for i in range(len(layout.leaves))]
+            [
+                (part + np.swapaxes(part, -1, -2).conj()) / 2 if i == k else None
+                for i in range(len(layout.leaves))
+            ]
         )[layout.span(k)]
     return out

@@ -40,7 +40,9 @@ def has_own_gradient(value: Any) -> bool:
     return callable(value) and bool(_engine_part().is_custom_gradient(value))
 
 
-def arguments(module: ModuleType, candidate: Candidate) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+def arguments(
+    module: ModuleType, candidate: Candidate
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Arguments to check with, the surest first."""
     given = _given(module, candidate.name)
     if given is not None:
@@ -50,7 +52,10 @@ def arguments(module: ModuleType, candidate: Candidate) -> Iterator[tuple[tuple[
 
 
 def _defined_in(value: Any, module: ModuleType) -> bool:
-    return getattr(inspect.unwrap(value) if callable(value) else value, "__module__", None) == module.__name__
+    return (
+        getattr(inspect.unwrap(value) if callable(value) else value, "__module__", None)
+        == module.__name__
+    )
 
 
 def _engine_part() -> Any:
@@ -67,7 +72,12 @@ def _given(module: ModuleType, name: str) -> tuple[tuple[Any, ...], dict[str, An
         return None
     if isinstance(found, dict):
         return (), found
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict) and isinstance(found[0], tuple | list):
+    if (
+        isinstance(found, tuple)
+        and len(found) == 2
+        and isinstance(found[1], dict)
+        and isinstance(found[0], tuple | list)
+    ):
         return tuple(found[0]), found[1]
     return (tuple(found) if isinstance(found, tuple | list) else (found,)), {}
 
@@ -77,7 +87,11 @@ def _tried(function: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     needed = _needed(function)
     sample = _engine_part().sample
     alike = [(shape,) * len(needed) for shape in SHAPES]
-    mixed = list(itertools.product(((3, 4), (4,), (4, 3), ()), repeat=len(needed))) if len(needed) in (2, 3) else []
+    mixed = (
+        list(itertools.product(((3, 4), (4,), (4, 3), ()), repeat=len(needed)))
+        if len(needed) in (2, 3)
+        else []
+    )
     for positive, dtype in ((False, "float32"), (True, "float32"), (False, "float64")):
         for shapes in alike + mixed:
             made = [sample(shape, dtype, positive=positive) for shape in shapes]

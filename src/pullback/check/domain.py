@@ -27,6 +27,11 @@ class Domain:
     definite: tuple[int, ...] = ()
 
     @property
+    def bounded(self) -> bool:
+        """Whether any entry has a bound."""
+        return bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
+
+    @property
     def matrices(self) -> tuple[int, ...]:
         """Leaves whose matrices stay symmetric."""
         return tuple(sorted({*self.symmetric, *self.definite}))
@@ -37,7 +42,9 @@ class Domain:
 
     def into(self, x: Array) -> Array:
         """The point, or the one inside that corresponds to it."""
-        out = _fold(x, self.lower, self.upper, leaf_scales(self.layout, self.start))
+        out = x.copy()
+        if self.bounded:
+            out = _fold(x, self.lower, self.upper, leaf_scales(self.layout, self.start))
         if self.symmetric:
             out = symmetric(self.layout, out, self.symmetric)
         for k in self.definite:
@@ -46,10 +53,10 @@ class Domain:
 
     def along(self, x: Array, u: Array) -> Array:
         """The direction, kept short enough to stay inside and symmetric where it must be."""
-        with np.errstate(invalid="ignore"):
+        if self.bounded:
             room = np.minimum(x - self.lower, self.upper - x)
-        short = np.sign(u) * np.minimum(np.abs(u), np.maximum(room, 0))
-        return symmetric(self.layout, short, self.matrices) if self.matrices else short
+            u = np.sign(u) * np.minimum(np.abs(u), np.maximum(room, 0))
+        return symmetric(self.layout, u, self.matrices) if self.matrices else u
 
     def _congruent(self, which: int, x: Array) -> Array:
         """The user's matrix times a positive number that the point's size suggests."""

@@ -50,6 +50,7 @@ class Examination:
         self.constants: tuple[float, ...] = ()
         self.kinks = self.undecided = 0
         self.orders = 1
+        self.alone = False
 
     # the parts of a check, each giving the first problem it meets
 
@@ -122,8 +123,11 @@ class Examination:
 
     def _generic(self, name: str, x: Array) -> Iterator[Problem]:
         plan = generic_plan(self.subject.epsilon)
-        for u in (self._direction(x), self.domain.along(x, directions.relative(self.rng, self.subject.inputs, x))):
-            found = list(self._tried(name, x, u, plan, second=self.order > 1))
+        for u in (
+            self._direction(x),
+            self.domain.along(x, directions.relative(self.rng, self.subject.inputs, x)),
+        ):
+            found = list(self._tried(name, x, u, plan, self._wants_second(name)))
             problems = [p for p in found if p is not None]
             if problems and self._symmetric_instead(problems[0]):
                 yield from self._generic(name, x)
@@ -131,6 +135,12 @@ class Examination:
             yield from problems
             if found or problems:
                 return
+
+    def _wants_second(self, name: str) -> bool:
+        """Second order at both generic points; at one only where a call is expensive."""
+        return self.order > 1 and (
+            not self._is_large() or name != "the given arguments" or self.alone
+        )
 
     def _symmetric_instead(self, problem: Problem) -> bool:
         """Whether the function means symmetric matrices only, so that the test must keep to them."""
@@ -140,7 +150,7 @@ class Examination:
         before, self.domain = self.domain, self.domain.with_symmetric(which)
         plan = generic_plan(self.subject.epsilon)
         u = self._direction(self.start)
-        if any(self._tried("symmetric", self.start, u, plan, second=False)):
+        if any(self._tried("symmetric", self.start, u, plan, False)):
             self.domain = before
             return False
         names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
@@ -149,39 +159,47 @@ class Examination:
 
     def _second_point(self) -> Iterator[Problem]:
         for attempt in range(3):
-            x = self._elsewhere(attempt)
-            if self._inside(x):
-                yield from self._generic("another point", x)
+            tried = len(self.points)
+            yield from self._generic("another point", self._elsewhere(attempt))
+            if len(self.points) > tried:
                 return
         self.left_out.append("another point")
+        if self._is_large() and self.order > 1:
+            self.alone = True
+            yield from self._generic("the given arguments", self.start)
 
     def _special(self, point: points.Point) -> Iterator[Problem]:
-        layout = self.subject.inputs
+        """One special point, or one part of the way there if it lies outside the domain."""
+        held = self._held(point)
         for share in (1.0, 0.3):
             far = point.x if share == 1.0 else points.towards(self.start, point.x, share)
             x = self.domain.into(far)
-            if self._inside(x):
-                break
+            name = point.name if share == 1.0 else f"towards {point.name}"
+            u = self.domain.along(x, self._special_direction(point, x))
+            try:
+                found = list(self._tried(name, x, u, self._brief(), False, held))
+            except RuleFault as fault:
+                self._note(
+                    f"the rule raises at {name} inputs, where the function does not: {fault}"
+                )
+                return
+            yield from (replace(p, generic=False) for p in found if p is not None)
+            if found:
+                return
             self.left_out.append(point.name)
-        else:
-            return
+
+    def _held(self, point: points.Point) -> Array | None:
+        if point.special.size and point.special.any():
+            return point.special
+        return np.zeros(point.x.size, bool) if point.keep_ties else None
+
+    def _special_direction(self, point: points.Point, x: Array) -> Array:
+        layout = self.subject.inputs
         if point.keep_ties:
-            u = directions.tie_keeping(self.rng, layout, x)
-        elif point.special.any():
-            u = directions.sparse_at(self.rng, layout, x, point.special)
-        else:
-            u = directions.generic(self.rng, layout, x)
-        plan, u = brief_plan(self.subject.epsilon), self.domain.along(x, u)
-        placed = point.keep_ties or bool(point.special.any())
-        held = np.zeros(x.size, bool) | (point.special if point.special.size else False)
-        held = held if placed else None
-        name = point.name if share == 1.0 else f"towards {point.name}"
-        try:
-            for problem in self._tried(name, x, u, plan, second=False, held=held):
-                if problem is not None:
-                    yield replace(problem, generic=False)
-        except RuleFault as fault:
-            self._note(f"the rule raises at {point.name} inputs, where the function does not: {fault}")
+            return directions.tie_keeping(self.rng, layout, x)
+        if point.special.any():
+            return directions.sparse_at(self.rng, layout, x, point.special)
+        return directions.generic(self.rng, layout, x)
 
     def _unreached(self) -> Iterator[Problem]:
         """One more point for entries whose gradient was zero everywhere so far."""
@@ -193,7 +211,7 @@ class Examination:
         yield from self._special(points.Point("entries not reached before", x, points.NOTHING))
 
     def _tried(
-        self, name: str, x: Array, u: Array, plan: Plan, *, second: bool, held: Array | None = None
+        self, name: str, x: Array, u: Array, plan: Plan, second: bool, held: Array | None = None
     ) -> Iterator[Problem | None]:
         """Problems at one point; a `None` says that something was tested and is right."""
         try:
@@ -269,20 +287,21 @@ class Examination:
     # small things
 
     def _upstream(self) -> Array:
-        return self.rng.normal(size=self.subject.outputs.size)
+        return directions.signed(self.rng, self.subject.outputs.size)
 
     def _direction(self, x: Array) -> Array:
         return self.domain.along(x, directions.generic(self.rng, self.subject.inputs, x))
 
+    def _brief(self) -> Plan:
+        plan = brief_plan(self.subject.epsilon)
+        return replace(plan, least=2, enough=1e-4) if self._is_large() else plan
+
+    def _is_large(self) -> bool:
+        return self.subject.inputs.size > points.LARGE
+
     def _elsewhere(self, attempt: int) -> Array:
         layout = self.subject.inputs
         return self.domain.into(points.another(self.rng, layout, self.start, attempt))
-
-    def _inside(self, x: Array) -> bool:
-        try:
-            return bool(np.isfinite(self.subject.value(x)).any())
-        except OutsideDomain:
-            return False
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

@@ -106,19 +106,19 @@ class Subject:
         split = self.inputs.split
         return self.inputs.join(self.rule.vjp_after(split(x), split(other), self.outputs.split(w)))
 
-    def say(self, x: Array, w: Array, u: Array) -> Said:
-        """All that the rule says at `x`."""
+    def say(self, x: Array, w: Array, u: Array, *, second: bool = False) -> Said:
+        """What the rule says at `x`."""
         self.calls += 1
         split = self.inputs.split
-        claims = self.rule.claims(split(x), self.outputs.split(w), split(u))
+        claims = self.rule.claims(split(x), self.outputs.split(w), split(u), second=second)
         jvp, no_jvp = _joined(self.outputs, claims.jvp)
-        second, no_second = _joined(self.inputs, claims.second)
+        again, no_second = _joined(self.inputs, claims.second)
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
         return Said(
             y=self.outputs.join(claims.values),
             r=self.inputs.join(claims.vjp),
             jvp=jvp,
-            second=second,
+            second=again,
             none=none,
             no_jvp=no_jvp,
             no_second=no_second,

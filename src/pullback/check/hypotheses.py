@@ -31,7 +31,7 @@ def first_that_holds(scene: Scene, which: int, look: Look, others: list[int]) ->
             return held
     if _close(look, 1e-3):
         return None
-    held = _swapped(scene, which, look, others) or _order_of_outputs(scene, which, look)
+    held = _swapped(scene, which, look, others) or _order_of_outputs(scene, look)
     return held or _moved(scene, which, look)
 
 
@@ -44,11 +44,10 @@ def _missing(scene: Scene, which: int, look: Look) -> Guess | None:
     return None
 
 
-def _upstream(scene: Scene, which: int, _: Look) -> Guess | None:
+def _upstream(scene: Scene, which: int, look: Look) -> Guess | None:
     """The gradient is there without an upstream, or does not grow with it."""
-    x, w = scene.trial.x, scene.trial.w
     span = scene.layout.span(which)
-    _, zero = scene.subject.pull(x, np.zeros_like(w))
+    _, zero = scene.subject.pull(look.trial.x, np.zeros_like(look.trial.w))
     if np.any(zero[span] != 0):
         return Guess("upstream")
     return None
@@ -84,7 +83,7 @@ def _ratio_again(scene: Scene, which: int, number: float, times: int) -> bool:
 
 
 def constant_ratio(look: Look) -> float | None:
-    """got / wanted, if it is one number (other than one) nearly wherever it can be told."""
+    """Got / wanted, if it is one number (other than one) nearly wherever it can be told."""
     with np.errstate(all="ignore"):
         known = np.isfinite(look.got) & np.isfinite(look.bars)
         told = known & (np.abs(look.wanted) > 100 * look.bars)
@@ -162,12 +161,17 @@ def _relative(look: Look) -> Array:
 def _close(look: Look, share: float) -> bool:
     with np.errstate(all="ignore"):
         scale = np.sqrt(np.nanmean(look.wanted**2))
-        return bool(np.nanmax(np.where(np.isfinite(look.gap), look.gap, np.nan)) < share * (scale + np.nanmax(np.abs(look.wanted))))
+        return bool(
+            np.nanmax(np.where(np.isfinite(look.gap), look.gap, np.nan))
+            < share * (scale + np.nanmax(np.abs(look.wanted)))
+        )
 
 
 def _bfloat16(values: Array) -> Array:
     bits = values.astype(np.float32).view(np.uint32)
-    return np.where(values.astype(np.float32) == values, (bits & 0xFFFF0000).view(np.float32), np.nan)
+    return np.where(
+        values.astype(np.float32) == values, (bits & 0xFFFF0000).view(np.float32), np.nan
+    )
 
 
 def _float16(values: Array) -> Array:
@@ -180,7 +184,7 @@ def _float32(values: Array) -> Array:
         return values.astype(np.float32).astype(np.float64)
 
 
-def _order_of_outputs(scene: Scene, which: int, look: Look) -> Guess | None:
+def _order_of_outputs(scene: Scene, look: Look) -> Guess | None:
     """Right numbers at wrong places of the output."""
     leaves = scene.subject.outputs
     if not look.trial.whole or len(leaves.leaves) != 1 or leaves.leaves[0].is_complex:

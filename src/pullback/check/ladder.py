@@ -18,6 +18,7 @@ Line = Callable[[float], Array]
 FEW = 0.005
 # entries looked at for what is a typical error bar
 SAMPLE = 4096
+COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -58,53 +59,66 @@ def brief_plan(epsilon: float) -> Plan:
 def slope(
     line: Line, plan: Plan, epsilon: float, scale: Array | float, lead: int | None = None
 ) -> Slope:
-    """d line / dt at zero. `scale` is the size of values in which rounding happens.
+    """D line / dt at zero. `scale` is the size of values in which rounding happens.
 
     The first `lead` entries decide how many steps are taken and are judged among themselves;
     all entries are one group when it is left out.
     """
-    step, row = plan.first, list[Array]()
-    best = error = size = np.empty(0)
-    for level in range(plan.most):
-        with np.errstate(all="ignore"):
-            above, below = line(step), line(-step)
-            size = np.maximum(np.abs(above), np.abs(below))
-            row, last = _row(row, (above - below) / (2 * step), plan.ratio), row
-            if level == 0:
-                best, error = row[0], np.full(size.shape, np.inf)
-            else:
-                before = error
-                rounding = epsilon * (size + scale) / step
-                best, error = _best(last, row, best, error, rounding, size, lead)
-                deciding = (entry[:lead] for entry in (best, before, error, size))
-                if level + 1 >= plan.least and _settled(*deciding, enough=plan.enough):
+    table = _Table(plan.ratio, lead)
+    step = plan.first
+    with np.errstate(all="ignore"):
+        for level in range(plan.most):
+            quotient, size = _quotient(line, step)
+            before = table.error[:lead].copy()
+            table.add(quotient, size, epsilon * (size + scale) / step)
+            if level + 1 >= plan.least:
+                now = (table.best[:lead], before, table.error[:lead], size[:lead])
+                if _settled(*now, enough=plan.enough):
                     break
-        step /= plan.ratio
-    return Slope(best, error)
+            step /= plan.ratio
+    return Slope(table.best, table.error)
 
 
-def _row(previous: list[Array], first: Array, ratio: float) -> list[Array]:
-    row, factor = [first], 1.0
-    for entry in previous[:3]:
-        factor *= ratio * ratio
-        row.append(row[-1] + (row[-1] - entry) / (factor - 1))
-    return row
+def _quotient(line: Line, step: float) -> tuple[Array, Array]:
+    above, below = line(step), line(-step)
+    size = np.maximum(np.abs(above), np.abs(below))
+    quotient = above - below
+    quotient /= 2 * step
+    return quotient, size
 
 
-def _best(
-    previous: list[Array], row: list[Array], best: Array, error: Array, rounding: Array, size: Array,
-    lead: int | None,
-) -> tuple[Array, Array]:
-    for k in range(1, len(row)):
-        entry = row[k]
-        bar = np.maximum(np.abs(entry - row[k - 1]), np.abs(entry - previous[k - 1])) + rounding
-        magnitude = np.abs(entry) + size
-        bar[:lead] = _pooled(bar[:lead], magnitude[:lead])
-        if lead is not None:
-            bar[lead:] = _pooled(bar[lead:], magnitude[lead:])
-        better = bar < error
-        best, error = np.where(better, entry, best), np.where(better, bar, error)
-    return best, error
+class _Table:
+    """The last row of Neville's table, the best entry so far and its error bar; all in place."""
+
+    def __init__(self, ratio: float, lead: int | None) -> None:
+        self.ratio, self.lead = ratio, lead
+        self.row: list[Array] = []
+        self.best = self.error = np.empty(0)
+
+    def add(self, entry: Array, size: Array, rounding: Array) -> None:
+        """Extend the table by the quotient of the next step."""
+        if not self.row:
+            self.best, self.error = entry.copy(), np.full(entry.shape, np.inf)
+        factor = 1.0
+        for k in range(len(self.row)):
+            factor *= self.ratio * self.ratio
+            better = entry - self.row[k]
+            better /= factor - 1
+            better += entry
+            self._judge(better, entry, self.row[k], size, rounding)
+            self.row[k], entry = entry, better
+        if len(self.row) < COLUMNS:
+            self.row.append(entry)
+
+    def _judge(self, entry: Array, left: Array, above: Array, size: Array, rounding: Array) -> None:
+        bar = np.abs(entry - left)
+        np.maximum(bar, np.abs(entry - above), out=bar)
+        bar += rounding
+        for part in (slice(0, self.lead), slice(self.lead, None) if self.lead else slice(0, 0)):
+            _raise(bar[part], entry[part], size[part])
+        wins = bar < self.error
+        np.copyto(self.best, entry, where=wins)
+        np.copyto(self.error, bar, where=wins)
 
 
 def _settled(best: Array, before: Array, error: Array, size: Array, enough: float) -> bool:
@@ -113,11 +127,10 @@ def _settled(best: Array, before: Array, error: Array, size: Array, enough: floa
     return float(np.mean(improving)) < FEW
 
 
-def _pooled(bar: Array, magnitude: Array) -> Array:
+def _raise(bar: Array, entry: Array, size: Array) -> None:
     """Raise bars that came out small by chance: none is far below what its neighbours reach."""
     some = slice(None, None, max(1, bar.size // SAMPLE))
-    relative = bar[some] / magnitude[some]
+    relative = bar[some] / (np.abs(entry[some]) + size[some])
     known = relative[np.isfinite(relative)]
-    if known.size < 8:
-        return bar
-    return np.fmax(bar, np.quantile(known, 0.25) * magnitude)
+    if known.size >= 8:
+        np.fmax(bar, np.quantile(known, 0.25) * (np.abs(entry) + size), out=bar)

@@ -120,8 +120,8 @@ class Probe(Protocol):
         """Outputs at `xs`, and what the rule makes of the upstream gradients `ws`."""
         ...
 
-    def claims(self, xs: Arrays, ws: Arrays, us: Arrays) -> Claims:
-        """Everything the rule says at `xs`, by differentiating the rule itself."""
+    def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
+        """What the rule says at `xs`, by differentiating the rule itself; `second` if asked for."""
         ...
 
     def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
@@ -136,9 +136,7 @@ class Probe(Protocol):
         """Names of the other ways in which this engine can run the rule."""
         ...
 
-    def in_mode(
-        self, mode: str, xs: Arrays, ws: Arrays, us: Arrays
-    ) -> InMode | Unsupported:
+    def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """What another way of running gives, or why it cannot be run."""
         ...
 

@@ -23,11 +23,18 @@ def as_rich(report: Report) -> Any:
 
 def as_html(report: Report) -> str:
     """The same for a notebook."""
-    colours = {"green": "#0a7d33", "red": "#c0392b", "bold": "inherit", "dim": "#777", "": "inherit"}
+    colours = {
+        "green": "#0a7d33",
+        "red": "#c0392b",
+        "bold": "inherit",
+        "dim": "#777",
+        "": "inherit",
+    }
     rows = []
     for line in _lines(report):
         parts = [
-            f'<span style="color:{colours[style]}">{html.escape(text)}</span>' for text, style in line
+            f'<span style="color:{colours[style]}">{html.escape(text)}</span>'
+            for text, style in line
         ]
         rows.append("".join(parts) or "&nbsp;")
     return '<pre style="line-height:1.35">' + "\n".join(rows) + "</pre>"
@@ -48,7 +55,11 @@ def _lines(report: Report) -> list[list[Piece]]:
 def _headline(report: Report) -> list[Piece]:
     count = f"{report.calls} calls, {report.seconds:.2g} s, seed {report.seed}"
     if report.ok:
-        return [("✓ ", "green"), (f"{report.name}: the gradient is right", "bold"), (f"  ({count})", "dim")]
+        return [
+            ("✓ ", "green"),
+            (f"{report.name}: the gradient is right", "bold"),
+            (f"  ({count})", "dim"),
+        ]
     return [("✗ ", "red"), (f"{report.name}: {report.diagnosis}", "bold"), (f"  ({count})", "dim")]
 
 
@@ -57,7 +68,12 @@ def _leaf(line: Line) -> list[Piece]:
     arrow = "→ " if line.leaf.kind == "output" else "  "
     path = "" if line.leaf.path == line.leaf.name else f"  {line.leaf.path}"
     note = f"  {line.note}" if line.note else ""
-    return [("  ", ""), mark, (f"{arrow}{line.leaf.name}  {line.leaf.describe()}", ""), (path + note, "dim")]
+    return [
+        ("  ", ""),
+        mark,
+        (f"{arrow}{line.leaf.name}  {line.leaf.describe()}", ""),
+        (path + note, "dim"),
+    ]
 
 
 def _finding(finding: Finding) -> list[list[Piece]]:

@@ -19,9 +19,7 @@ class Sides:
     left: Estimate
 
 
-def extrapolated(
-    first: list[Array], steps: list[float], rounding: Array, power: int
-) -> Estimate:
+def extrapolated(first: list[Array], steps: list[float], rounding: Array, power: int) -> Estimate:
     """Neville's scheme over quotients whose error starts with `power` and grows by it."""
     best, error = first[0], np.full(first[0].shape, np.inf)
     previous: list[Array] = []

@@ -6,7 +6,7 @@ import numpy as np
 
 from pullback.check.flat import Said, Subject
 from pullback.check.ladder import Plan, Slope, slope
-from pullback.check.probe import Array
+from pullback.check.probe import Array, OutsideDomain
 
 BARS = 30.0
 
@@ -64,7 +64,9 @@ def run(
     subject: Subject, point: str, x: Array, u: Array, w: Array, plan: Plan, *, second: bool
 ) -> tuple[Trial, Trial | None]:
     """The first-order trial and, if asked for, the second-order one along the same line."""
-    said = subject.say(x, w, u)
+    said = subject.say(x, w, u, second=second)
+    if not np.isfinite(said.y).any():
+        raise OutsideDomain("no output is finite")
     m = subject.outputs.size
 
     def line(t: float) -> Array:

@@ -208,7 +208,8 @@ def scales(subject: Subject, trial: Trial, chosen: Array) -> Array:
 def _claim_noise(subject: Subject, trial: Trial, chosen: Array) -> Array:
     """How much the claim changes when the point moves by a few units of rounding."""
     epsilon = max(subject.rule.rule_epsilon, float(np.finfo(np.float64).eps))
-    said = subject.say(trial.x * (1 + 4 * epsilon * _signs(trial)), trial.w, trial.u)
+    beside = trial.x * (1 + 4 * epsilon * _signs(trial))
+    said = subject.say(beside, trial.w, trial.u, second=trial.order == 2)
     if trial.order == 2:
         other = said.second
     elif trial.whole:

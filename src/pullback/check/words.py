@@ -32,7 +32,9 @@ def factor(name: str, number: float) -> str:
     off = number - 1
     if abs(off) < 0.05:
         size = f"{abs(off):.2g}" if abs(off) < 1e-3 else f"{100 * abs(off):.2g} %"
-        return f"the gradient for `{name}` is too {_size(off)} by a factor {number:.6g} ({size} off)"
+        return (
+            f"the gradient for `{name}` is too {_size(off)} by a factor {number:.6g} ({size} off)"
+        )
     amount = number if number > 1 else 1 / number
     text = f"the gradient for `{name}` is {amount:.4g}× too {_size(off)}"
     named = _named(amount)
@@ -138,11 +140,18 @@ def term(name: str, share: float) -> str:
     )
 
 
-SECOND = "right to first order, wrong to second: a saved tensor was detached, or the rule is not differentiable as written"
-SECOND_UPSTREAM = "right to first order, wrong to second: the upstream gradient is detached inside the rule"
+SECOND = (
+    "right to first order, wrong to second: a saved tensor was detached, or the rule is not "
+    "differentiable as written"
+)
+SECOND_UPSTREAM = (
+    "right to first order, wrong to second: the upstream gradient is detached inside the rule"
+)
 STALE_LAST = "shared state: the backward pass uses the values of the last forward call"
 STALE_FIRST = "shared state: the backward pass uses the values of an earlier forward call"
-NOT_LINEAR = "the rule is not linear in its upstream gradient (clipped, squared, or with something added)"
+NOT_LINEAR = (
+    "the rule is not linear in its upstream gradient (clipped, squared, or with something added)"
+)
 
 
 def not_finite(name: str) -> str:
@@ -152,11 +161,15 @@ def not_finite(name: str) -> str:
 
 def shape(name: str, came: str, wanted: list[int]) -> str:
     """A gradient that does not fit its input."""
-    return f"the gradient for `{name}` has {came}, the input has shape {wanted}{_remedy(came, wanted)}"
+    return (
+        f"the gradient for `{name}` has {came}, the input has shape {wanted}{_remedy(came, wanted)}"
+    )
 
 
 def _remedy(came: str, wanted: list[int]) -> str:
-    got = [int(p) for p in came.removeprefix("shape [").rstrip("]").split(",") if p.strip().isdigit()]
+    got = [
+        int(p) for p in came.removeprefix("shape [").rstrip("]").split(",") if p.strip().isdigit()
+    ]
     extra = len(got) - len(wanted)
     if extra > 0 and got[extra:] == wanted:
         return f": sum over the broadcast axes {list(range(extra))}"

@@ -36,9 +36,13 @@ def check(
         console.print(_line("?", target, f"cannot be loaded: {error}"))
         raise typer.Exit(UNKNOWN) from error
     if not found:
-        console.print(_line("?", target, "defines no custom gradient. Name a function: module:function."))
+        console.print(
+            _line("?", target, "defines no custom gradient. Name a function: module:function.")
+        )
         raise typer.Exit(UNKNOWN)
-    raise typer.Exit(max_status([_checked(console, module, one, options, full=full) for one in found]))
+    raise typer.Exit(
+        max_status([_checked(console, module, one, options, full=full) for one in found])
+    )
 
 
 def load(target: str) -> tuple[ModuleType, str | None]:

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 
-def pytest_runtest_makereport(item: Any, call: Any) -> None:
+def pytest_runtest_makereport(call: Any) -> None:
     """Put the report into the message of a bare `assert report` that failed."""
     error = getattr(call.excinfo, "value", None)
     if call.when != "call" or not isinstance(error, AssertionError):

@@ -35,7 +35,10 @@ RIGHT = {
     "complex": (lambda z: tf.signal.fft(z * z), tf.complex(X, X[::-1])),
     "complex to real": (tf.abs, tf.complex(X, X[::-1])),
     "float32 inside": (lambda x: tf.sin(tf.cast(x, tf.float32)) * tf.constant(2.0), X),
-    "float32 kernel": (lambda x: tf.nn.max_pool3d(x, 2, 2, "VALID"), tf.reshape(tf.tile(X, [6])[:64], (1, 4, 4, 4, 1))),
+    "float32 kernel": (
+        lambda x: tf.nn.max_pool3d(x, 2, 2, "VALID"),
+        tf.reshape(tf.tile(X, [6])[:64], (1, 4, 4, 4, 1)),
+    ),
     "bfloat16": (lambda x: tf.cast(x, tf.bfloat16) * 3, tf.cast(X, tf.bfloat16)),
     "domain found": (tf.math.log, tf.abs(X) + 0.1),
     "symmetric": (tf.linalg.cholesky, tf.matmul(M, M, transpose_b=True) + 5 * tf.eye(4)),
@@ -43,7 +46,11 @@ RIGHT = {
     "ragged": (lambda r: tf.reduce_sum(r * r, axis=1), tf.ragged.constant([[1.0, 2.0], [3.0]])),
     "custom": (pb.custom_gradient(lambda x: (x * x, lambda dy: 2 * dy * x)), X),
     "with_gradient": (pb.with_gradient(tf.sin, lambda dy, *, inputs: dy * tf.cos(inputs[0])), X),
-    "with_partials": (pb.with_partials(lambda p, t: (p - t) ** 2, p=lambda p, t: 2 * (p - t)), X, X + 1),
+    "with_partials": (
+        pb.with_partials(lambda p, t: (p - t) ** 2, p=lambda p, t: 2 * (p - t)),
+        X,
+        X + 1,
+    ),
 }
 
 
@@ -180,7 +187,11 @@ def test_modes_are_compared():
 def test_all_modes_run_on_a_plain_function():
     report = check(tf.sin, X, modes="all")
     assert set(report.coverage.modes) == {
-        "tf.function, tape outside", "tf.function, tape inside", "XLA", "vectorized_map", "forward mode"
+        "tf.function, tape outside",
+        "tf.function, tape inside",
+        "XLA",
+        "vectorized_map",
+        "forward mode",
     }
 
 
@@ -216,7 +227,9 @@ def test_a_function_without_any_gradient_gets_a_verdict():
     assert kinds(report) == ["none"]
 
 
-@pytest.mark.parametrize("option, text", [({"order": 3}, "order is 1 or 2"), ({"modes": "warp"}, "no mode 'warp'")])
+@pytest.mark.parametrize(
+    "option, text", [({"order": 3}, "order is 1 or 2"), ({"modes": "warp"}, "no mode 'warp'")]
+)
 def test_bad_options_are_named(option, text):
     with pytest.raises(CheckError, match=text):
         check(tf.sin, X, **option)

@@ -32,6 +32,7 @@ from pullback.engines.tensorflow.probe_arguments import (
 from pullback.engines.tensorflow.probe_state import State, seeded
 
 Lift = Callable[[tf.DType], tf.DType]
+NOT_ASKED = Unsupported("not asked for")
 
 
 def native(dtype: tf.DType) -> tf.DType:
@@ -101,21 +102,22 @@ class TensorFlowProbe:
         gradients = self.ruled(lambda: tape.gradient(ys, watched, self.upstream(ys, ws)))
         return self.checked([_dense(g) for g in gradients])
 
-    def claims(self, xs: Arrays, ws: Arrays, us: Arrays) -> Claims:
+    def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
         """The rule, its transpose and its own gradient, from one nested differentiation."""
         tensors = self.tensors(xs)
-        with tf.GradientTape() as outer:
-            watched = self.watch(outer, tensors)
+        with tf.GradientTape(watch_accessed_variables=second) as outer:
+            if second:
+                self.watch(outer, tensors)
             with tf.GradientTape() as inner:
-                self.watch(inner, tensors)
+                watched = self.watch(inner, tensors)
                 ys = self.forward(tensors)
             upstream = self.upstream(ys, ws)
             outer.watch(upstream)
             found = self.ruled(lambda: inner.gradient(ys, watched, upstream))
             gradients = [_dense(g) for g in found]
         vjp = self.checked(gradients)
-        jvp, second = self._again(outer, gradients, watched, upstream, us)
-        return Claims([to_array(y) for y in ys], vjp, jvp, second)
+        jvp, again = self._again(outer, gradients, watched if second else [], upstream, us)
+        return Claims([to_array(y) for y in ys], vjp, jvp, again if second else NOT_ASKED)
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """Constants in comparisons, from a trace of function and rule."""
@@ -129,9 +131,7 @@ class TensorFlowProbe:
 
         return tuple(MODES)
 
-    def in_mode(
-        self, mode: str, xs: Arrays, ws: Arrays, us: Arrays
-    ) -> InMode | Unsupported:
+    def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """The rule as another way of running gives it, at the precision of the arguments."""
         from pullback.engines.tensorflow.probe_modes import run_mode
 
@@ -225,13 +225,15 @@ class TensorFlowProbe:
         directions = [_tensor(u, g.dtype) for g, u in flowing]
         try:
             found = tape.gradient(targets, [*upstream, *watched], directions)
-        except Exception as error:  # noqa: BLE001  any failure only means: not available
+        except Exception as error:
             reason = Unsupported(f"{type(error).__name__}: {_first_line(error)}")
             return reason, reason
         arrays = [None if g is None else to_array(_dense(g)) for g in found]
         jvp = arrays[: len(upstream)]
         if all(part is None for part in jvp):
-            return Unsupported("nothing of the rule depends on its upstream"), arrays[len(upstream) :]
+            return Unsupported("nothing of the rule depends on its upstream"), arrays[
+                len(upstream) :
+            ]
         return jvp, arrays[len(upstream) :]
 
 

@@ -33,7 +33,7 @@ class Arguments:
         wrt: Sequence[str] | None = None,
     ) -> None:
         self.leaves, self.structure = flatten((tuple(args), dict(kwargs)))
-        names = _names(fn, self.structure, len(args))
+        names = _names(fn, self.structure)
         self.slots: list[Slot] = []
         self.twins: dict[tuple[int, tf.DType], tf.Variable] = {}
         for position, value in enumerate(self.leaves):
@@ -54,7 +54,6 @@ class Arguments:
         for slot, tensor in zip(self.slots, tensors, strict=True):
             leaves[slot.position] = _placed(leaves[slot.position], slot.component, tensor)
         return unflatten(self.structure, leaves)
-
 
     def sources(self, tensors: Sequence[Any], lift: Callable[[tf.DType], tf.DType]) -> list[Any]:
         """What to differentiate by: the tensors, or the variables that stand in for arguments."""
@@ -151,7 +150,7 @@ def _packed(value: Any, parts: list[Any]) -> Any:
     return parts[0]
 
 
-def _names(fn: Callable[..., Any], structure: Structure, count: int) -> list[tuple[str, str]]:
+def _names(fn: Callable[..., Any], structure: Structure) -> list[tuple[str, str]]:
     parameters = _parameters(fn)
     out = []
     for path in paths(structure):

@@ -11,9 +11,21 @@ from pullback.check.probe import Arrays, Facts
 from pullback.engines.tensorflow.probe_modes import Untraceable, traced_inside
 
 _COMPARE = frozenset(
-    "Greater GreaterEqual Less LessEqual Equal NotEqual Maximum Minimum ClipByValue".split()
+    [
+        "Greater",
+        "GreaterEqual",
+        "Less",
+        "LessEqual",
+        "Equal",
+        "NotEqual",
+        "Maximum",
+        "Minimum",
+        "ClipByValue",
+    ]
 )
-_PASSING = frozenset("Identity Cast ExpandDims BroadcastTo Fill StopGradient ReadVariableOp".split())
+_PASSING = frozenset(
+    ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
+)
 _KINKED = {"Relu6": 6.0}
 _MOST = 12
 

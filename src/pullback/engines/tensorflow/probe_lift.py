@@ -21,7 +21,7 @@ def lifted_layer(fn: Any, arguments: Arguments, lift: Any) -> tuple[Any, Sequenc
         copy(*args, **kwargs)
         copy.set_weights(fn.get_weights())
         same = np.allclose(_plain(copy(*args, **kwargs)), _plain(fn(*args, **kwargs)), 1e-2, 1e-3)
-    except Exception:  # noqa: BLE001  not every layer can be rebuilt; then it is checked as it is
+    except Exception:
         return None
     return (copy, [w.value for w in copy.trainable_weights]) if same else None
 

@@ -106,8 +106,13 @@ def _fresh(
     probe: TensorFlowProbe, lift: Lift, variables: Sequence[Any], state: State
 ) -> TensorFlowProbe:
     made = TensorFlowProbe(
-        probe.fn, probe.arguments, name=probe.name, lift=lift, variables=variables,
-        state=state, seed=probe.seed,
+        probe.fn,
+        probe.arguments,
+        name=probe.name,
+        lift=lift,
+        variables=variables,
+        state=state,
+        seed=probe.seed,
     )
     made.outputs, made.written, made.notes = probe.outputs, probe.written, probe.notes
     return made
@@ -127,7 +132,11 @@ def _name_outputs(probe: TensorFlowProbe, result: Any) -> None:
 
 
 def _kind(result: Any) -> str:
-    return f"{type(result).__name__} of {result.dtype}" if hasattr(result, "dtype") else repr(result)[:80]
+    return (
+        f"{type(result).__name__} of {result.dtype}"
+        if hasattr(result, "dtype")
+        else repr(result)[:80]
+    )
 
 
 def _require_movable(probe: TensorFlowProbe, name: str, wrt: Sequence[str] | None) -> None:
@@ -202,7 +211,7 @@ def _verified(probe: TensorFlowProbe) -> TensorFlowProbe | None:
     except RuleFault as fault:
         if fault.kind == "dtype" or "dtype" in fault.text or "float" in fault.text:
             return None
-    except Exception:  # noqa: BLE001  it does not run at this precision: that is the answer
+    except Exception:
         return None
     finally:
         probe.state.restore(probe.written)

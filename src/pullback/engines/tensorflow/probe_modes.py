@@ -34,7 +34,9 @@ def _trace(probe: Any, xs: Arrays, ws: Arrays) -> Any:
 
     tensors = probe.tensors(xs)
     upstream = probe.upstream(probe.forward(tensors), ws)
-    return _guarded(lambda: tf.function(whole, autograph=False).get_concrete_function(tensors, upstream))
+    return _guarded(
+        lambda: tf.function(whole, autograph=False).get_concrete_function(tensors, upstream)
+    )
 
 
 def _guarded(run: Callable[[], Any]) -> Any:
@@ -113,9 +115,7 @@ MODES: dict[str, Callable[[Any, Arrays, Arrays, Arrays], Answer]] = {
 }
 
 
-def run_mode(
-    probe: Any, mode: str, xs: Arrays, ws: Arrays, us: Arrays
-) -> InMode | Unsupported:
+def run_mode(probe: Any, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
     """One mode beside the plain way, or the reason why it cannot be run."""
     if probe.seed is not None:
         return Unsupported("its random numbers would differ")
@@ -128,7 +128,7 @@ def run_mode(
     if isinstance(answer, Unsupported):
         return answer
     what, found = answer
-    claims = probe.claims(xs, ws, us)
+    claims = probe.claims(xs, ws, us, second=False)
     plain = claims.vjp if what == "vjp" else claims.jvp
     if isinstance(plain, Unsupported):
         return plain

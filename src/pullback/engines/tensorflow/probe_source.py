@@ -29,7 +29,7 @@ def _returned_rule(probe: Any, fn: Any) -> Any:
         tensors = probe.tensors(probe.start())
         args, kwargs = probe.arguments.build(tensors[: len(probe.arguments.slots)], probe.lift)
         result = body(*args, **kwargs)
-    except Exception:  # noqa: BLE001  then the function's own line has to do
+    except Exception:
         return None
     last = result[-1] if isinstance(result, tuple) and result else None
     last = last[0] if isinstance(last, tuple) and last else last

@@ -76,11 +76,17 @@ def _content(cell: Any) -> Any:
 
 
 def _is_layer(thing: Any) -> bool:
-    return hasattr(thing, "trainable_weights") and hasattr(thing, "variables") and not isinstance(thing, type)
+    return (
+        hasattr(thing, "trainable_weights")
+        and hasattr(thing, "variables")
+        and not isinstance(thing, type)
+    )
 
 
 def _raw(variable: Any) -> Any:
-    return getattr(variable, "value", variable) if not isinstance(variable, tf.Variable) else variable
+    return (
+        getattr(variable, "value", variable) if not isinstance(variable, tf.Variable) else variable
+    )
 
 
 def _read(variable: Any) -> Any:
@@ -93,10 +99,10 @@ def _floats(array: Any) -> bool:
 
 def seeded(run: Callable[[], Any], seed: int) -> Any:
     """Run with TensorFlow's and NumPy's global random numbers at a fixed start."""
-    before = np.random.get_state()  # noqa: NPY002  the global state is what user code draws from
-    np.random.seed(seed)  # noqa: NPY002
+    before = np.random.get_state()
+    np.random.seed(seed)
     tf.random.set_seed(seed)
     try:
         return run()
     finally:
-        np.random.set_state(before)  # noqa: NPY002
+        np.random.set_state(before)
