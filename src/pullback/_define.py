@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from pullback._bind import Binder, name_of
-from pullback._engine import engine_of, engine_of_type
+from pullback._engine import engine_of, engine_of_type, load_present
 from pullback._partials import make_partials_rule
 from pullback._project import describe
 from pullback._pullback import Job
@@ -120,6 +120,7 @@ class GradientFunction:
     __signature__ = _SignatureOfInstances()
 
     def __init__(self, definition: Definition, make: tuple[Any, ...]) -> None:
+        load_present()
         functools.update_wrapper(self, definition.function)
         self.__name__ = name_of(definition.function)
         self._definition = definition
@@ -296,3 +297,7 @@ def _no_backward(function: Any, result: Any) -> str:
         "wanted its outputs and, last, the backward function. "
         "Write `return outputs, backward` with `def backward(dy): ...`, or use pb.with_gradient(fn, rule)."
     )
+
+
+# A process that only reads a file with our classes in it calls no verb before.
+load_present()

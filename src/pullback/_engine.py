@@ -113,6 +113,13 @@ def load(framework: str) -> Engine:
     return _loaded[framework]
 
 
+def load_present() -> None:
+    """Load the engines of all frameworks that are imported: their files may name our classes."""
+    for framework in TABLE:
+        if framework in sys.modules:
+            load(framework)
+
+
 def _find(kind: type) -> Engine | None:
     for base in kind.__mro__:
         root = base.__module__.partition(".")[0]

@@ -325,3 +325,21 @@ def test_embedding_tables_get_their_gradient() -> None:
     for way in ("eager", "tape outside", "tape inside"):
         found = WAYS[way](function, [table])
         np.testing.assert_allclose(tf.convert_to_tensor(found[1]), wanted)
+
+
+def test_a_variable_made_at_the_first_call_is_listed_at_once() -> None:
+    held: list[tf.Variable] = []
+
+    def lazily(x):
+        if not held:
+            held.append(tf.Variable([2.0, 3.0, 4.0], name="lazy"))
+        return x * held[0] * tf.Variable([1.0, 1.0, 1.0], name="temporary")
+
+    def rule(dy, *, variables):
+        assert [v.name for v in variables] == ["lazy:0"]
+        return 7.0 * dy, [10.0 * dy]
+
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        y = pb.with_gradient(lazily, rule)(x)
+    np.testing.assert_allclose(tape.gradient(y, held[0]), [10.0] * 3)

@@ -105,6 +105,7 @@ class _KeptBody:
         self.asks_variables = "variables" in job.wants
         # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
         self.passes = not recording and not self.asks_variables
+        self.repeated = False
         self.given = given
         self.foreign = [] if self.passes else self._tracked(closed_over(job.definition.function, leaves))
 
@@ -122,10 +123,13 @@ class _KeptBody:
         with self.tape, missed as found, self.variables or contextlib.nullcontext():
             self.tape.watch([*self.foreign, *(inner if self.original else ())])
             ran = job.run(leaves)
-        if not found:
+        # A captured tensor showed only when it was used, too late to watch it; or variables were made,
+        # and only those are temporary that are made again: once more, now that this is known.
+        made = self.variables is not None and self.variables.made and not self.repeated
+        if not (found or made):
             return ran
-        # A captured tensor showed only when it was used, too late to watch it: once more, now that it is known.
         self.foreign += found
+        self.repeated = True
         return self.run(job, leaves, inner)
 
     def describe(

@@ -65,6 +65,14 @@ class _Wrapping:
         """The call of the wrapped layer, with its signature; its gradient is the rule's."""
         return self._function  # type: ignore[attr-defined]
 
+    def build(self, *shapes: Any, **named: Any) -> None:
+        """Build the wrapped layer, where this is asked for by hand."""
+        if not self.inner.built:
+            self.inner.build(*shapes, **named)
+
+    # To Keras this is no way to build, so that it finds out the shapes through `call`.
+    build._is_default = True  # type: ignore[attr-defined]
+
     def get_config(self) -> dict[str, Any]:
         """What Keras writes to a file."""
         return {"name": self.name, "recipe": described(self._recipe)}

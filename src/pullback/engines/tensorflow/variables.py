@@ -14,7 +14,7 @@ class Variables:
 
     def __init__(self) -> None:
         self._watcher = private.VariableWatcher()
-        self._made: list[Any] = []
+        self.made: list[Any] = []
         self._scope = tf.variable_creator_scope(self._note)
 
     def __enter__(self) -> Variables:
@@ -28,12 +28,12 @@ class Variables:
 
     def found(self) -> list[Any]:
         """The variables, in the order of their making."""
-        read = [v for v in self._watcher.watched_variables() if not any(v is m for m in self._made)]
+        read = [v for v in self._watcher.watched_variables() if not any(v is m for m in self.made)]
         for variable in read:
             private.variable_accessed(variable)
         return sorted(read, key=lambda v: (v.name, v.ref()._id if hasattr(v.ref(), "_id") else 0))
 
     def _note(self, make: Any, **options: Any) -> Any:
         variable = make(**options)
-        self._made.append(variable)
+        self.made.append(variable)
         return variable
