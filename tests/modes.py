@@ -1,7 +1,7 @@
 """The one table of modes. Every feature that has a gradient runs through it.
 
-A mode takes a function of tensors and its arguments, and returns the gradient of the sum of all its outputs with respect to
-each argument, as float64 arrays (`None` where nothing flows), having run the function in its own way.
+A mode takes a function of tensors and its arguments, and returns the gradient of the sum of all its outputs with
+respect to each argument, as float64 arrays (`None` where nothing flows), having run the function in its own way.
 """
 
 from collections.abc import Callable, Sequence

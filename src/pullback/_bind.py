@@ -41,8 +41,13 @@ class Inputs(Sequence[Any]):
     def __repr__(self) -> str:
         return f"Inputs({', '.join(f'{n}={v!r}' for n, v in self.items())})"
 
-    def keys(self) -> tuple[str, ...]:
+    @property
+    def names(self) -> tuple[str, ...]:
         """The parameter names, in order."""
+        return self._names
+
+    def keys(self) -> tuple[str, ...]:
+        """The parameter names, as a mapping has them."""
         return self._names
 
     def items(self) -> Iterator[tuple[str, Any]]:

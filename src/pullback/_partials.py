@@ -35,7 +35,7 @@ class PartialsRule:
     ) -> Any:
         """One gradient per parameter, by name."""
         del original  # it is asked for so that DEFAULT can be filled in
-        return {name: self._gradient(name, dy, inputs, outputs) for name in inputs.keys()}
+        return {name: self._gradient(name, dy, inputs, outputs) for name in inputs.names}
 
     def _gradient(self, name: str, dy: Any, inputs: Inputs, outputs: Any) -> Any:
         if name not in self._partials:
@@ -72,8 +72,8 @@ class _Partial:
     def _arguments(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
         named = [p for p in self._parameters if p.kind not in _VARIADIC]
         required = [p for p in named if p.default is p.empty]
-        if all(p.name in inputs.keys() for p in required) and required:
-            known = [p for p in named if p.name in inputs.keys()]
+        if all(p.name in inputs.names for p in required) and required:
+            known = [p for p in named if p.name in inputs.names]
             args = [inputs[p.name] for p in known if p.kind is not _KEYWORD_ONLY]
             return args, {p.name: inputs[p.name] for p in known if p.kind is _KEYWORD_ONLY}
         every = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in self._parameters)
@@ -81,7 +81,8 @@ class _Partial:
 
     def _blame(self, reason: str) -> Exception:
         return RuleResultError(
-            f"the partial derivative for `{self.name}`, {name_of(self.function)} ({location_of(self.function)}), {reason}."
+            f"the partial derivative for `{self.name}`, {name_of(self.function)} "
+            f"({location_of(self.function)}), {reason}."
         )
 
 

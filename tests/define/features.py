@@ -203,7 +203,7 @@ def captures_variable(x):
 
 @pb.custom_gradient
 def with_branch(x):
-    if tf.reduce_sum(x) > 0.0:
+    if tf.reduce_sum(x) > 0.0:  # noqa: SIM108  AutoGraph is to meet a statement
         y = x * 2.0
     else:
         y = -x

@@ -4,8 +4,8 @@
   tape watches.
 - What the body captures gets its ordinary gradient: the body's outputs are sources too, and the upstream passes
   through to them.
-- Where a second derivative can be asked for, the body is recorded in full, so that what the rule holds is known to the tapes;
-  the ordinary gradient of what was captured then comes from a tape of our own.
+- Where a second derivative can be asked for, the body is recorded in full, so that what the rule holds is known to
+  the tapes; the ordinary gradient of what was captured then comes from a tape of our own.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _find(reference: dict[str, str]) -> Any:
         found = getattr(found, part, None)
     if found is None:
         raise ExportError(
-            f"the file names the function {name} of {reference['module']}, which this process does not have. Import that "
-            f"module before loading, or pass custom_objects={{{name!r}: your_function}}."
+            f"the file names the function {name} of {reference['module']}, which this process does not have. "
+            f"Import that module before loading, or pass custom_objects={{{name!r}: your_function}}."
         )
     return found

@@ -1,7 +1,7 @@
 """The backward half of one call in TensorFlow: from upstream tensors to one gradient per source.
 
-It serves tapes, accumulators and graphs alike. The sources of a call are its differentiable inputs, then whatever the body
-captured, then the variables that the rule asked for.
+It serves tapes, accumulators and graphs alike. The sources of a call are its differentiable inputs, then whatever
+the body captured, then the variables that the rule asked for.
 """
 
 from __future__ import annotations
@@ -127,7 +127,6 @@ class Recorded:
         ran = self.pullback.ran
         leaves, _ = flatten(upstream if not ran.single else upstream[0])
         flat = [core(leaves[i]) for i in self.returned]
-        assert self.ordinary is not None
         return ran.job.form(self.ordinary(flat), self.pullback.kinds)
 
     def _relink(self) -> None:
@@ -182,7 +181,6 @@ class Recorded:
     def _explicit_tangents(self, tangents: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """What the user's jvp gives, fitted to the outputs or to what has their form."""
         ran, jvp = self.pullback.ran, self.pullback.ran.job.definition.jvp
-        assert jvp is not None
         flat: list[Any] = [None] * len(self.pullback.kinds)
         for index, tangent in zip(self.flowing, tangents, strict=True):
             flat[index] = tangent

@@ -44,7 +44,7 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 from tensorflow.python.framework.ops import gradient_registry as gradient_registry
 
 # tf.gradients across graphs (a function's backward pass is built in another graph than its forward pass).
-from tensorflow.python.ops.gradients_util import _GradientsHelper as gradients_across
+from tensorflow.python.ops.gradients_util import _GradientsHelper as _gradients_helper
 
 # Which axes were broadcast, at run time.
 from tensorflow.python.ops.gen_array_ops import broadcast_gradient_args as broadcast_gradient_args
@@ -53,6 +53,8 @@ from tensorflow.python.ops.gen_array_ops import broadcast_gradient_args as broad
 from tensorflow.python.ops.parallel_for import pfor as pfor
 
 _GENERATED = "__autograph_generated_file"
+gradients_across = _gradients_helper
+
 SUPPORTED = "2.16 to 2.21"
 
 # 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.

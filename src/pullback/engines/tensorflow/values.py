@@ -236,7 +236,6 @@ def _assert_fits(came: Any, wanted: Any, blame: Blame) -> Any:
 def project_tangent(given: Any, output: Any, blame: Blame) -> Any:
     """A tangent in the dtype and shape of its output, or an error."""
     wanted = like(output)
-    assert wanted is not None
     tensor = tf.zeros_like(output) if given is None else _tensor(given, wanted, blame)
     came = _static_shape(tensor)
     if came is not None and wanted.shape is not None and not _compatible(came, wanted.shape):

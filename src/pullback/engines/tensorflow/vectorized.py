@@ -1,7 +1,8 @@
 """Rules under tf.vectorized_map.
 
-TensorFlow batches a loop body op by op, and its converter for IdentityN forgets the gradient. Ours traces the rule of one
-iteration, finds which values of the loop body it uses, and maps that function over the batch in the backward pass.
+TensorFlow batches a loop body op by op, and its converter for IdentityN forgets the gradient. Ours traces the rule
+of one iteration, finds which values of the loop body it uses, and maps that function over the batch in the backward
+pass.
 """
 
 from __future__ import annotations
