@@ -37,7 +37,7 @@ def test_an_unknown_story_is_refused() -> None:
     assert "there is no story 99" in result.output
 
 
-@pytest.mark.parametrize("command", ["tour"])
+@pytest.mark.parametrize("command", ["tour", "check"])
 def test_help_lists_the_command(command: str) -> None:
     assert command in CliRunner().invoke(app, ["--help"]).output
 

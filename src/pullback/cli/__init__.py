@@ -1,9 +1,8 @@
 """The `pullback` command."""
 
-import importlib.util
-
 import typer
 
+from pullback.cli.check import check
 from pullback.cli.tour import tour
 
 app = typer.Typer(
@@ -14,14 +13,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(tour)
-
-if importlib.util.find_spec("pullback.cli.check") is not None:
-    app.command()(importlib.import_module("pullback.cli.check").check)
-
-
-@app.callback()
-def root() -> None:
-    """Change any gradient. Know it is the one you meant."""
+app.command()(check)
 
 
 def main() -> None:
