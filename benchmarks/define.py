@@ -11,11 +11,11 @@ from _measure import alone, compare, print_amounts, print_ratios, quiet, residen
 
 quiet()
 
-import tensorflow as tf  # noqa: E402 - the environment decides how TensorFlow starts
-from tensorflow.python.eager import record  # noqa: E402
-from tensorflow.python.framework import func_graph, ops  # noqa: E402
+import tensorflow as tf
+from tensorflow.python.eager import record
+from tensorflow.python.framework import func_graph, ops
 
-import pullback as pb  # noqa: E402
+import pullback as pb
 
 Function = Callable[[tf.Tensor], tf.Tensor]
 x = tf.constant([0.1, 0.2, 0.3])
