@@ -10,6 +10,8 @@ from pullback.check.probe import Array
 from pullback.check.trial import BARS, Trial, run
 
 FEW = 4
+# after so many halvings with one right half each, the wrong entries are taken to lie together
+SURE = 4
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,13 @@ class Scene:
         known = share[np.isfinite(share) & (self.trial.gap > self.floor)]
         return bool(known.size and np.median(known) < 1e-2)
 
-    def look(self, u: Array, x: Array | None = None, w: Array | None = None) -> Look:
+    def look(
+        self, u: Array, x: Array | None = None, w: Array | None = None, plan: Plan | None = None
+    ) -> Look:
         """Claim and measurement along `u`."""
         x = self.trial.x if x is None else x
         w = self.trial.w if w is None else w
-        trial, _ = run(self.subject, "", x, u, w, self.plan, second=False)
+        trial, _ = run(self.subject, "", x, u, w, plan or self.plan, second=False)
         rounding = self.subject.rule.rule_epsilon * (
             np.abs(trial.claimed) + np.sqrt(np.mean(np.nan_to_num(trial.claimed) ** 2))
         )
@@ -89,15 +93,16 @@ class Scene:
     def _is_wrong(self, entries: list[int] | Array) -> bool:
         u = np.zeros(self.layout.size)
         u[entries] = self.trial.u[entries]
-        return bool(np.any(u) and self.look(u).wrong.size)
+        return bool(np.any(u) and self.look(u, plan=brief_plan(self.subject.epsilon)).wrong.size)
 
     def _bisect(self, entries: Array) -> list[int] | None:
         """Halve what is moved as long as only one half is wrong."""
         entries = entries[self.trial.u[entries] != 0]
+        sure = 0
         while entries.size > 1:
             left, right = entries[: entries.size // 2], entries[entries.size // 2 :]
             in_left = self._is_wrong(left)
-            if in_left and self._is_wrong(right):
+            if in_left and (sure < SURE or entries.size <= FEW) and self._is_wrong(right):
                 return [int(i) for i in entries] if entries.size <= FEW else None
-            entries = left if in_left else right
+            entries, sure = (left if in_left else right), sure + 1
         return [int(i) for i in entries]

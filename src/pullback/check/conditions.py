@@ -40,12 +40,18 @@ def _observed(scene: Scene, which: int, look: Look) -> tuple[Array, Array]:
         if not wrong.all() and _aligned(scene, span.start, np.flatnonzero(wrong & moved)):
             told = moved & (wrong | (np.abs(look.wanted) > 100 * look.bars))
             return x[told], wrong[told]
-    order = np.argsort(x[moved], kind="stable")
-    places = np.flatnonzero(moved)[order]
-    picks = places[np.unique(np.linspace(0, places.size - 1, SAMPLE).astype(int))]
+    picks = _spread(x, np.flatnonzero(moved))
     seen = [_alone(scene, span.start + int(p)) for p in picks]
     told = [k for k, wrong in enumerate(seen) if wrong is not None]
     return x[picks[told]], np.array([seen[k] for k in told], bool)
+
+
+def _spread(x: Array, places: Array) -> Array:
+    """A few entries from the whole range of values, both ends and the neighbourhood of zero."""
+    ordered = places[np.argsort(x[places], kind="stable")]
+    chosen = np.unique(np.linspace(0, ordered.size - 1, SAMPLE).astype(int))
+    smallest = places[np.argsort(np.abs(x[places]), kind="stable")[:3]]
+    return np.unique(np.concatenate([ordered[chosen], ordered[:2], ordered[-2:], smallest]))
 
 
 def _aligned(scene: Scene, start: int, wrong: Array) -> bool:

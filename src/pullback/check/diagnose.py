@@ -99,6 +99,7 @@ def _explained(exam: Examination, problem: Problem, trial: Trial, finding: Findi
     if _is_stale(exam, trial):
         return replace(finding, kind="stale", diagnosis=words.STALE_FIRST)
     scene = Scene(exam.subject, trial)
+    exam.look_at_program()
     found = scene.wrong_leaves()
     which, look = found[0]
     leaf = scene.layout.leaves[which]
@@ -194,7 +195,7 @@ def _few(
     look = scene.look(u)
     worst = int(np.argmax(look.gap))
     got, wanted = (float(v[worst]) / float(u[few[0]]) for v in (look.got, look.wanted))
-    ratio = got / wanted if wanted else None
+    ratio = got / wanted + 0.0 if wanted else None
     where = scene.layout.locate(few[0])
     text = words.element(leaf.name, where.removeprefix(leaf.path), len(few), leaf.size, ratio)
     return replace(
@@ -254,7 +255,9 @@ def _misses_couplings(scene: Scene, which: int) -> bool:
 def _last_word(scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
     name = scene.layout.leaves[which].name
     with np.errstate(all="ignore"):
-        told = np.isfinite(look.got) & (np.abs(look.wanted) > 1e2 * look.bars)
+        told = np.zeros(look.got.size, bool)
+        told[look.wrong] = True
+        told &= np.isfinite(look.got) & (np.abs(look.wanted) > 1e2 * look.bars)
         relative = (np.abs(look.got[told]) - np.abs(look.wanted[told])) / np.abs(look.wanted[told])
     relative = relative[np.isfinite(relative)]
     size = float(np.median(np.abs(relative))) if relative.size else 1.0

@@ -50,7 +50,7 @@ class Examination:
         self.constants: tuple[float, ...] = ()
         self.kinks = self.undecided = 0
         self.orders = 1
-        self.alone = False
+        self.alone = self.looked = False
 
     # the parts of a check, each giving the first problem it meets
 
@@ -67,16 +67,22 @@ class Examination:
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
         self.right_in_general = self.reached.copy()
-        w = self._upstream()
-        split = self.subject.inputs.split
-        facts = self.subject.rule.facts(split(self.start), self.subject.outputs.split(w))
-        self.subject.calls += 1
-        self.constants, self.notes = facts.constants, [*self.notes, *facts.notes]
+        self.look_at_program()
         layout = self.subject.inputs
         for point in points.special(self.rng, layout, self.start, self.constants):
             if self.subject.epsilon < 1e-4 or "large" not in point.name:
                 yield from self._special(point)
         yield from self._unreached()
+
+    def look_at_program(self) -> None:
+        """Learn what function and rule compare their values with; once."""
+        if self.looked:
+            return
+        self.looked = True
+        xs = self.subject.inputs.split(self.start)
+        facts = self.subject.rule.facts(xs, self.subject.outputs.split(self._upstream()))
+        self.subject.calls += 1
+        self.constants, self.notes = facts.constants, [*self.notes, *facts.notes]
 
     def in_modes(self, wanted: Sequence[str]) -> Iterator[Problem]:
         """The other ways of running, compared with the plain one."""

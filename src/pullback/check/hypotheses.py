@@ -116,8 +116,12 @@ def _short_format(scene: Scene, which: int, look: Look) -> Guess | None:
 
 def _rounding_noise(scene: Scene, which: int, look: Look) -> Guess | None:
     """The gradient is off by the rounding of a shorter format: at random, and anew beside the point."""
-    looks = [look] if look.got.size >= 8 else list(_parts(scene, which))
-    relative = np.concatenate([_relative(part) for part in looks])
+    relative = _relative(look)
+    if look.got.size < 8:
+        for part in _parts(scene, which):
+            if not part.wrong.size:
+                return None
+            relative = np.concatenate([relative, _relative(part)])
     used = np.abs(relative[relative != 0])
     if not used.size or np.quantile(used, 0.9) > 30 * float(np.median(used)):
         return None
@@ -143,7 +147,7 @@ def _parts(scene: Scene, which: int) -> Iterator[Look]:
     rng = np.random.default_rng(0)
     span = scene.layout.span(which)
     size = span.stop - span.start
-    for _ in range(8):
+    for _ in range(6):
         u = np.zeros(scene.layout.size)
         chosen = span.start + rng.choice(size, min(size, max(1, size // 16)), replace=False)
         u[chosen] = scene.trial.u[chosen]

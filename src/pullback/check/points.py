@@ -11,6 +11,8 @@ from pullback.check.probe import Array
 
 NOTHING = np.zeros(0, bool)
 MOST_LEAVES = 3
+# with so few entries, chance alone does not bring every value to every place
+SMALL = 64
 # beyond this many entries calls are expensive, and fewer are made
 LARGE = 200_000
 
@@ -106,9 +108,10 @@ def _threshold_points(
         return
     at, between = _candidates(constants)
     yield Point("between thresholds", _sprinkle(rng, base, between, 0.7)[0], NOTHING)
-    for k in range(min(len(layout.leaves), MOST_LEAVES)):
+    times = 2 if base.size <= SMALL else 1
+    for k in [*range(min(len(layout.leaves), MOST_LEAVES))] * times:
         x = base.copy()
-        x[layout.span(k)] = _sprinkle(rng, base[layout.span(k)], between, 0.5)[0]
+        x[layout.span(k)] = _sprinkle(rng, base[layout.span(k)], between, 0.7)[0]
         yield Point("between thresholds", x, NOTHING)
     reach = max(float(np.max(np.abs(constants))), 1e-3) * rng.uniform(1.1, 2, base.size)
     yield Point("above thresholds", reach, NOTHING)
