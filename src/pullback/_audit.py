@@ -103,6 +103,7 @@ class Ledger:
     def __init__(self, parents: Sequence[Ledger] = ()) -> None:
         self._lock = threading.Lock()
         self._counts: dict[_Key, int] = {}
+        self._tallies: dict[tuple[int, str, bool, str | None], int] = {}
         self._ran: dict[int, int] = {}
         self._located: dict[int, int] = {}
         self._parents = tuple(parents)
@@ -127,13 +128,15 @@ class Ledger:
 
     def wants_place(self, target: int) -> bool:
         """Whether another place is worth finding out, or enough of them are known."""
-        return self._located.get(target, 0) < MOST_PLACES
+        if self._located.get(target, 0) >= MOST_PLACES:
+            return False
+        return not self._located.get(target) or all(p.wants_place(target) for p in self._parents)
 
     def tally(self, target: int, mode: str, recorded: bool, hidden_by: str | None) -> None:
         """Note that a target was met once more, at a place that nobody looked for."""
-        key = (target, ELSEWHERE, mode, recorded, hidden_by)
+        key = (target, mode, recorded, hidden_by)
         with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + 1
+            self._tallies[key] = self._tallies.get(key, 0) + 1
         for parent in self._parents:
             parent.tally(target, mode, recorded, hidden_by)
 
@@ -147,10 +150,11 @@ class Ledger:
     def matches(self, target: int) -> tuple[Match, ...]:
         """The places of a target, as frozen data."""
         with self._lock:
-            counted = [(key, count) for key, count in self._counts.items() if key[0] == target]
+            counted = [(key[1:], n) for key, n in self._counts.items() if key[0] == target]
+            counted += [((ELSEWHERE, *key[1:]), n) for key, n in self._tallies.items() if key[0] == target]
         return tuple(
             Match(place, mode, count, recorded, hidden_by)
-            for (_, place, mode, recorded, hidden_by), count in counted
+            for (place, mode, recorded, hidden_by), count in counted
         )
 
     def audit(self, names: Sequence[tuple[str, str]]) -> Audit:

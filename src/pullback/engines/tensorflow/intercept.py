@@ -59,7 +59,7 @@ def on_op(
     if awaited is None and op_type in stack.plain and not guarded.get():
         chain = stack.plain[op_type]
     else:
-        chain = _matching(bounds, where)
+        chain = _matching(bounds, where) if bounds else ()
         if awaited is not None:
             chain = awaited.joined(op_type, chain)
     if not chain:
@@ -85,9 +85,8 @@ class Expected:
         """The lines of the function and those of the op, innermost override first, the function's before the op's."""
         if self.chain is None or op_type not in self.op_types:
             return chain
-        both = (*self.chain, *chain)
-        self.chain = None
-        return tuple(sorted(both, key=_depth_first))
+        own, self.chain = self.chain, None
+        return tuple(sorted((*own, *chain), key=_depth_first)) if chain else own
 
 
 def _depth_first(bound: Bound) -> int:
@@ -208,6 +207,7 @@ def _note_unreached(stack: Stack, definition: Any, operation: Any) -> None:
 
 
 def _why_hidden(outputs: Sequence[Any]) -> str | None:
-    if not any(carries_gradient(t) for t in outputs):
-        return _INTEGERS
-    return hidden.get()
+    for tensor in outputs:
+        if carries_gradient(tensor):
+            return hidden.get()
+    return _INTEGERS

@@ -17,14 +17,13 @@ Backward = Callable[..., list[Any]]
 class OpTangents:
     """The tangents of an op's outputs for tangents of its inputs."""
 
-    __slots__ = ("_backward", "_flowing", "_name", "_outputs", "_rule")
+    __slots__ = ("_backward", "_name", "_outputs", "_rule")
 
     def __init__(self, backward: Backward, outputs: Sequence[Any], rule: Any, name: str) -> None:
         self._backward = backward
         self._outputs = outputs
         self._rule = rule
         self._name = name
-        self._flowing = [i for i, t in enumerate(outputs) if t.dtype.is_floating or t.dtype.is_complex]
 
     def __call__(self, *tangents: Any) -> list[Any]:
         with suspended(), private.push_forwardprop_state():
@@ -33,6 +32,10 @@ class OpTangents:
             out = refuse_nonlinear(out, self._present, zeros, self._rule, self._name)
         found = dict(zip(self._flowing, out, strict=True))
         return [found.get(i) for i in range(len(self._outputs))]
+
+    @property
+    def _flowing(self) -> list[int]:
+        return [i for i, t in enumerate(self._outputs) if t.dtype.is_floating or t.dtype.is_complex]
 
     def _spread(self, *upstream: Any) -> list[Any]:
         given = dict(zip(self._flowing, upstream, strict=True))

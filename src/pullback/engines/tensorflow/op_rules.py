@@ -72,13 +72,15 @@ class OpCall:
         if function is None:
             return None
         operation = self.operation or private.mock_operation(
-            self.type, self.attributes, list(self.inputs or ()), list(self.outputs or ())
+            self.type, self.attributes, self.inputs or (), self.outputs or ()
         )
         return functools.partial(_ordinary, self, function, operation)
 
 
 def _ordinary(call: OpCall, function: Any, operation: Any, upstream: Sequence[Any]) -> list[Any]:
     returned = function(operation, *upstream)
+    if isinstance(returned, tf.Tensor) and len(call.likes) == 1:
+        return [returned]
     flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]
     return [g if like is not None else None for g, like in zip(flat, call.likes, strict=True)]
 
@@ -100,7 +102,7 @@ def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list
     quiet = tuple(i for i, t in enumerate(outputs) if not carries_gradient(t))
 
     def op_pullback(*upstream: Any) -> list[Any]:
-        dys = [values.dense(dy) for dy in upstream]
+        dys = [dy if type(dy) is private.EagerTensor else values.dense(dy) for dy in upstream]
         for index in quiet:
             dys[index] = None
         token = suspend()
@@ -122,6 +124,9 @@ def _run(chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequen
     bound.activation.ledger.ran(bound.entry.index)
     below = _below(chain, position, call) if "original" in bound.entry.wishes else None
     returned = rule(upstream, _offers(bound, call, below))
+    likes = call.likes
+    if len(likes) == 1 and isinstance(returned, tf.Tensor):
+        return [_project(returned, likes[0], bound, call, 0)]
     return _fit(bound, call, returned, functools.partial(_default, below, upstream))
 
 
@@ -171,8 +176,6 @@ class _Original:
 
 def _fit(bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[Any] | None]) -> list[Any]:
     likes = call.likes
-    if len(likes) == 1 and isinstance(returned, tf.Tensor):
-        return [_project(returned, likes[0], bound, call, 0)]
     if isinstance(returned, (list, tuple)) and len(returned) == len(likes) and _all_fit(returned, likes):
         return list(returned)
     returned = _named_flat(returned)

@@ -108,9 +108,12 @@ def enclosing(graph: Any) -> list[Any]:
 
 
 def _outwards(graph: Any) -> Iterator[Any]:
-    while graph is not None:
-        yield graph
-        graph = graph.outer_graph if isinstance(graph, private.FuncGraph) else None
+    yield graph
+    while isinstance(graph, private.FuncGraph):
+        graph = graph.outer_graph
+        # The default graph of eager code lives for ever, and nothing is built in it.
+        if isinstance(graph, private.FuncGraph) or not private.ops.executing_eagerly_outside_functions():
+            yield graph
 
 
 def note(

@@ -13,7 +13,7 @@ from pullback.engines.tensorflow.op_rules import OpCall, chain_pullback
 from pullback.engines.tensorflow.override_carriers import exporting
 from pullback.engines.tensorflow.override_graphs import kept, used_again
 from pullback.engines.tensorflow.recorded import Recorded
-from pullback.engines.tensorflow.scope import Stack, current, hook, suspended
+from pullback.engines.tensorflow.scope import Stack, current, hook, suspended, without_callback
 
 MOST_TRACES = 16  # per tf.function: traces made under overrides, of which the oldest is dropped
 
@@ -70,7 +70,18 @@ def _without_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-hook(private.imperative_grad, "imperative_grad")(_without_overrides)
+@hook(private.imperative_grad, "imperative_grad")
+def _imperative_grad(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The backward pass of a tape runs without our callback, which would only find that it has nothing to do."""
+
+    @functools.wraps(original)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with without_callback():
+            return original(*args, **kwargs)
+
+    return run
+
+
 hook(private.gradients_util, "_GradientsHelper")(_without_overrides)
 hook(private.Jvp, "dispatch")(_without_overrides)
 hook(Recorded, "forward")(_without_overrides)

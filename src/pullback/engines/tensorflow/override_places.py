@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from pullback._audit import Place
@@ -45,5 +48,13 @@ def _line(frame: Any, operation: Any) -> str | None:
 
 
 def _is_library_file(filename: str) -> bool:
-    parts = filename.replace("\\", "/").split("/")
-    return any(part in _LIBRARIES for part in parts[:-1]) or "__autograph_generated_file" in filename
+    if filename.startswith("<") or "__autograph_generated_file" in filename:
+        return True
+    return any(filename.startswith(root) for root in _roots())
+
+
+@functools.cache
+def _roots() -> tuple[str, ...]:
+    """The folders of the libraries."""
+    modules = [sys.modules[name] for name in ("tensorflow", "keras", "pullback")]
+    return tuple(str(Path(str(module.__file__)).parent) + os.sep for module in modules)

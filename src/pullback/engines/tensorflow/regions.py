@@ -44,19 +44,25 @@ def on_call(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     stack = current()
     if stack is None:
         return held.run(*args, **kwargs)
-    token = _running.set((*_running.get(), held.function))
-    try:
-        owner = args[0] if args else None
-        chain = _matching(stack.by_function.get(held.function, ()), owner, held.function.__name__)
-        if not chain:
-            return held.run(*args, **kwargs)
-        line = chain[0].line
-        if line.is_one_op:
-            return _as_one_op(chain, line, held, args, kwargs)
-        drop = line.drop_self
-        return _Region(stack, chain, held, owner if drop else None)(args[1:] if drop else args, kwargs)
-    finally:
-        _running.reset(token)
+    chain = stack.one_op.get(held.function)
+    if chain is not None and not guarded.get():
+        return _as_one_op(chain, chain[0].line, held, args, kwargs)
+    if not stack.tracks:
+        return _called(stack, held, args, kwargs)
+    with set_for(_running, (*_running.get(), held.function)):
+        return _called(stack, held, args, kwargs)
+
+
+def _called(stack: Stack, held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    owner = args[0] if args else None
+    chain = _matching(stack.by_function.get(held.function, ()), owner, held.function.__name__)
+    if not chain:
+        return held.run(*args, **kwargs)
+    line = chain[0].line
+    if line.is_one_op:
+        return _as_one_op(chain, line, held, args, kwargs)
+    drop = line.drop_self
+    return _Region(stack, chain, held, owner if drop else None)(args[1:] if drop else args, kwargs)
 
 
 def _as_one_op(

@@ -37,7 +37,8 @@ class Stack:
     """The open overrides of a context, innermost first, indexed for matching."""
 
     __slots__ = (
-        "activation", "anywhere", "batching", "before", "by_function", "by_type", "depth", "expectable", "key", "parent", "plain",
+        "activation", "anywhere", "batching", "before", "by_function", "by_type", "depth", "expectable", "key", "one_op", "parent", "plain",
+        "tracks",
     )  # fmt: skip
 
     def __init__(self, previous: Stack | None, activation: Any) -> None:
@@ -53,7 +54,9 @@ class Stack:
         self.key: tuple[Any, ...] = parent.key if parent else ()
         # Op types of which every op matches, whatever runs around it: the chain of rules is known beforehand.
         self.plain: dict[str, tuple[Bound, ...]] = {}
+        self.one_op: dict[Any, tuple[Bound, ...]] = {}  # the same for functions that are one op
         self.expectable: frozenset[str] = parent.expectable if parent else frozenset()
+        self.tracks: bool = parent.tracks if parent else False  # whether it matters which parts are running
         if activation is not None:
             self._add(activation)
 
@@ -66,6 +69,8 @@ class Stack:
             self.by_function[function] = self._bind(lines) + self.by_function.get(function, ())
         self.anywhere = self._bind(resolved.anywhere) + self.anywhere
         self.expectable |= resolved.expectable
+        self.tracks |= resolved.tracks
+        self.one_op = {f: b for f, b in self.by_function.items() if _is_plain_op(b) and not self.tracks}
         self.plain = {} if self.anywhere else {t: b for t, b in self.by_type.items() if _is_plain(b)}
 
     def _bind(self, lines: Any) -> tuple[Bound, ...]:
@@ -85,6 +90,10 @@ class Stack:
 
 def _is_plain(bounds: tuple[Bound, ...]) -> bool:
     return all(b.line.is_plain for b in bounds) and len({b.depth for b in bounds}) == len(bounds)
+
+
+def _is_plain_op(bounds: tuple[Bound, ...]) -> bool:
+    return bool(bounds) and bounds[0].line.is_one_op and _is_plain(bounds)
 
 
 SUSPENDED: Any = None  # the stack of a context in which nothing is to be overridden
@@ -222,6 +231,19 @@ def suspended() -> Iterator[None]:
     try:
         yield
     finally:
+        resume(token)
+
+
+@contextlib.contextmanager
+def without_callback() -> Iterator[None]:
+    """Nothing is overridden in this block, and ops that run in it do not call us."""
+    callbacks = private.op_callbacks()
+    token = suspend()
+    private.set_op_callbacks(_others())
+    try:
+        yield
+    finally:
+        private.set_op_callbacks(callbacks)
         resume(token)
 
 

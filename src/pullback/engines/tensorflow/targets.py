@@ -91,6 +91,7 @@ class Resolved:
         self.by_function: dict[Any, Lines] = {}
         self.anywhere: Lines = []
         self.held: list[tuple[types.FunctionType, Any]] = []
+        self.tracks = False  # whether it matters which parts are running
         self.expectable: frozenset[str] = frozenset()  # op types for which functions that are one op stand
 
     def hold(self, function: Any, dispatch: Any) -> None:
@@ -162,6 +163,7 @@ def _watch_part(resolved: Resolved, part: Any) -> None:
     """Make it known, while the part runs, that it does."""
     from pullback.engines.tensorflow.regions import on_call, on_layer_call
 
+    resolved.tracks = True
     if isinstance(part, (keras.Layer, re.Pattern)) or isinstance(part, type):
         resolved.hold(layer_call_function(), on_layer_call)
         return
