@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from pullback.engines.tensorflow.capturing import through
 Backward = Callable[..., Sequence[Any]]
 PREFIX = "pullback_"
 _numbers = itertools.count()
+# A file saved without its gradients must not find another's under the same name in another process.
+_PROCESS = secrets.token_hex(4)
 
 
 def splice(
@@ -75,7 +78,7 @@ class _IdentityGradient:
 
 def register_gradient(graph: Any, hint: str, gradient: Callable[..., Any]) -> str:
     """A name for a gradient function that the graph owns: it goes when the graph goes."""
-    name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9]', '_', hint)}_{next(_numbers)}"
+    name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9]', '_', hint)}_{_PROCESS}_{next(_numbers)}"
     if not hasattr(graph, "_pullback_gradients"):
         graph._pullback_gradients = {}
     graph._pullback_gradients[name] = gradient
