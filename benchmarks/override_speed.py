@@ -13,10 +13,10 @@ from _measure import alone, compare, print_amounts, print_ratios, quiet, residen
 
 quiet()
 
-import tensorflow as tf  # noqa: E402 - the environment decides how TensorFlow starts
-from tensorflow.python.framework import func_graph, ops  # noqa: E402
+import tensorflow as tf
+from tensorflow.python.framework import func_graph, ops
 
-import pullback as pb  # noqa: E402
+import pullback as pb
 
 Function = Callable[[tf.Tensor], tf.Tensor]
 x = tf.ones([4])
@@ -51,7 +51,9 @@ def passed_on(dy: tf.Tensor) -> tf.Tensor:
     return dy
 
 
-def under(override: pb.Override, fn: Function, times: int = 10, before: Function | None = None) -> Callable[[], None]:
+def under(
+    override: pb.Override, fn: Function, times: int = 10, before: Function | None = None
+) -> Callable[[], None]:
     """One block around several calls, as it is used; `before` runs once in it."""
 
     def run() -> None:
@@ -97,16 +99,23 @@ def trace(fn: Function) -> object:
 
 
 def graph() -> bool:
-    changed = {"op type": pb.override({"Relu": as_before}), "function": pb.override({tf.nn.relu: as_before})}
+    changed = {
+        "op type": pb.override({"Relu": as_before}),
+        "function": pb.override({tf.nn.relu: as_before}),
+    }
     verdicts = []
     for title, wrap in {"forward": _same, "forward + backward": differentiated}.items():
         plain = tf.function(chain)
         running = {"plain": lambda f=wrap(plain): f(x)}
         for name, override in changed.items():
             running[f"override(tf.function), {name}"] = lambda f=wrap(override(plain)): f(x)
-            running[f"tf.function(override), {name}"] = lambda f=wrap(tf.function(override(chain))): f(x)
+            running[f"tf.function(override), {name}"] = (
+                lambda f=wrap(tf.function(override(chain))): f(x)
+            )
         bars = dict.fromkeys(running, 1.02)
-        verdicts.append(print_ratios(f"tf.function, 40 ops: {title}", compare(running, bars=bars, turns=40)))
+        verdicts.append(
+            print_ratios(f"tf.function, 40 ops: {title}", compare(running, bars=bars, turns=40))
+        )
         tracing = {"plain": lambda f=wrap(long_chain): trace(f)}
         for name, override in changed.items():
             tracing[name] = lambda f=wrap(override(long_chain)): trace(f)
@@ -172,12 +181,19 @@ def _counts() -> dict[str, float]:
 
 
 def flat() -> bool:
-    limits = {"live FuncGraphs": 8.0, "registry entries": 8.0, "MiB": 10.0, "time, last ÷ first": 1.3}
+    limits = {
+        "live FuncGraphs": 8.0,
+        "registry entries": 8.0,
+        "MiB": 10.0,
+        "time, last ÷ first": 1.3,
+    }
     rows = []
     for kind in ("op type", "function"):
         left = alone(growth, kind)
         rows += [(f"{kind}: {name}", left[name], limit) for name, limit in limits.items()]
-    return print_amounts("left behind by 5,000 eager gradients and 200 traces, each with a new rule", rows, "more")
+    return print_amounts(
+        "left behind by 5,000 eager gradients and 200 traces, each with a new rule", rows, "more"
+    )
 
 
 PARTS = {"eager": eager, "graph": graph, "loaded": loaded, "flat": flat}

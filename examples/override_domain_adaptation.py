@@ -9,7 +9,9 @@ import tensorflow as tf
 
 import pullback as pb
 
-STRENGTH = tf.Variable(0.5, trainable=False)  # a variable, so that it can change while a trained step is used again
+STRENGTH = tf.Variable(
+    0.5, trainable=False
+)  # a variable, so that it can change while a trained step is used again
 
 
 def reversed_gradient(dy):
@@ -42,7 +44,9 @@ def accuracies(change):
     trained.compile(keras.optimizers.Adam(0.01), "binary_crossentropy")
     trained.fit(points, {"label": label, "domain": domain}, epochs=12, batch_size=64, verbose=0)
     found = model.predict(points, verbose=0)
-    return [float(np.mean((found[n] > 0.5) == t)) for n, t in (("label", label), ("domain", domain))]
+    return [
+        float(np.mean((found[n] > 0.5) == t)) for n, t in (("label", label), ("domain", domain))
+    ]
 
 
 def under_override(model):

@@ -44,7 +44,9 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/saliency")
     folder.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(1)
-    model = keras.applications.ResNet50(weights=None, include_top=False, pooling="avg", input_shape=(SIZE, SIZE, 3))
+    model = keras.applications.ResNet50(
+        weights=None, include_top=False, pooling="avg", input_shape=(SIZE, SIZE, 3)
+    )
     override = pb.override({tf.nn.relu: guided})
     before, after = saliency(model, picture()), saliency(override(model), picture())
     save(tf.constant(picture()[0, :, :, 0]), folder / "picture.png")

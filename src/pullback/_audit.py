@@ -1,4 +1,6 @@
-"""What an override did, as plain data: which target, where, how often, and whether it can have an effect."""
+"""What an override did, as plain data: which target, where, how often, and whether it can have an
+effect.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +153,9 @@ class Ledger:
         """The places of a target, as frozen data."""
         with self._lock:
             counted = [(key[1:], n) for key, n in self._counts.items() if key[0] == target]
-            counted += [((ELSEWHERE, *key[1:]), n) for key, n in self._tallies.items() if key[0] == target]
+            counted += [
+                ((ELSEWHERE, *key[1:]), n) for key, n in self._tallies.items() if key[0] == target
+            ]
         return tuple(
             Match(place, mode, count, recorded, hidden_by)
             for (place, mode, recorded, hidden_by), count in counted

@@ -1,17 +1,18 @@
 """An override as an object: what it holds, and what opening and closing it means.
 
-An `Override` is data: targets, rules, a ledger. Opening it makes an `Activation`, which the engine keeps on the stack of
-the current context: the innermost activation wins, and what it calls `original` is the next one's rule.
+An `Override` is data: targets, rules, a ledger. Opening it makes an `Activation`, which the engine
+keeps on the stack of the current context: the innermost activation wins, and what it calls
+`original` is the next one's rule.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import sys
+import inspect
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pullback._audit import Audit, Ledger
 from pullback._engine import ALIASES, TABLE, only_engine
@@ -42,7 +43,7 @@ class OverrideEngine(Protocol):
         """A function or model that runs under the override."""
         ...
 
-    def export(self, overridden: Any, path: str) -> None:
+    def export(self, overridden: Any, path: str, **options: Any) -> None:
         """Write a function or model with its gradient to a file."""
         ...
 
@@ -98,9 +99,14 @@ class Activation:
                 raise problem
             warnings.warn(str(problem), stacklevel=3)
         for entry in self.override.entries:
-            reasons = {m.hidden_by: m.count for m in self.ledger.matches(entry.index) if m.hidden_by}
+            reasons = {
+                m.hidden_by: m.count for m in self.ledger.matches(entry.index) if m.hidden_by
+            }
             for reason, count in reasons.items():
-                warnings.warn(f"the rule for {entry.label} has no effect in {count} places: {reason}", stacklevel=3)
+                warnings.warn(
+                    f"the rule for {entry.label} has no effect in {count} places: {reason}",
+                    stacklevel=3,
+                )
 
 
 class Override:
@@ -126,7 +132,7 @@ class Override:
 
     def __enter__(self) -> Override:
         """Change the gradient of everything that runs in the block."""
-        _refuse_generators(sys._getframe(1))
+        _refuse_generators(inspect.currentframe())
         self.engine.enter(Activation(self))
         return self
 
@@ -151,8 +157,12 @@ def _engine_for(rules: Rules) -> OverrideEngine:
         root = (getattr(target, "__module__", None) or type(target).__module__).partition(".")[0]
         framework = ALIASES.get(root, root)
         if framework in TABLE:
-            return importlib.import_module(f"{TABLE[framework]}.overrides")
-    return importlib.import_module(f"{TABLE[only_engine().name]}.overrides")
+            return _overrides_of(framework)
+    return _overrides_of(only_engine().name)
+
+
+def _overrides_of(framework: str) -> OverrideEngine:
+    return cast("OverrideEngine", importlib.import_module(f"{TABLE[framework]}.overrides"))
 
 
 def _parts(targets: Iterable[Any]) -> Iterable[Any]:
@@ -172,6 +182,7 @@ _GENERATOR = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
 
 def _refuse_generators(frame: Any) -> None:
     """A block in a generator would stay open in whatever runs between its yields."""
+    frame = frame.f_back if frame else None
     while frame is not None and frame.f_globals.get("__name__") == "contextlib":
         frame = frame.f_back
     if frame is None or not frame.f_code.co_flags & _GENERATOR:

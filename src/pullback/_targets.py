@@ -102,9 +102,7 @@ def inside(part: Any, target: Any) -> Inside:
     return Inside(part, target)
 
 
-def entries_of(
-    rules: Rules, public_name: Callable[[Any], str | None]
-) -> tuple[Entry, ...]:
+def entries_of(rules: Rules, public_name: Callable[[Any], str | None]) -> tuple[Entry, ...]:
     """The lines of an override, the narrower targets first."""
     pairs = list(rules.items()) if isinstance(rules, Mapping) else list(rules)
     if not pairs:
@@ -133,14 +131,17 @@ class PerInput:
     """One rule per input, with `DEFAULT` or `None` in place of a rule."""
 
     def __init__(self, rules: Sequence[Any]) -> None:
-        self.rules = [
-            r if r is None or r is DEFAULT else Rule(r, RULE_OFFERS)
-            for r in rules
-        ]
+        self.rules = [r if r is None or r is DEFAULT else Rule(r, RULE_OFFERS) for r in rules]
         self.__name__ = f"[{', '.join(_rule_text(r) for r in self.rules)}]"
 
     def __call__(
-        self, *upstream: Any, inputs: Any, outputs: Any, original: Any, attrs: Any = None, op: Any = None
+        self,
+        *upstream: Any,
+        inputs: Any,
+        outputs: Any,
+        original: Any,
+        attrs: Any = None,
+        op: Any = None,
     ) -> list[Any]:
         """One gradient per input."""
         offers = {

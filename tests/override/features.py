@@ -111,7 +111,9 @@ RELU = np.maximum(X, 0.0)
 FEATURES: dict[str, Feature] = {
     "op type": Feature({"Relu": times_seven}, relu_times, (X, Y), (-7.0 * Y, RELU)),
     "function": Feature({tf.nn.relu: times_seven}, relu_times, (X, Y), (-7.0 * Y, RELU)),
-    "guided": Feature({tf.nn.relu: guided}, relu_times, (X, Y), (np.where((Y > 0) & (X > 0), Y, 0.0), RELU)),
+    "guided": Feature(
+        {tf.nn.relu: guided}, relu_times, (X, Y), (np.where((Y > 0) & (X > 0), Y, 0.0), RELU)
+    ),
     "inputs": Feature({"Relu": by_square}, relu_times, (X, Y), (Y * X**2, RELU)),
     "outputs": Feature({"Exp": by_output}, tf.exp, (X,), (np.exp(X),)),
     "stack, half": Feature({tf.stack: halves}, stacked, (X, Y), (ONES, ONES)),
@@ -120,8 +122,12 @@ FEATURES: dict[str, Feature] = {
     "composite": Feature({tf.nn.gelu: by_square}, tf.nn.gelu, (X,), (X**2,)),
     "silu": Feature({tf.nn.silu: by_square}, tf.nn.silu, (X,), (X**2,)),
     "norm": Feature({tf.norm: tenfold}, tf.norm, (X,), (10.0 * X / np.linalg.norm(X),)),
-    "keras activation": Feature({keras.activations.gelu: times_seven}, keras.activations.gelu, (X,), (-7.0 * ONES,)),
-    "keras op": Feature({keras.ops.softplus: times_seven}, keras.ops.softplus, (X,), (-7.0 * ONES,)),
+    "keras activation": Feature(
+        {keras.activations.gelu: times_seven}, keras.activations.gelu, (X,), (-7.0 * ONES,)
+    ),
+    "keras op": Feature(
+        {keras.ops.softplus: times_seven}, keras.ops.softplus, (X,), (-7.0 * ONES,)
+    ),
     "matmul": Feature(
         {tf.matmul: matmul_pullback},
         product,
@@ -134,7 +140,9 @@ FEATURES: dict[str, Feature] = {
         (X, W),
         (np.broadcast_to(10.0 * W.sum(1), X.shape), np.repeat(100.0 * X.sum(0)[:, None], 2, 1)),
     ),
-    "by name": Feature({tf.matmul: only_left}, product, (X, W), (np.broadcast_to(10.0 * W.sum(1), X.shape), None)),
+    "by name": Feature(
+        {tf.matmul: only_left}, product, (X, W), (np.broadcast_to(10.0 * W.sum(1), X.shape), None)
+    ),
     "per input": Feature(
         {"Mul": [DEFAULT, times_seven]}, lambda x, y: x * y, (X, Y), (Y, -7.0 * ONES)
     ),

@@ -25,5 +25,8 @@ def gradient(function: Callable[..., Any], *xs: Any) -> Any:
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         outputs = function(*tensors)
-    found = [g if g is None else tf.convert_to_tensor(g).numpy().tolist() for g in tape.gradient(outputs, tensors)]
+    found = [
+        g if g is None else tf.convert_to_tensor(g).numpy().tolist()
+        for g in tape.gradient(outputs, tensors)
+    ]
     return found[0] if len(found) == 1 else found

@@ -1,7 +1,6 @@
 """The audit: what matched, where, how it was reached, what had no effect; as data, text, markup and HTML."""
 
 import io
-import warnings
 from typing import Any
 
 import pytest
@@ -37,7 +36,10 @@ def test_what_had_an_effect_is_told_apart() -> None:
 
 def test_as_text() -> None:
     text = str(EXAMPLE)
-    assert "met 7 times (2 effective, 1 without effect, 4 where nothing was differentiated), rule ran 2 times" in text
+    assert (
+        "met 7 times (2 effective, 1 without effect, 4 where nothing was differentiated), rule ran 2 times"
+        in text
+    )
     assert "2 x eager m/Relu (Relu) in layer m/first at story.py:9" in text
     assert "no effect: it runs inside [f]" in text
     assert "tf.stack -> other (story.py:5): never met" in text
@@ -66,9 +68,16 @@ def test_places_and_modes_of_a_run() -> None:
         gradient(function)
         tf.nn.relu(tf.constant(X))
     (row,) = changed.audit.rows
-    assert {m.mode: m.count for m in row.matches if m.recorded} == {"eager": 1, "traced": 1, "cached": 1}
+    assert {m.mode: m.count for m in row.matches if m.recorded} == {
+        "eager": 1,
+        "traced": 1,
+        "cached": 1,
+    }
     assert (row.matched, row.effective) == (4, 3)
-    assert all("helpers.py" in (m.place.source or "") or "test_audit.py" in (m.place.source or "") for m in row.matches)
+    assert all(
+        "helpers.py" in (m.place.source or "") or "test_audit.py" in (m.place.source or "")
+        for m in row.matches
+    )
 
 
 def test_a_rule_that_ran_is_counted_when_the_gradient_is_taken() -> None:
@@ -93,9 +102,9 @@ def test_no_effect_in_some_places_is_a_warning() -> None:
     def hides(x: Any) -> Any:
         return tf.sigmoid(x), lambda dy: dy
 
-    with warnings.catch_warnings(), pytest.warns(UserWarning, match="no effect in 1 places: it runs inside hides"):
-        with override({"Sigmoid": times_seven}) as changed:
-            gradient(lambda x: hides(x) + tf.sigmoid(x))
+    words = "no effect in 1 places: it runs inside hides"
+    with pytest.warns(UserWarning, match=words), override({"Sigmoid": times_seven}) as changed:
+        gradient(lambda x: hides(x) + tf.sigmoid(x))
     assert (changed.audit.rows[0].effective, changed.audit.rows[0].hidden) == (1, 1)
 
 

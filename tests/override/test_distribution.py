@@ -90,7 +90,11 @@ def test_two_workers() -> None:
         environment = {**os.environ, "TF_CONFIG": json.dumps(settings)}
         running.append(
             subprocess.Popen(
-                [sys.executable, "-c", WORKER], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                [sys.executable, "-c", WORKER],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
         )
     outputs = [worker.communicate(timeout=240) for worker in running]

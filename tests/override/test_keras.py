@@ -102,7 +102,9 @@ def test_calling(kind: str, activation: str, target: Any) -> None:
 
 
 @pytest.mark.parametrize("traced_before", [False, True])
-@pytest.mark.parametrize("options", [{}, {"jit_compile": True}, {"jit_compile": False}, {"run_eagerly": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"jit_compile": True}, {"jit_compile": False}, {"run_eagerly": True}], ids=str
+)
 @pytest.mark.parametrize("activation", ["string", "ReLU layer"])
 @pytest.mark.parametrize("kind", MODELS)
 def test_fitting(kind: str, activation: str, options: Any, traced_before: bool) -> None:
@@ -162,7 +164,9 @@ def two_layers() -> Any:
     dense = {"use_bias": False, "kernel_initializer": "ones"}
     inputs = keras.Input((3,))
     hidden = keras.layers.Dense(2, activation="relu", name="dense_first", **dense)(inputs)
-    return keras.Model(inputs, keras.layers.Dense(1, name="dense_second", **dense)(keras.ops.relu(hidden)))
+    return keras.Model(
+        inputs, keras.layers.Dense(1, name="dense_second", **dense)(keras.ops.relu(hidden))
+    )
 
 
 TARGETS: dict[str, tuple[Any, float]] = {
@@ -182,7 +186,9 @@ TARGETS: dict[str, tuple[Any, float]] = {
 }
 
 
-@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: tf.function(lambda x: m(x))], ids=["eager", "graph"])
+@pytest.mark.parametrize(
+    "wrap", [lambda m: m, lambda m: tf.function(lambda x: m(x))], ids=["eager", "graph"]
+)
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets_in_a_model(name: str, wrap: Any) -> None:
     target, wanted = TARGETS[name]
@@ -192,8 +198,12 @@ def test_targets_in_a_model(name: str, wrap: Any) -> None:
 
 @pytest.mark.parametrize("architecture", ["ResNet50", "MobileNetV2", "EfficientNetB0"])
 def test_guided_backpropagation_in_one_line(architecture: str) -> None:
-    target = {"ResNet50": tf.nn.relu, "MobileNetV2": tf.nn.relu6, "EfficientNetB0": tf.nn.silu}[architecture]
-    model = getattr(keras.applications, architecture)(weights=None, include_top=False, input_shape=(32, 32, 3))
+    target = {"ResNet50": tf.nn.relu, "MobileNetV2": tf.nn.relu6, "EfficientNetB0": tf.nn.silu}[
+        architecture
+    ]
+    model = getattr(keras.applications, architecture)(
+        weights=None, include_top=False, input_shape=(32, 32, 3)
+    )
     picture = np.random.default_rng(0).normal(size=(1, 32, 32, 3)).astype("f")
     twin = override({target: stopped})(model)
     plain, changed = (_picture_gradient(m, picture) for m in (model, twin))
@@ -280,7 +290,9 @@ def test_mixed_precision(policy: str) -> None:
         seen.append(dy.dtype)
         return tf.cast(-7.0 * tf.cast(dy, tf.float32), tf.float32)
 
-    dense = keras.layers.Dense(2, activation="relu", use_bias=False, kernel_initializer="ones", dtype=policy)
+    dense = keras.layers.Dense(
+        2, activation="relu", use_bias=False, kernel_initializer="ones", dtype=policy
+    )
     model = keras.Sequential([keras.Input((3,)), dense])
     assert input_gradient(override({tf.nn.relu: rule})(model)) == [-14.0] * 3
     assert seen[0] == tf.as_dtype(keras.DTypePolicy(policy).compute_dtype)

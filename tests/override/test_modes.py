@@ -10,7 +10,6 @@ from tests.modes import FORWARD, MODES, SECOND_ORDER, assert_gradients
 from tests.override.features import FEATURES, RELU, X, Y, by_square, relu_times
 
 
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FEATURES)
 def test_the_rule_decides_in_every_mode(name: str, mode: str) -> None:
@@ -46,5 +45,9 @@ def test_a_rule_is_differentiated_in_turn(target: object, mode: str) -> None:
 def test_the_original_is_left_as_it_is() -> None:
     feature = FEATURES["function"]
     changed = override(feature.rules)(feature.function)
-    for function, wanted in ((changed, -7.0 * Y), (feature.function, np.where(X > 0, Y, 0.0)), (changed, -7.0 * Y)):
+    for function, wanted in (
+        (changed, -7.0 * Y),
+        (feature.function, np.where(X > 0, Y, 0.0)),
+        (changed, -7.0 * Y),
+    ):
         assert_gradients(MODES["tape outside"](function, feature.tensors())[:1], [wanted])

@@ -1,4 +1,4 @@
-"""Functions without Python source: loaded, concrete and pruned ones, TFSMLayer; and export to a process without pullback."""
+"""Functions without Python source: loaded, concrete and pruned; and export to a process without pullback."""
 
 import json
 import re
@@ -72,7 +72,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return tf.saved_model.load(folder)
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, lambda f: tf.function(lambda x: f(x))], ids=["eager", "graph"])
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, lambda f: tf.function(lambda x: f(x))], ids=["eager", "graph"]
+)
 @pytest.mark.parametrize("target", ["Relu", tf.nn.relu])
 @pytest.mark.parametrize("name", WANTED)
 def test_a_loaded_function(loaded: Any, name: str, target: Any, wrap: Any) -> None:
@@ -167,7 +169,9 @@ print(json.dumps(found))
 
 
 def read_elsewhere(path: Path) -> Any:
-    done = subprocess.run([sys.executable, "-c", READER, str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(path)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -217,7 +221,11 @@ def test_exported_gradients_survive_without_pullback(name: str, tmp_path: Path) 
 def test_an_exported_model_with_a_layer_as_target(tmp_path: Path) -> None:
     ones = {"kernel_initializer": "ones", "use_bias": False}
     model = keras.Sequential(
-        [keras.Input((3,)), keras.layers.Dense(2, **ones), keras.layers.BatchNormalization(epsilon=0.0)]
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(2, **ones),
+            keras.layers.BatchNormalization(epsilon=0.0),
+        ]
     )
     export(override({model.layers[1]: tenfold})(model), tmp_path / "model")
     first, _, graph = read_elsewhere(tmp_path / "model")

@@ -240,12 +240,18 @@ def test_closing_out_of_order_is_an_error() -> None:
 
 
 def test_an_override_that_meets_nothing_is_an_error() -> None:
-    with pytest.raises(UnmatchedOverride, match=r"tf.nn.relu did not run here.*'Relu6'"), override({tf.nn.relu: tenfold}):
+    with (
+        pytest.raises(UnmatchedOverride, match=r"tf.nn.relu did not run here.*'Relu6'"),
+        override({tf.nn.relu: tenfold}),
+    ):
         tf.nn.relu6(tf.constant(X))
 
 
 def test_without_strict_it_is_a_warning() -> None:
-    with pytest.warns(UserWarning, match="did not run here"), override({"Relu": tenfold}, strict=False):
+    with (
+        pytest.warns(UserWarning, match="did not run here"),
+        override({"Relu": tenfold}, strict=False),
+    ):
         tf.exp(tf.constant(X))
 
 

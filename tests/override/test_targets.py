@@ -95,7 +95,10 @@ def test_what_a_rule_returns_is_projected(wrap: Any) -> None:
 
 
 def test_an_op_type_that_is_not_what_the_function_runs() -> None:
-    with pytest.raises(UnmatchedOverride, match=r"tf.stack runs 'Pack'"), override({"Stack": tenfold}):
+    with (
+        pytest.raises(UnmatchedOverride, match=r"tf.stack runs 'Pack'"),
+        override({"Stack": tenfold}),
+    ):
         tf.stack([tf.constant(X), tf.constant(X)])
 
 
@@ -155,7 +158,12 @@ def test_several_outputs_are_spread() -> None:
 
     for target in (tf.split, "Split"):
         rule = split_rule if target is tf.split else lambda a, b: (None, split_rule(a, b))
-        assert gradient(override({target: rule})(halves), [1.0, 2.0, 3.0, 4.0]) == [2.0, 2.0, 3.0, 3.0]
+        assert gradient(override({target: rule})(halves), [1.0, 2.0, 3.0, 4.0]) == [
+            2.0,
+            2.0,
+            3.0,
+            3.0,
+        ]
 
 
 def test_integer_outputs_carry_no_upstream() -> None:
@@ -204,7 +212,9 @@ def test_the_rule_learns_where_it_is() -> None:
         seen.append(op)
         return dy
 
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="relu", name="first")])
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2, activation="relu", name="first")]
+    )
     for target in ("Relu", tf.nn.relu):
         gradient(override({target: rule})(model), X[None])
         gradient(override({target: rule})(tf.function(lambda x: model(x))), X[None])

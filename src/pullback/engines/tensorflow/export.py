@@ -1,8 +1,9 @@
-"""Writing a function or model with its overridden gradient as a SavedModel that needs no pullback to load.
+"""Writing a function or model with its overridden gradient as a SavedModel that needs no pullback
+to load.
 
-TensorFlow saves the gradient of an identity in a function of its own, wherever that function is called. So, for export, each
-rule is put on such an identity in a small function around the op or region. What was written is loaded again and compared
-before it is moved to its place.
+TensorFlow saves the gradient of an identity in a function of its own, wherever that function is
+called. So, for export, each rule is put on such an identity in a small function around the op or
+region. What was written is loaded again and compared before it is moved to its place.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from pullback.engines.tensorflow import override_carriers as carriers
-from pullback.engines.tensorflow.override_apply import Overridden, under
+from pullback.engines.tensorflow.override_apply import under
 from pullback.engines.tensorflow.scope import set_for
 from pullback.errors import ExportError, PullbackError
 
 _PURE = (
-    "A rule that is exported must consist of TensorFlow operations: no NumPy, no py_function, no tensors from outside."
+    "A rule that is exported must consist of TensorFlow operations: "
+    "no NumPy, no py_function, no tensors from outside."
 )
 _SIGNATURE = "Write `pb.export(overridden, path, signature=[tf.TensorSpec([None, 3])])`."
 
 
-def export(overridden: Any, path: str, *, signature: Sequence[Any] | None = None, check: bool = True) -> None:
+def export(
+    overridden: Any, path: str, *, signature: Sequence[Any] | None = None, check: bool = True
+) -> None:
     """Write a SavedModel whose gradient is the overridden one, with `serve` and `__call__` as its function."""
     run, activation, variables, specs = _parts(overridden, signature)
     if Path(path).exists() and any(Path(path).iterdir()):
@@ -43,15 +47,18 @@ def export(overridden: Any, path: str, *, signature: Sequence[Any] | None = None
         shutil.copytree(written, path, dirs_exist_ok=True)
 
 
-def _parts(overridden: Any, signature: Sequence[Any] | None) -> tuple[Any, Any, list[Any], list[Any]]:
+def _parts(
+    overridden: Any, signature: Sequence[Any] | None
+) -> tuple[Any, Any, list[Any], list[Any]]:
     if isinstance(overridden, keras.Layer):
         link = overridden._pullback_link
         variables = [v.value for v in link.source.variables]
         return link.source, link.activation, variables, list(signature or _specs_of(link.source))
-    assert isinstance(overridden, Overridden)
     specs = signature or getattr(overridden.__wrapped__, "input_signature", None)
     if not specs:
-        raise ExportError(f"the shapes and dtypes of the arguments are needed to write a function. {_SIGNATURE}")
+        raise ExportError(
+            f"the shapes and dtypes of the arguments are needed to write a function. {_SIGNATURE}"
+        )
     return overridden.__wrapped__, overridden.activation, [], list(specs)
 
 
@@ -120,7 +127,9 @@ def _compare(overridden: Any, path: str, specs: list[Any]) -> None:
     except tf.errors.OpError:
         return  # the made-up arguments are not good for this function
     for one, other in zip(wanted, found, strict=True):
-        same = one is other is None or (one is not None and other is not None and np.allclose(one, other, 1e-3, 1e-5, True))
+        same = one is other is None or (
+            one is not None and other is not None and np.allclose(one, other, 1e-3, 1e-5, True)
+        )
         if not same:
             raise ExportError(
                 "the gradient of the written model differs from the overridden one "
@@ -134,7 +143,10 @@ def _gradients(function: Callable[..., Any], args: list[Any]) -> list[Any]:
         tape.watch(sources)
         outputs = [t for t in tf.nest.flatten(function(*args)) if t.dtype.is_floating]
         total = tf.add_n([tf.reduce_sum(tf.cast(t, tf.float32)) for t in outputs])
-    return [g if g is None else np.asarray(tf.convert_to_tensor(g)) for g in tape.gradient(total, sources)]
+    return [
+        g if g is None else np.asarray(tf.convert_to_tensor(g))
+        for g in tape.gradient(total, sources)
+    ]
 
 
 def _example(spec: tf.TensorSpec) -> tf.Tensor:

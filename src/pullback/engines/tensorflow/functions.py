@@ -1,7 +1,8 @@
-"""Functions without Python source: loaded, concrete, pruned. Their graphs are copied with the targeted ops marked.
+"""Functions without Python source: loaded, concrete, pruned. Their graphs are copied with the
+targeted ops marked.
 
-The copy is loaded from the function's definition, runs with the captured inputs of the original, and keeps the custom gradients
-that the original has. The original is left as it is.
+The copy is loaded from the function's definition, runs with the captured inputs of the original,
+and keeps the custom gradients that the original has. The original is left as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pullback._audit import Place
 from pullback.engines.tensorflow import override_graphs as graphs
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.scope import Bound, Stack, suspended
-from pullback.engines.tensorflow.targets import CallLine, OpLine, is_scope_inside
+from pullback.engines.tensorflow.targets import CallLine, is_scope_inside
 
 MOST_COPIES = 16
 _copies: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -72,7 +73,11 @@ class _Copy:
         """Custom gradients hold tensors of the original graph; in the copy they get those of the copy."""
         for definition in library.function:
             for node in definition.node_def:
-                name = node.attr["_gradient_op_type"].s.decode() if "_gradient_op_type" in node.attr else ""
+                name = (
+                    node.attr["_gradient_op_type"].s.decode()
+                    if "_gradient_op_type" in node.attr
+                    else ""
+                )
                 if name and not any(rule.name == name for rule in self.rules):
                     rule = graphs.own_rule(_Remapped(name, self.function))
                     self.rules.append(rule)
@@ -117,7 +122,6 @@ def _accepts(line: Any, where: _NodeWhere) -> bool:
     if isinstance(line, CallLine):
         fits = where.type in line.op_types
         return fits and all(is_scope_inside(part, where.name) for part in line.parts)
-    assert isinstance(line, OpLine)
     return line.accepts(where)
 
 
@@ -126,7 +130,7 @@ def _explain_unreached(stack: Stack, function: Any) -> None:
         for bound in bounds:
             if not bound.line.op_types:
                 bound.activation.notes["unreachable"] = (
-                    f"{function.graph.name!r} runs here as a graph without Python source (a loaded or concrete function), "
+                    f"{function.graph.name!r} runs here as a graph without Python source (loaded or concrete), "
                     "in which only ops are left, no functions or layers. Target op types, such as 'Relu', or "
                     "`pb.inside(re.compile(name), 'Relu')`."
                 )

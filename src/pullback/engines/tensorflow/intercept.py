@@ -1,7 +1,9 @@
-"""Ops: an op whose type is targeted gets a rule instead of TensorFlow's gradient, at once or in a graph.
+"""Ops: an op whose type is targeted gets a rule instead of TensorFlow's gradient, at once or in a
+graph.
 
-At once: its outputs are handed on as new handles, recorded with the rule. In a graph: the op is marked with the name of the rule,
-which tf.gradients and every function's backward pass obey, and tapes opened inside the trace record the rule as well.
+At once: its outputs are handed on as new handles, recorded with the rule. In a graph: the op is
+marked with the name of the rule, which tf.gradients and every function's backward pass obey, and
+tapes opened inside the trace record the rule as well.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from pullback._audit import Place
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.op_forward import OpTangents
 from pullback.engines.tensorflow.op_rules import OpCall, carries_gradient, chain_pullback
+from pullback.engines.tensorflow.override_carriers import carried, exporting, spliced
 from pullback.engines.tensorflow.override_graphs import gradient_name, note
 from pullback.engines.tensorflow.override_places import find_place
-from pullback.engines.tensorflow.override_carriers import carried, exporting, spliced
 from pullback.engines.tensorflow.scope import Bound, Stack, handle_ops_with
 
 # Lines whose own region is running: what runs inside is part of the region.
@@ -27,15 +29,20 @@ guarded: contextvars.ContextVar[frozenset[tuple[int, int]]] = contextvars.Contex
 hidden: contextvars.ContextVar[str | None] = contextvars.ContextVar("pullback_hidden", default=None)
 
 # What runs here runs once more when it is differentiated, under the same overrides.
-postponed: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_postponed", default=False)
+postponed: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "pullback_postponed", default=False
+)
 # What is traced here will be turned into other, batched ops.
 batching: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_batching", default=False)
 
 # The function that is running and is nothing but the next op of its type.
-expected: contextvars.ContextVar[Expected | None] = contextvars.ContextVar("pullback_expected", default=None)
+expected: contextvars.ContextVar[Expected | None] = contextvars.ContextVar(
+    "pullback_expected", default=None
+)
 
 _INTEGERS = (
-    "it returns no floating-point tensor, so no gradient passes through it: override the function around it as one unit"
+    "it returns no floating-point tensor, so no gradient passes through it: "
+    "override the function around it as one unit"
 )
 STOPPED = "recording is stopped where it runs (tape.stop_recording)"
 
@@ -155,7 +162,9 @@ def _at_once(
     return outputs
 
 
-def _in_graph(stack: Stack, chain: tuple[Bound, ...], where: Where, operation: Any, outputs: Any) -> Any:
+def _in_graph(
+    stack: Stack, chain: tuple[Bound, ...], where: Where, operation: Any, outputs: Any
+) -> Any:
     if private.in_keras_symbolic_scope():
         stack.activation.notes["symbolic"] = "yes"
         return outputs
@@ -187,7 +196,11 @@ def mark_imported(stack: Stack, operation: Any) -> None:
     op_type = operation.type
     stack.activation.seen[op_type] = None
     where = Where(op_type, operation.name, operation)
-    chain = _matching([*stack.by_type.get(op_type, ()), *stack.anywhere], where) if operation.outputs else ()
+    chain = (
+        _matching([*stack.by_type.get(op_type, ()), *stack.anywhere], where)
+        if operation.outputs
+        else ()
+    )
     if chain:
         note(stack, chain, where, "rewritten", hidden_by=_why_hidden(operation.outputs))
         _mark(chain, operation, where)
@@ -197,7 +210,7 @@ def mark_imported(stack: Stack, operation: Any) -> None:
 
 def _note_unreached(stack: Stack, definition: Any, operation: Any) -> None:
     reason = (
-        f"it lies in the function {definition.signature.name!r} of an imported graph, which the import copies as it is. "
+        f"it lies in the function {definition.signature.name!r} of an imported graph, which is copied as it is. "
         "Import it with tf.compat.v1.wrap_function, and call that under the override"
     )
     for node in definition.node_def:

@@ -1,6 +1,8 @@
-"""An override applied to a Keras model or layer: one more of the same class, with the same weights, that runs under it.
+"""An override applied to a Keras model or layer: one more of the same class, with the same weights,
+that runs under it.
 
-The new object shares layers and variables with the one it was made from; what `compile` and `fit` keep is its own.
+The new object shares layers and variables with the one it was made from; what `compile` and `fit`
+keep is its own.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import keras
 
 from pullback._overriding import Activation
 from pullback._tree import flatten
-from pullback.engines.tensorflow.override_saving import config_of, from_config
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.override_apply import under
+from pullback.engines.tensorflow.override_saving import config_of, from_config
 
 _OWN_FUNCTIONS = ("train_function", "test_function", "predict_function")
 _STEPS = ("train_step", "test_step", "predict_step")
@@ -55,7 +57,9 @@ def overridden_layer(override: Any, layer: Any) -> Any:
 def _shared(layer: Any) -> dict[str, Any]:
     """The attributes of a layer; TensorFlow's lists of what belongs to it are copied, as `compile` adds to them."""
     return {
-        name: value.copy() if name.startswith("_self_") and isinstance(value, (list, dict, set)) else value
+        name: value.copy()
+        if name.startswith("_self_") and isinstance(value, (list, dict, set))
+        else value
         for name, value in vars(layer).items()
     }
 
@@ -97,7 +101,9 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the layer; what it targets has the rule's gradient."""
     link, run = self._pullback_link, functools.partial(_plain_call, self)
     leaves, _ = flatten((list(args), kwargs))
-    if private.in_keras_symbolic_scope() or any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
+    if private.in_keras_symbolic_scope() or any(
+        isinstance(leaf, keras.KerasTensor) for leaf in leaves
+    ):
         return run(*args, **kwargs)
     if not link.in_step:
         _fall_in_step(self, link, args, kwargs)

@@ -1,4 +1,6 @@
-"""Forward mode through overridden ops: the transpose of the rule, refused where the rule is not linear."""
+"""Forward mode through overridden ops: the transpose of the rule, refused where the rule is not
+linear.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class OpTangents:
         return [tf.convert_to_tensor(g) for g in self._spread(*upstream) if g is not None]
 
 
-def linear_if_transposed(backward: Backward, gradients: list[Any], upstream: Sequence[Any], rule: Any, name: str) -> Any:
+def linear_if_transposed(
+    backward: Backward, gradients: list[Any], upstream: Sequence[Any], rule: Any, name: str
+) -> Any:
     """The gradients; where they are built to be transposed into forward mode, checked to be linear in the upstream."""
     if tf.executing_eagerly() or not private.is_building_tangents():
         return gradients

@@ -63,7 +63,9 @@ def _generated_called(code: types.CodeType, space: dict[str, Any]) -> list[Any]:
     for instruction in dis.get_instructions(code):
         if instruction.opname == "LOAD_GLOBAL":
             module = space.get(instruction.argval)
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(module, types.ModuleType):
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(
+            module, types.ModuleType
+        ):
             if module.__name__.rpartition(".")[2].startswith("gen_"):
                 function = getattr(module, instruction.argval, None)
                 if getattr(function, "__code__", None) in generated:

@@ -1,4 +1,6 @@
-"""Running the rules of an op: what they are offered, and how their result becomes one gradient per input."""
+"""Running the rules of an op: what they are offered, and how their result becomes one gradient per
+input.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ class OpCall:
     __slots__ = ("_likes", "attributes", "inputs", "operation", "outputs", "place", "type")
 
     def __init__(
-        self, op_type: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Any, operation: Any = None
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        attributes: Any,
+        operation: Any = None,
     ) -> None:
         self.type = op_type
         self.inputs: Sequence[Any] | None = inputs
@@ -118,7 +125,9 @@ def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list
     return op_pullback
 
 
-def _run(chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequence[Any]) -> list[Any]:
+def _run(
+    chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequence[Any]
+) -> list[Any]:
     bound = chain[position]
     rule = bound.entry.rule
     bound.activation.ledger.ran(bound.entry.index)
@@ -130,7 +139,9 @@ def _run(chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequen
     return _fit(bound, call, returned, functools.partial(_default, below, upstream))
 
 
-def _below(chain: tuple[Bound, ...], position: int, call: OpCall) -> Callable[..., list[Any]] | None:
+def _below(
+    chain: tuple[Bound, ...], position: int, call: OpCall
+) -> Callable[..., list[Any]] | None:
     """What would run without the rule at this position."""
     if position + 1 < len(chain):
         return functools.partial(_run, chain, position + 1, call)
@@ -146,7 +157,9 @@ def _offers(bound: Bound, call: OpCall, below: Callable[..., list[Any]] | None) 
     offers: dict[str, Any] = {}
     if "inputs" in wants:
         as_function = getattr(bound.line, "op_types", ())
-        offers["inputs"] = function_inputs(bound, call) if as_function else OpInputs(call.type, call.inputs or ())
+        offers["inputs"] = (
+            function_inputs(bound, call) if as_function else OpInputs(call.type, call.inputs or ())
+        )
     if "outputs" in wants:
         outputs = list(call.outputs or ())
         offers["outputs"] = outputs[0] if len(outputs) == 1 else outputs
@@ -174,9 +187,15 @@ class _Original:
         return flat[0] if len(flat) == 1 else tuple(flat)
 
 
-def _fit(bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[Any] | None]) -> list[Any]:
+def _fit(
+    bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[Any] | None]
+) -> list[Any]:
     likes = call.likes
-    if isinstance(returned, (list, tuple)) and len(returned) == len(likes) and _all_fit(returned, likes):
+    if (
+        isinstance(returned, (list, tuple))
+        and len(returned) == len(likes)
+        and _all_fit(returned, likes)
+    ):
         return list(returned)
     returned = _named_flat(returned)
     names, structure = _shape_of_inputs(call.type, len(likes))
@@ -187,7 +206,10 @@ def _fit(bound: Bound, call: OpCall, returned: Any, default: Callable[[], list[A
         raise _blame(bound, call, str(mismatch)) from None
     if any(g is DEFAULT for g in flat):
         flat = _filled(flat, default(), bound, call)
-    return [_project(g, like, bound, call, i) for i, (g, like) in enumerate(zip(flat, likes, strict=True))]
+    return [
+        _project(g, like, bound, call, i)
+        for i, (g, like) in enumerate(zip(flat, likes, strict=True))
+    ]
 
 
 def _all_fit(returned: Sequence[Any], likes: Sequence[Any]) -> bool:
@@ -212,7 +234,9 @@ def _named_flat(returned: Any) -> Any:
 
 def _filled(flat: list[Any], default: list[Any] | None, bound: Bound, call: OpCall) -> list[Any]:
     if default is None:
-        raise _blame(bound, call, f"returned pb.DEFAULT, but {call.type} has no gradient of its own")
+        raise _blame(
+            bound, call, f"returned pb.DEFAULT, but {call.type} has no gradient of its own"
+        )
     return [default[i] if g is DEFAULT else g for i, g in enumerate(flat)]
 
 
@@ -223,13 +247,19 @@ def _project(gradient: Any, like: Any, bound: Bound, call: OpCall, index: int) -
         return gradient
 
     def blame(reason: str) -> Exception:
-        return _blame(bound, call, f"returned, for the input `{argument_names(call.type, index + 1)[index]}`, {reason}")
+        return _blame(
+            bound,
+            call,
+            f"returned, for the input `{argument_names(call.type, index + 1)[index]}`, {reason}",
+        )
 
     return values.project(gradient, like, blame)
 
 
 def _blame(bound: Bound, call: OpCall, reason: str) -> RuleResultError:
-    return RuleResultError(f"rule {bound.entry.rule} of the op {call.type} ({bound.entry.label}) {reason}.")
+    return RuleResultError(
+        f"rule {bound.entry.rule} of the op {call.type} ({bound.entry.label}) {reason}."
+    )
 
 
 def _like(tensor: Any) -> Any:
@@ -295,7 +325,7 @@ def function_inputs(bound: Bound, call: OpCall) -> Inputs:
 
 def _by_argument(call: OpCall) -> dict[str, Any]:
     inputs = OpInputs(call.type, call.inputs or ())
-    names = dict.fromkeys(name.partition("[")[0] for name in inputs.keys())
+    names = dict.fromkeys(name.partition("[")[0] for name, _ in inputs.items())
     return {name: inputs[name] for name in names}
 
 
@@ -303,7 +333,9 @@ class Attributes(Mapping[str, Any]):
     """The attributes of an op: dtypes as tf.DType, text as str, shapes as TensorShape."""
 
     def __init__(self, call: OpCall) -> None:
-        self._operation = call.operation or private.mock_operation(call.type, call.attributes, (), ())
+        self._operation = call.operation or private.mock_operation(
+            call.type, call.attributes, (), ()
+        )
         self._definition = private.op_def_registry.get(call.type)
 
     def __getitem__(self, name: str) -> Any:
@@ -323,7 +355,9 @@ class Attributes(Mapping[str, Any]):
         return getattr(attribute.default_value, field) if field else None
 
     def __iter__(self) -> Iterator[str]:
-        return iter([attribute.name for attribute in self._definition.attr] if self._definition else [])
+        return iter(
+            [attribute.name for attribute in self._definition.attr] if self._definition else []
+        )
 
     def __len__(self) -> int:
         return len(list(iter(self)))

@@ -40,7 +40,9 @@ class Overridden:
         else:
             # A tf.function gets a twin with traces of its own, so that calling it costs no more than before.
             inner = functools.partial(_run_under, self.activation, python_function)
-            self._run = private.function_like(function, functools.wraps(python_function)(_Under(inner)))
+            self._run = private.function_like(
+                function, functools.wraps(python_function)(_Under(inner))
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; what it targets has the rule's gradient."""

@@ -1,8 +1,9 @@
 """Intercepting calls of Python functions, wherever a reference to them is held.
 
-While an override that names a function is open anywhere, the function object runs a trampoline instead of its own code: the
-object stays the same, so every module, layer and closure that holds it is reached. When the last such override closes, the
-function has its own code again and costs nothing.
+While an override that names a function is open anywhere, the function object runs a trampoline
+instead of its own code: the object stays the same, so every module, layer and closure that holds it
+is reached. When the last such override closes, the function has its own code again and costs
+nothing.
 """
 
 from __future__ import annotations
@@ -160,8 +161,9 @@ def _template(source: str) -> types.CodeType:
     if source not in _templates:
         space: dict[str, Any] = {}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # a string is called, until it is replaced
+            warnings.simplefilter(
+                "ignore", SyntaxWarning
+            )  # a string is called, until it is replaced
             exec(compile(source, "<string>", "exec"), space)
         _templates[source] = space["outer"]().__code__
     return _templates[source]
-

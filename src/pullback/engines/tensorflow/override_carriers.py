@@ -1,4 +1,6 @@
-"""Rules in a form that a SavedModel keeps: an identity with the rule as its gradient, in a function of its own."""
+"""Rules in a form that a SavedModel keeps: an identity with the rule as its gradient, in a function
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from pullback.engines.tensorflow.splice import splice
 from pullback.engines.tensorflow.values import core, kind, like, with_core
 
 # What is traced here will be written to a file.
-exporting: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_exporting", default=False)
+exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "pullback_exporting", default=False
+)
 
 
 def spliced(chain: tuple[Bound, ...], call: OpCall, outputs: Sequence[Any]) -> list[Any]:
@@ -31,7 +35,9 @@ def spliced(chain: tuple[Bound, ...], call: OpCall, outputs: Sequence[Any]) -> l
         given = dict(zip(flowing, upstream, strict=True))
         return run(*(given.get(i) for i in range(len(outputs))))
 
-    fresh = splice(call.type, [outputs[i] for i in flowing], list(call.inputs or ()), spliced_pullback)
+    fresh = splice(
+        call.type, [outputs[i] for i in flowing], list(call.inputs or ()), spliced_pullback
+    )
     fresh[0].op._pullback_chain = ()
     replaced = dict(zip(flowing, fresh, strict=True))
     return [replaced.get(i, t) for i, t in enumerate(outputs)]
@@ -53,8 +59,8 @@ def carried(chain: tuple[Bound, ...], operation: Any, place: Any) -> list[Any]:
 def attach_portably(job: Any, leaves: Sequence[Any]) -> Any:
     """Trace a region without variables among the sources of its gradient, which a SavedModel could not keep.
 
-    The body runs once with its inputs held fixed: through it, variables get their ordinary gradient. Where the rule asks for the
-    original, the body runs once more.
+    The body runs once with its inputs held fixed: through it, variables get their ordinary
+    gradient. Where the rule asks for the original, the body runs once more.
     """
     graph = tf.compat.v1.get_default_graph()
     kinds = [kind(leaf) for leaf in leaves]
@@ -79,7 +85,9 @@ def _with_cores(leaves: Sequence[Any], flowing: Sequence[int], cores: Sequence[A
     return inner
 
 
-def _ordinary(graph: Any, values: list[Any], inputs: list[Any], flowing: list[int], count: int) -> Any:
+def _ordinary(
+    graph: Any, values: list[Any], inputs: list[Any], flowing: list[int], count: int
+) -> Any:
     def ordinary(upstream: Sequence[Any]) -> list[Any]:
         flat: list[Any] = [None] * count
         found = differentiate(graph, values, inputs, upstream)

@@ -1,4 +1,6 @@
-"""What a traced graph keeps of the overrides it was traced under: the names of its rules, and what matched in it."""
+"""What a traced graph keeps of the overrides it was traced under: the names of its rules, and what
+matched in it.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,10 @@ def _outwards(graph: Any) -> Iterator[Any]:
     while isinstance(graph, private.FuncGraph):
         graph = graph.outer_graph
         # The default graph of eager code lives for ever, and nothing is built in it.
-        if isinstance(graph, private.FuncGraph) or not private.ops.executing_eagerly_outside_functions():
+        if (
+            isinstance(graph, private.FuncGraph)
+            or not private.ops.executing_eagerly_outside_functions()
+        ):
             yield graph
 
 
@@ -143,7 +148,9 @@ def note(
             remember(graph, (bound.depth, index, place, hidden_by))
 
 
-_gathered: contextvars.ContextVar[Gathered | None] = contextvars.ContextVar("pullback_gathered", default=None)
+_gathered: contextvars.ContextVar[Gathered | None] = contextvars.ContextVar(
+    "pullback_gathered", default=None
+)
 
 
 class Gathered(list[Any]):

@@ -1,7 +1,9 @@
-"""Places where an override would be lost without a word: each is made to work, or is told apart in the audit.
+"""Places where an override would be lost without a word: each is made to work, or is told apart in
+the audit.
 
-Other people's custom gradients hide what runs in them. recompute_grad and py_function run code later. tf.vectorized_map turns ops into
-other ops. import_graph_def makes ops that nobody is told about. Building a Keras model runs nothing.
+Other people's custom gradients hide what runs in them. recompute_grad and py_function run code
+later. tf.vectorized_map turns ops into other ops. import_graph_def makes ops that nobody is told
+about. Building a Keras model runs nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def _hiding(f: Any, stack: Any) -> Any:
 
 
 def _recomputed(f: Any, stack: Any) -> Any:
-    """The second run of a function under recompute_grad is the one that is differentiated: it runs under the override."""
+    """The second run under recompute_grad is the one that is differentiated, so it is overridden."""
 
     @functools.wraps(f)
     def body(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The functions of TensorFlow that are replaced while an override is open: running, recording, differentiating, tracing."""
+"""The functions of TensorFlow that are replaced while an override is open: running, recording,
+differentiating, tracing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def _execute(original: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow switches callbacks of slow-path ops by assigning this, for all threads at once; we keep ours in."""
     run = private.execute.quick_execute
 
-    def execute(op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None) -> Any:
+    def execute(
+        op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
+    ) -> Any:
         outputs = run(op_name, num_outputs, inputs, attrs, ctx, name)
         for callback in ctx.op_callbacks:
             callback(op_name, tuple(inputs), attrs, outputs, name)
@@ -52,7 +56,9 @@ def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
                 call.place = getattr(operation, "_pullback_place", None)
                 backward = chain_pullback(chain, call)
                 forward = OpTangents(backward, outputs, chain[0].entry.rule, operation.type)
-                private.record_operation(operation.type, outputs, list(operation.inputs), backward, forward)
+                private.record_operation(
+                    operation.type, outputs, list(operation.inputs), backward, forward
+                )
                 return
         original(op_name, inputs, attrs, outputs)
 
@@ -106,7 +112,11 @@ def _make_function_context(original: Callable[..., Any]) -> Callable[..., Any]:
     def make_function_context(scope_type: Any = None) -> Any:
         made = original(scope_type)
         stack = current()
-        return made if stack is None else made._replace(scope_type=Under(made.scope_type, trace_key(stack)))
+        return (
+            made
+            if stack is None
+            else made._replace(scope_type=Under(made.scope_type, trace_key(stack)))
+        )
 
     return make_function_context
 

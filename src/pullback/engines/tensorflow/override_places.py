@@ -1,4 +1,6 @@
-"""Where something runs: the layer it belongs to and the line of the user's code, read from the Python stack."""
+"""Where something runs: the layer it belongs to and the line of the user's code, read from the
+Python stack.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ from typing import Any
 from pullback._audit import Place
 
 _LIBRARIES = frozenset(
-    {"tensorflow", "keras", "pullback", "contextlib", "functools", "optree", "numpy", "threading", "<string>"}
+    {
+        "tensorflow",
+        "keras",
+        "pullback",
+        "contextlib",
+        "functools",
+        "optree",
+        "numpy",
+        "threading",
+        "<string>",
+    }
 )
 _DEEPEST = 150
 
@@ -28,7 +40,11 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
         if frame is None or (layer and source):
             break
         module = frame.f_globals.get("__name__", "")
-        if layer is None and module == "keras.src.layers.layer" and frame.f_code.co_name == "__call__":
+        if (
+            layer is None
+            and module == "keras.src.layers.layer"
+            and frame.f_code.co_name == "__call__"
+        ):
             layer = getattr(frame.f_locals.get("self"), "path", None)
         elif source is None and module.partition(".")[0] not in _LIBRARIES:
             source = _line(frame, operation)
@@ -39,7 +55,11 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
 def _line(frame: Any, operation: Any) -> str | None:
     filename = frame.f_code.co_filename
     if "__autograph_generated_file" not in filename:
-        return None if filename.startswith("<") and "ipython" not in filename else f"{filename}:{frame.f_lineno}"
+        return (
+            None
+            if filename.startswith("<") and "ipython" not in filename
+            else f"{filename}:{frame.f_lineno}"
+        )
     # AutoGraph runs a converted copy; the op itself knows the line of the original.
     for record in reversed(list(getattr(operation, "traceback", None) or ())):
         if not _is_library_file(record.filename):

@@ -8,14 +8,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from pullback._targets import Entry
-from pullback.engines.tensorflow import intercept, keras_models, override_hazards, override_hooks, scope
+from pullback.engines.tensorflow import (
+    intercept,
+    keras_models,
+    override_hazards,
+    override_hooks,
+    scope,
+)
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.op_names import op_types_of, public_name
 from pullback.engines.tensorflow.override_apply import apply as apply
 from pullback.engines.tensorflow.targets import Resolved, trap_of
 from pullback.engines.tensorflow.targets import resolve as _resolve
 
-_PARTS = (intercept, override_hooks, override_hazards, keras_models)  # imported for what they put in place
+_PARTS = (
+    intercept,
+    override_hooks,
+    override_hazards,
+    keras_models,
+)  # imported for what they put in place
 
 
 def label(target: Any) -> str | None:
@@ -53,7 +64,9 @@ def similar(activation: Any, entry: Entry) -> str:
         return trap
     seen = sorted(activation.seen)
     if not seen:
-        return "No op ran here at all (static values, such as a stack of Python floats, run nothing)."
+        return (
+            "No op ran here at all (static values, such as a stack of Python floats, run nothing)."
+        )
     wanted = entry.target if isinstance(entry.target, str) else entry.label.rpartition(".")[2]
     runs = op_types_of(entry.target) if callable(entry.target) else ()
     met = [t for t in runs if t in seen]

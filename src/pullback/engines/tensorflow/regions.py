@@ -1,7 +1,7 @@
 """Functions and layers as targets: one unit each, however many ops they run.
 
-A call of a targeted function is handed to the engine as a call with a gradient of its own, exactly as `pb.with_gradient` does,
-with the function as it was before as its body.
+A call of a targeted function is handed to the engine as a call with a gradient of its own, exactly
+as `pb.with_gradient` does, with the function as it was before as its body.
 """
 
 from __future__ import annotations
@@ -24,15 +24,30 @@ from pullback._targets import RULE_OFFERS
 from pullback._tree import flatten, unflatten
 from pullback.engines.tensorflow import override_calls as calls
 from pullback.engines.tensorflow import tf_private_override as private
-from pullback.engines.tensorflow.intercept import STOPPED, Expected, expected, guarded, hidden, postponed
+from pullback.engines.tensorflow.intercept import (
+    STOPPED,
+    Expected,
+    expected,
+    guarded,
+    hidden,
+    postponed,
+)
 from pullback.engines.tensorflow.override_carriers import attach_portably, exporting, in_function
 from pullback.engines.tensorflow.override_graphs import note
 from pullback.engines.tensorflow.override_places import find_place
 from pullback.engines.tensorflow.scope import Bound, Stack, again, current, resume, set_for, suspend
-from pullback.engines.tensorflow.targets import LAYER_CALL, functions_of, is_same, is_scope_inside, name_matches
+from pullback.engines.tensorflow.targets import (
+    LAYER_CALL,
+    functions_of,
+    is_same,
+    is_scope_inside,
+    name_matches,
+)
 
 # The layers and functions that are running here, outermost first.
-_running: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("pullback_running", default=())
+_running: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar(
+    "pullback_running", default=()
+)
 # The layer whose `call` is to be a region, and the lines that say so.
 _awaited: contextvars.ContextVar[tuple[Any, tuple[Bound, ...]] | None] = contextvars.ContextVar(
     "pullback_awaited", default=None
@@ -66,7 +81,11 @@ def _called(stack: Stack, held: calls.Held, args: tuple[Any, ...], kwargs: dict[
 
 
 def _as_one_op(
-    chain: tuple[Bound, ...], line: Any, held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]
+    chain: tuple[Bound, ...],
+    line: Any,
+    held: calls.Held,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     token = expected.set(Expected(chain, line.op_types))
     try:
@@ -163,7 +182,9 @@ def is_inside(part: Any, where: Any) -> bool:
 class _Region:
     """One call of a targeted function or layer under the lines that match it, innermost first."""
 
-    def __init__(self, stack: Stack, chain: tuple[Bound, ...], held: calls.Held, owner: Any) -> None:
+    def __init__(
+        self, stack: Stack, chain: tuple[Bound, ...], held: calls.Held, owner: Any
+    ) -> None:
         self.stack = stack
         self.chain = chain
         self.held = held
@@ -215,7 +236,14 @@ class _Region:
                 reason = STOPPED
         if not flows and reason is None:
             reason = "it was called without any floating-point tensor, so there is nothing to differentiate"
-        note(self.stack, self.chain, where, "eager" if eagerly else "traced", recorded=recorded, hidden_by=reason)
+        note(
+            self.stack,
+            self.chain,
+            where,
+            "eager" if eagerly else "traced",
+            recorded=recorded,
+            hidden_by=reason,
+        )
 
 
 def _apart(leaves: list[Any]) -> list[Any]:

@@ -1,8 +1,8 @@
 """Which overrides are open here, and the hooks that are in TensorFlow while any is open anywhere.
 
-The stack of open overrides belongs to the context (`contextvars`), so tasks of one event loop and threads do not see each
-other's. Replica threads of a distribution strategy inherit it with the thread's op callbacks. Rules, and TensorFlow's own
-backward pass, run with the stack suspended.
+The stack of open overrides belongs to the context (`contextvars`), so tasks of one event loop and
+threads do not see each other's. Replica threads of a distribution strategy inherit it with the
+thread's op callbacks. Rules, and TensorFlow's own backward pass, run with the stack suspended.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Stack:
     """The open overrides of a context, innermost first, indexed for matching."""
 
     __slots__ = (
-        "activation", "anywhere", "batching", "before", "by_function", "by_type", "depth", "expectable", "key", "one_op", "parent", "plain",
-        "tracks",
+        "activation", "anywhere", "batching", "before", "by_function", "by_type", "depth",
+        "expectable", "key", "one_op", "parent", "plain", "tracks",
     )  # fmt: skip
 
     def __init__(self, previous: Stack | None, activation: Any) -> None:
@@ -46,7 +46,9 @@ class Stack:
         self.parent = parent
         self.before: tuple[Stack | None, list[Any]] = (previous, [])
         self.activation = activation
-        self.batching = parent.batching if parent else False  # opened in the body of a tf.vectorized_map
+        self.batching = (
+            parent.batching if parent else False
+        )  # opened in the body of a tf.vectorized_map
         self.depth = parent.depth + 1 if parent else 0
         self.by_type: dict[str, tuple[Bound, ...]] = dict(parent.by_type) if parent else {}
         self.by_function: dict[Any, tuple[Bound, ...]] = dict(parent.by_function) if parent else {}
@@ -56,7 +58,9 @@ class Stack:
         self.plain: dict[str, tuple[Bound, ...]] = {}
         self.one_op: dict[Any, tuple[Bound, ...]] = {}  # the same for functions that are one op
         self.expectable: frozenset[str] = parent.expectable if parent else frozenset()
-        self.tracks: bool = parent.tracks if parent else False  # whether it matters which parts are running
+        self.tracks: bool = (
+            parent.tracks if parent else False
+        )  # whether it matters which parts are running
         if activation is not None:
             self._add(activation)
 
@@ -70,8 +74,12 @@ class Stack:
         self.anywhere = self._bind(resolved.anywhere) + self.anywhere
         self.expectable |= resolved.expectable
         self.tracks |= resolved.tracks
-        self.one_op = {f: b for f, b in self.by_function.items() if _is_plain_op(b) and not self.tracks}
-        self.plain = {} if self.anywhere else {t: b for t, b in self.by_type.items() if _is_plain(b)}
+        self.one_op = {
+            f: b for f, b in self.by_function.items() if _is_plain_op(b) and not self.tracks
+        }
+        self.plain = (
+            {} if self.anywhere else {t: b for t, b in self.by_type.items() if _is_plain(b)}
+        )
 
     def _bind(self, lines: Any) -> tuple[Bound, ...]:
         return tuple(Bound(self.activation, entry, line, self.depth) for entry, line in lines)
@@ -115,7 +123,13 @@ class Callback:
         self.thread = threading.get_ident()
 
     def __call__(
-        self, op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+        self,
+        op_type: Any,
+        inputs: Any,
+        attrs: Any,
+        outputs: Any,
+        op_name: Any = None,
+        graph: Any = None,
     ) -> Any:
         """Look at one op; hand back its outputs, changed or not."""
         stack = _stack.get()

@@ -62,7 +62,9 @@ class CallLine:
     @functools.cached_property
     def is_plain(self) -> bool:
         """Whether every call of the function is meant."""
-        return not self.parts and self.instance is None and self.kind is None and self.pattern is None
+        return (
+            not self.parts and self.instance is None and self.kind is None and self.pattern is None
+        )
 
     def is_for(self, owner: Any) -> bool:
         """Whether a call on this object is meant."""
@@ -77,7 +79,10 @@ class CallLine:
 
 def is_same(owner: Any, instance: Any) -> bool:
     """Whether this is the object, or was made from it by an override."""
-    return owner is instance or getattr(getattr(owner, "_pullback_link", None), "source", None) is instance
+    return (
+        owner is instance
+        or getattr(getattr(owner, "_pullback_link", None), "source", None) is instance
+    )
 
 
 Lines = list[tuple[Entry, Any]]
@@ -92,7 +97,9 @@ class Resolved:
         self.anywhere: Lines = []
         self.held: list[tuple[types.FunctionType, Any]] = []
         self.tracks = False  # whether it matters which parts are running
-        self.expectable: frozenset[str] = frozenset()  # op types for which functions that are one op stand
+        self.expectable: frozenset[str] = (
+            frozenset()
+        )  # op types for which functions that are one op stand
 
     def hold(self, function: Any, dispatch: Any) -> None:
         """Note that calls of a function have to be intercepted."""
@@ -151,7 +158,11 @@ def _function_line(resolved: Resolved, entry: Entry, target: Any, parts: tuple[A
     for function, instance, drop_self in functions_of(target):
         types_ = op_types_of(target) if instance is None and not drop_self else ()
         line = CallLine(
-            parts, instance=instance, drop_self=drop_self, op_types=types_, is_one_op=bool(types_) and is_one_op(function)
+            parts,
+            instance=instance,
+            drop_self=drop_self,
+            op_types=types_,
+            is_one_op=bool(types_) and is_one_op(function),
         )
         resolved.by_function.setdefault(function, []).append((entry, line))
         resolved.hold(function, on_call)
@@ -164,7 +175,7 @@ def _watch_part(resolved: Resolved, part: Any) -> None:
     from pullback.engines.tensorflow.regions import on_call, on_layer_call
 
     resolved.tracks = True
-    if isinstance(part, (keras.Layer, re.Pattern)) or isinstance(part, type):
+    if isinstance(part, (keras.Layer, re.Pattern, type)):
         resolved.hold(layer_call_function(), on_layer_call)
         return
     for function, _, _ in functions_of(part):
@@ -240,7 +251,9 @@ def _unknown_type(op_type: str) -> str:
     if trap and not by_case:
         return f"TensorFlow has no op type {op_type!r}; {trap}"
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
-    hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "Nothing has a similar name."
+    hint = (
+        f"Did you mean {' or '.join(map(repr, close))}?" if close else "Nothing has a similar name."
+    )
     return f"TensorFlow has no op type {op_type!r}. {hint}"
 
 

@@ -10,45 +10,41 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from keras.src.api_export import get_name_from_symbol as keras_name
+
+# A Keras model that is being built runs its layers once, symbolically, to learn their shapes.
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope as in_symbolic_scope
 from tensorflow.core.framework import function_pb2
-
-# The thread's list of op callbacks: called with every op that runs (eager) or is created (graph).
-from tensorflow.python.eager.context import context as context
-
-# Ops that leave the fast path run through `execute.execute`, and are recorded by `execute.record_gradient`.
-from tensorflow.python.eager import execute as execute
-
-# Where a GradientTape, tf.gradients and forward mode run TensorFlow's own gradient functions.
-from tensorflow.python.eager import backprop as backprop
-from tensorflow.python.eager import forwardprop as forwardprop
-from tensorflow.python.eager import imperative_grad as imperative_grad
-from tensorflow.python.ops import gradients_util as gradients_util
-
-# What makes a tf.function trace again: the key of its cache.
-from tensorflow.python.eager.polymorphic_function import function_context as function_context
-from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_function
-from tensorflow.python.eager.polymorphic_function import tracing_compilation as tracing_compilation
-
 from tensorflow.core.function.polymorphism.function_cache import FunctionCache as FunctionCache
 
-from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function as PolymorphicFunction
-from tensorflow.python.saved_model.function_deserialization import RestoredFunction as RestoredFunction
-
-# Loading function definitions as functions, which a SavedModel does too.
-from tensorflow.python.saved_model.function_deserialization import (
-    load_function_def_library as load_function_def_library,
-)
-
-# Other people's custom gradients and Python callbacks, which hide or postpone what runs in them.
-from tensorflow.python.ops import custom_gradient as custom_gradient
-from tensorflow.python.ops import script_ops as script_ops
-
-from tensorflow.python.ops.parallel_for import control_flow_ops as control_flow_ops
+# Recording an operation with a gradient of our own on every tape and accumulator.
+from tensorflow.python import pywrap_tfe as _tfe
+from tensorflow.python.autograph.core import ag_ctx as autograph_context
 
 # AutoGraph remembers functions that it shall not convert; we take ours out again.
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.impl import conversion as autograph_conversion
-from tensorflow.python.autograph.core import ag_ctx as autograph_context
+
+# Where a GradientTape, tf.gradients and forward mode run TensorFlow's own gradient functions.
+from tensorflow.python.eager import backprop as backprop
+
+# Ops that leave the fast path run through `execute.execute`, and are recorded by `execute.record_gradient`.
+from tensorflow.python.eager import execute as execute
+from tensorflow.python.eager import forwardprop as forwardprop
+from tensorflow.python.eager import imperative_grad as imperative_grad
+
+# The thread's list of op callbacks: called with every op that runs (eager) or is created (graph).
+from tensorflow.python.eager.context import context as context
+from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_function
+
+# What makes a tf.function trace again: the key of its cache.
+from tensorflow.python.eager.polymorphic_function import function_context as function_context
+from tensorflow.python.eager.polymorphic_function import tracing_compilation as tracing_compilation
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
+    Function as PolymorphicFunction,
+)
+from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
+from tensorflow.python.eager.record import record_operation as record_operation
 
 # The definitions of all ops: their argument and attribute names.
 from tensorflow.python.framework import op_def_registry as op_def_registry
@@ -56,20 +52,22 @@ from tensorflow.python.framework import ops as ops
 from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
 from tensorflow.python.framework.ops import EagerTensor as EagerTensor
 
-from keras.src.ops.operation import Operation as KerasOperation
+# Other people's custom gradients and Python callbacks, which hide or postpone what runs in them.
+from tensorflow.python.ops import custom_gradient as custom_gradient
+from tensorflow.python.ops import gradients_util as gradients_util
+from tensorflow.python.ops import script_ops as script_ops
+from tensorflow.python.ops.parallel_for import control_flow_ops as control_flow_ops
+from tensorflow.python.saved_model.function_deserialization import (
+    RestoredFunction as RestoredFunction,
+)
 
-# A Keras model that is being built runs its layers once, symbolically, to learn their shapes.
-from keras.src.backend.common.symbolic_scope import in_symbolic_scope as in_symbolic_scope
-
-from keras.src.api_export import get_name_from_symbol as keras_name
+# Loading function definitions as functions, which a SavedModel does too.
+from tensorflow.python.saved_model.function_deserialization import (
+    load_function_def_library as load_function_def_library,
+)
 
 # The names under which functions are exported, for messages.
 from tensorflow.python.util import tf_export as tf_export
-
-# Recording an operation with a gradient of our own on every tape and accumulator.
-from tensorflow.python import pywrap_tfe as _tfe
-from tensorflow.python.eager.record import record_operation as record_operation
-from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
 
 # 0: nothing watches these tensors; 1 or 2: a tape or an accumulator does.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
@@ -230,7 +228,10 @@ def in_batched_loop() -> bool:
     """Whether the body of a tf.vectorized_map is being traced here."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "_pfor_impl" and frame.f_globals.get("__name__") == control_flow_ops.__name__:
+        if (
+            frame.f_code.co_name == "_pfor_impl"
+            and frame.f_globals.get("__name__") == control_flow_ops.__name__
+        ):
             return True
         frame = frame.f_back
     return False
@@ -243,7 +244,7 @@ def import_graph_def() -> Any:
 
 def functions_called(operation: Any) -> list[Any]:
     """The definitions of the functions that an op of a graph runs."""
-    library = {name: f for name, f in operation.graph._functions.items()}
+    library = dict(operation.graph._functions)
     names = _called_by_node(operation.node_def)
     return [d for d in (_definition(n, library) for n in sorted(names)) if d is not None]
 
@@ -348,7 +349,7 @@ def check_override() -> None:
     """Prove that the private parts still do what overriding builds on."""
     seen: list[str] = []
 
-    def callback(op_type: Any, inputs: Any, attrs: Any, outputs: Any, *_: Any, **__: Any) -> Any:
+    def callback(op_type: Any, _: Any, __: Any, outputs: Any, *___: Any, **____: Any) -> Any:
         seen.append(op_type if isinstance(op_type, str) else op_type.decode())
         if isinstance(outputs, list):
             outputs[0] = outputs[0]._copy_nograd()
