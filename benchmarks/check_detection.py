@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-import benchmarks.check_bench.functions  # noqa: E402, F401  registers the cases
-from benchmarks.check_bench import backends  # noqa: E402
-from benchmarks.check_bench.cases import CASES  # noqa: E402
-from benchmarks.check_bench.mutants import FAMILIES, Mutant, mutants  # noqa: E402
-from benchmarks.check_bench.peers import Judge, available  # noqa: E402
-from benchmarks.check_bench.scoring import really_wrong, score  # noqa: E402
+import benchmarks.check_bench.functions  # noqa: F401  registers the cases
+from benchmarks.check_bench import backends
+from benchmarks.check_bench.cases import CASES
+from benchmarks.check_bench.mutants import FAMILIES, Mutant, mutants
+from benchmarks.check_bench.peers import Judge, available
+from benchmarks.check_bench.scoring import really_wrong, score
 
 
 @dataclass

@@ -81,4 +81,10 @@ class CheckError(PullbackError, ValueError):
 
 
 class CheckFailed(CheckError, AssertionError):
-    """A gradient check found something wrong."""
+    """A gradient check found something wrong; the message is the report.
+
+    >>> pb.check(tf.round, tf.constant([0.3]), against=tf.identity).raise_if_failed()
+    Traceback (most recent call last):
+    ...
+    pullback.errors.CheckFailed: ✗ round: no gradient flows to `x` ...
+    """

@@ -203,3 +203,13 @@ def test_an_element_is_found_in_logarithmically_many_calls(size):
     finding = diagnose(exam, problem, explain=True)
     assert finding.path == f"args[0][{size // 3}]"
     assert exam.subject.calls - before < 80 + 20 * np.log2(size)
+
+
+def test_a_rule_that_looks_at_the_sign_of_its_upstream_is_not_linear():
+    def rule(xs, ws):
+        return [np.where(ws[0] > 0, ws[0] * np.cos(xs[0]), 0.0)]
+
+    exam = examination(NumpyProbe(sine, rule, [X]))
+    problem = first_problem(exam)
+    assert problem is not None
+    assert diagnose(exam, problem, explain=True).kind == "linear"

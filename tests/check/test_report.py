@@ -60,7 +60,7 @@ def test_a_report_cannot_be_changed():
         "✗ f: the gradient for `x` is 2× too large",
         "float32[2, 3]",
         "args[0] → out[1]",
-        "at the given arguments",
+        "point: the given arguments",
         "the rule gives 2, the function says 1 ± 1e-12",
         "rules.py:7",
         "pb.check(f, *args, seed=3)",

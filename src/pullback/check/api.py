@@ -38,7 +38,8 @@ def check(
     whose derivative the rule is meant to be, where that is not `fn` itself. `wrt` limits the check
     to inputs by name; `domain` says where the function may be tried (`"positive"`, `(low, high)`,
     `"symmetric"`, `"definite"`, or a dict of these by input); `order=1` leaves out second
-    derivatives; `quick` keeps to two points and first derivatives; `modes` is "all", "none" or names of ways to run.
+    derivatives; `quick` keeps to two points and first derivatives; `modes` is "all", "none" or
+    names of ways to run.
 
     >>> import pullback as pb, tensorflow as tf
     >>> print(pb.check(tf.sin, tf.constant([0.3, 0.7])).ok)

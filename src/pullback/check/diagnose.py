@@ -163,6 +163,7 @@ def _said(scene: Scene, which: int, guess: Guess, finding: Finding) -> Finding:
         "upstream": lambda: words.upstream(name),
         "factor": lambda: words.factor(name, guess.number),
         "sign": lambda: words.sign(name),
+        "linear": lambda: words.NOT_LINEAR,
         "precision": lambda: words.precision(name, guess.word),
         "swapped": lambda: words.swapped(name, other),
     }.get(guess.kind, lambda: words.rearranged(name, guess.word))

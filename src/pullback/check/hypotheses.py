@@ -25,7 +25,7 @@ NEARLY = 0.999
 
 def first_that_holds(scene: Scene, which: int, look: Look, others: list[int]) -> Guess | None:
     """Try the guesses about one input in order, the plainest first."""
-    for guess in (_missing, _upstream, _short_format, _ratio, _rounding_noise):
+    for guess in (_missing, _upstream, _not_linear, _short_format, _ratio, _rounding_noise):
         held = guess(scene, which, look)
         if held is not None:
             return held
@@ -51,6 +51,16 @@ def _upstream(scene: Scene, which: int, look: Look) -> Guess | None:
     if np.any(zero[span] != 0):
         return Guess("upstream")
     return None
+
+
+def _not_linear(scene: Scene, which: int, look: Look) -> Guess | None:
+    """The opposite upstream does not give the opposite gradient."""
+    span = scene.layout.span(which)
+    here = look.trial.said.r[span]
+    _, there = scene.subject.pull(look.trial.x, -look.trial.w)
+    gap = float(np.max(np.abs(here + there[span]), initial=0.0))
+    bound = max(1e-3, 1e3 * scene.subject.rule.rule_epsilon)
+    return Guess("linear") if gap > bound * float(np.max(np.abs(here), initial=0.0)) else None
 
 
 def _ratio(scene: Scene, which: int, look: Look) -> Guess | None:

@@ -79,7 +79,7 @@ def _leaf(line: Line) -> list[Piece]:
 def _finding(finding: Finding) -> list[list[Piece]]:
     lines: list[list[Piece]] = [[("  ", ""), (f"{finding.kind}: ", "red"), (finding.diagnosis, "")]]
     place = finding.path + (f" → {finding.output}" if finding.output else "")
-    at = f", at {finding.point}" if finding.point else ""
+    at = f", point: {finding.point}" if finding.point else ""
     lines.append([(f"    {place}{at}", "dim")])
     if finding.got is not None and finding.wanted is not None:
         bar = "" if finding.error is None else f" ± {finding.error:.1g}"
@@ -105,5 +105,5 @@ def _covered(report: Report) -> list[str]:
     if seen.never_reached:
         out.append(f"gradient zero everywhere: {seen.never_reached} of {seen.entries} entries")
     if seen.modes:
-        out.append(f"same in: {', '.join(seen.modes)}")
+        out.append(f"same in: {' · '.join(seen.modes)}")
     return out + list(seen.notes)
