@@ -110,7 +110,21 @@ class Activation:
 
 
 class Override:
-    """Targets with their rules. Open it as a block, or apply it to a function or model."""
+    """Targets with their rules. Open it as a block, or apply it to a function or model.
+
+    >>> import tensorflow as tf
+    >>> def reverse(dy):
+    ...     return -dy
+    >>> reversed_relu = Override({tf.nn.relu: reverse})
+    >>> x = tf.constant([1.0, 2.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = reversed_relu(tf.nn.relu)(x)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [-1.0, -1.0]
+    >>> reversed_relu.audit.rows[0].effective
+    1
+    """
 
     def __init__(self, rules: Rules, *, strict: bool = True) -> None:
         self.rules = rules

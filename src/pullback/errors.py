@@ -57,7 +57,15 @@ class UnsupportedError(PullbackError, NotImplementedError):
 
 
 class UnreachableOverride(UnsupportedError):
-    """An override cannot reach a place where its target runs."""
+    """An override cannot reach a place where its target runs.
+
+    >>> import pullback as pb
+    >>> import tensorflow as tf
+    >>> with pb.override({"ArgMax": lambda dy: dy}):
+    ...     index = tf.argmax([1.0, 2.0])
+    Traceback (most recent call last):
+    pullback.errors.UnreachableOverride: the rule for 'ArgMax' has no effect: ...
+    """
 
 
 class EngineError(PullbackError, RuntimeError):
@@ -69,7 +77,15 @@ class TargetError(PullbackError, ValueError):
 
 
 class UnmatchedOverride(TargetError):
-    """An override had no effect in its block or function."""
+    """An override had no effect in its block or function.
+
+    >>> import pullback as pb
+    >>> import tensorflow as tf
+    >>> with pb.override({tf.nn.relu: lambda dy: dy}):
+    ...     y = tf.nn.relu6([1.0, 2.0])
+    Traceback (most recent call last):
+    pullback.errors.UnmatchedOverride: tf.nn.relu did not run here...
+    """
 
 
 class ExportError(PullbackError, RuntimeError):

@@ -139,7 +139,7 @@ def _pfor(original: Callable[..., Any]) -> Callable[..., Any]:
     return pfor_impl
 
 
-@hook(private.KerasOperation, "symbolic_call")
+@hook(keras.Operation, "symbolic_call")
 @hook(keras.Layer, "symbolic_call")
 def _symbolic_call(original: Callable[..., Any]) -> Callable[..., Any]:
     """Keras works out the shapes of a model that is being built; nothing of it is ever differentiated."""

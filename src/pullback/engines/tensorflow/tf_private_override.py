@@ -10,63 +10,82 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+
+# The public name of a Keras function, for messages.
 from keras.src.api_export import get_name_from_symbol as keras_name
 
 # A Keras model that is being built runs its layers once, symbolically, to learn their shapes.
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope as in_symbolic_scope
+
+# Function definitions are copied and marked.
 from tensorflow.core.framework import function_pb2
+
+# A long-lived tf.function must not keep the traces of every rule it ever met.
 from tensorflow.core.function.polymorphism.function_cache import FunctionCache as FunctionCache
 
-# Recording an operation with a gradient of our own on every tape and accumulator.
+# What watches a tensor, whether recording is stopped, and the forward-mode dispatcher.
 from tensorflow.python import pywrap_tfe as _tfe
-from tensorflow.python.autograph.core import ag_ctx as autograph_context
 
-# AutoGraph remembers functions that it shall not convert; we take ours out again.
+# Whether AutoGraph converts what runs here, how, and which functions it was told to leave alone.
+from tensorflow.python.autograph.core import ag_ctx as autograph_context
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.impl import conversion as autograph_conversion
 
-# Where a GradientTape, tf.gradients and forward mode run TensorFlow's own gradient functions.
+# What TensorFlow hands its gradient functions in eager code.
 from tensorflow.python.eager import backprop as backprop
 
-# Ops that leave the fast path run through `execute.execute`, and are recorded by `execute.record_gradient`.
+# Ops that leave the fast path run and are recorded through functions of this module.
 from tensorflow.python.eager import execute as execute
+
+# Where tapes and forward mode run TensorFlow's own gradient functions.
 from tensorflow.python.eager import forwardprop as forwardprop
 from tensorflow.python.eager import imperative_grad as imperative_grad
 
-# The thread's list of op callbacks: called with every op that runs (eager) or is created (graph).
+# The thread's op callbacks, called with every op that runs or is created.
 from tensorflow.python.eager.context import context as context
+
+# Functions that have a graph but no Python source are copied when they are called.
 from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_function
 
 # What makes a tf.function trace again: the key of its cache.
 from tensorflow.python.eager.polymorphic_function import function_context as function_context
-from tensorflow.python.eager.polymorphic_function import tracing_compilation as tracing_compilation
+
+# A tf.function, of which an overridden twin is made.
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
     Function as PolymorphicFunction,
 )
+
+# Recording an op with a rule on every tape and accumulator; which variables were read.
 from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
 from tensorflow.python.eager.record import record_operation as record_operation
 
-# The definitions of all ops: their argument and attribute names.
+# The definitions of all ops, the gradient registry, graphs of functions, concrete tensors.
 from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
 from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
 from tensorflow.python.framework.ops import EagerTensor as EagerTensor
 
-# Other people's custom gradients and Python callbacks, which hide or postpone what runs in them.
+# Other people's custom gradients hide what runs in them.
 from tensorflow.python.ops import custom_gradient as custom_gradient
+
+# Where tf.gradients runs TensorFlow's own gradient functions.
 from tensorflow.python.ops import gradients_util as gradients_util
+
+# tf.py_function runs later, in another thread.
 from tensorflow.python.ops import script_ops as script_ops
+
+# tf.vectorized_map turns ops into other ops.
 from tensorflow.python.ops.parallel_for import control_flow_ops as control_flow_ops
+
+# Loading function definitions as functions, and recognising functions that were loaded.
 from tensorflow.python.saved_model.function_deserialization import (
     RestoredFunction as RestoredFunction,
 )
-
-# Loading function definitions as functions, which a SavedModel does too.
 from tensorflow.python.saved_model.function_deserialization import (
     load_function_def_library as load_function_def_library,
 )
 
-# The names under which functions are exported, for messages.
+# The public name of a TensorFlow function, for messages.
 from tensorflow.python.util import tf_export as tf_export
 
 # 0: nothing watches these tensors; 1 or 2: a tape or an accumulator does.
