@@ -59,7 +59,8 @@ class Tally:
         )
 
 
-HEAD = f"{'checker':26}{'n':>8}{'FA':>5}{'net %':>7}{' '.join(f'{f:>5}' for f in FAMILIES)}{'named':>6}{'calls':>6}{'ms':>9}"
+FAMILY_HEAD = " ".join(f"{family:>5}" for family in FAMILIES)
+HEAD = f"{'checker':26}{'n':>8}{'FA':>5}{'net %':>7}{FAMILY_HEAD}{'named':>6}{'calls':>6}{'ms':>9}"
 
 
 def wrong_rules(name: str, n: int) -> list[Mutant]:
@@ -102,7 +103,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 1000])
     parser.add_argument("--share", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--dtype", default="float64", help="float32: functions that run in it only")
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)

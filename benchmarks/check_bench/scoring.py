@@ -44,6 +44,15 @@ def build(B: Any, case: Case, mutant: Mutant | None = None) -> Any:
     return B.attach(remembering, rule)
 
 
+def in_single(B: Any, fn: Any) -> Any:
+    """The same function, made to run in float32 whatever it is given."""
+
+    def single(*xs: Any) -> Any:
+        return fn(*[B.cast(x, "float32") for x in xs])
+
+    return single
+
+
 def triggering(
     mutant: Mutant, inputs: list[np.ndarray], rng: np.random.Generator
 ) -> list[np.ndarray]:
@@ -117,8 +126,9 @@ def score(B: Any, case: Case, mutant: Mutant | None, n: int, seed: int, **option
     """The verdict of `pb.check` on one rule."""
     from pullback.check import check
 
-    fn = build(B, case, mutant)
-    dtype = options.pop("dtype", "float64")
+    fn, dtype = build(B, case, mutant), options.pop("dtype", "float64")
+    if dtype == "float32":
+        fn = in_single(B, fn)
     xs = [B.array(x, dtype) for x in case.inputs(np.random.default_rng(100 + seed), n)]
     began = time.perf_counter()
     report = check(fn, *xs, seed=seed, **options)
