@@ -22,7 +22,7 @@ from pullback._pullback import Job, Pullback, Ran
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.captured import Reads, closed_over
 from pullback.engines.tensorflow.recorded import Recorded, finish
-from pullback.engines.tensorflow.values import core, kind, like, with_core
+from pullback.engines.tensorflow.values import core, kind, like, output, with_core
 from pullback.engines.tensorflow.variables import Variables
 
 
@@ -34,7 +34,7 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     keeps = job.definition.keeps
     if order == 0 and "variables" not in keeps:
         ran = job.run(leaves)
-        outputs = ran.outputs(ran.leaves)
+        outputs = ran.outputs([output(leaf) for leaf in ran.leaves])
     else:
         outputs = _attach(job, leaves, kinds, flowing, tensors, order)
     if job.definition.keeps is not keeps:
@@ -56,6 +56,7 @@ def _attach(
     body = _KeptBody(job, tensors, leaves, recording) if kept else _PLAIN
     inner = tensors if recording else [private.detached(t) for t in tensors]
     ran = body.run(job, _with_cores(leaves, flowing, inner), inner)
+    ran.leaves = [output(leaf) for leaf in ran.leaves]
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
     values = [core(ran.leaves[i]) for i in returned]
     recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)

@@ -18,7 +18,7 @@ from pullback._pullback import Job, Pullback
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.capturing import prepare
 from pullback.engines.tensorflow.recorded import Recorded, finish
-from pullback.engines.tensorflow.values import core, flows, kind, like, with_core
+from pullback.engines.tensorflow.values import core, flows, kind, like, output, with_core
 from pullback.engines.tensorflow.variables import Variables
 
 
@@ -33,6 +33,7 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     before = graph.version
     with Variables() as variables:
         ran = job.run(leaves, _converted)
+    ran.leaves = [output(leaf) for leaf in ran.leaves]
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
     values = [_in_this(graph, core(ran.leaves[i])) for i in returned]
     recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)

@@ -17,6 +17,7 @@ import tensorflow as tf
 from pullback._engine import Kind
 from pullback._project import Shape, describe, shape_text, unbroadcast_axes
 from pullback.engines.tensorflow import tf_private as private
+from pullback.errors import UnsupportedError
 
 Blame = Callable[[str], Exception]
 EagerTensor = private.EagerTensor
@@ -51,6 +52,11 @@ def kind(leaf: Any) -> Kind:
         return Kind.DIFFERENTIABLE if flows(leaf) else Kind.TENSOR
     if isinstance(leaf, (np.ndarray, np.generic, numbers.Number)) and not isinstance(leaf, bool):
         return Kind.NUMBER
+    if isinstance(leaf, tf.experimental.ExtensionType):
+        raise UnsupportedError(
+            f"an ExtensionType ({type(leaf).__name__}) cannot be an argument or an output of a "
+            "function with its own gradient. Pass its tensors, in a dict or a dataclass."
+        )
     return Kind.STATIC
 
 
@@ -64,6 +70,15 @@ def read(leaf: Any) -> Any:
     if isinstance(leaf, (tf.Variable, keras.Variable)) and leaf.trainable:
         return tf.convert_to_tensor(leaf)
     return leaf
+
+
+def output(leaf: Any) -> Any:
+    """An output as a tensor, where it is a NumPy array or a variable; anything else as it is."""
+    if type(leaf) is EagerTensor:
+        return leaf
+    inexact = isinstance(leaf, (np.ndarray, np.generic)) and np.issubdtype(leaf.dtype, np.inexact)
+    is_value = inexact or isinstance(leaf, (tf.Variable, keras.Variable))
+    return tf.convert_to_tensor(leaf) if is_value else leaf
 
 
 def core(leaf: Any) -> Any:
