@@ -10,7 +10,7 @@ from pullback.check.domain import Domain, symmetric_leaves
 from pullback.check.flat import Subject
 from pullback.check.ladder import Plan, brief_plan, generic_plan
 from pullback.check.probe import Array, OutsideDomain, RuleFault, Unsupported
-from pullback.check.trial import Trial, run
+from pullback.check.trial import GENERIC, Trial, run
 from pullback.check.witness import Doubt, doubt
 from pullback.errors import CheckError
 
@@ -58,7 +58,7 @@ class Examination:
         """Contract and two generic points."""
         self._measure_scale()
         try:
-            yield from self._generic("the given arguments", self.start)
+            yield from self._generic(GENERIC[0], self.start)
             yield from self._contract()
             yield from self._second_point()
         except RuleFault as fault:
@@ -144,9 +144,7 @@ class Examination:
 
     def _wants_second(self, name: str) -> bool:
         """Second order at both generic points; at one only where a call is expensive."""
-        return self.order > 1 and (
-            not self._is_large() or name != "the given arguments" or self.alone
-        )
+        return self.order > 1 and (not self._is_large() or name != GENERIC[0] or self.alone)
 
     def _symmetric_instead(self, problem: Problem) -> bool:
         """Whether the function means symmetric matrices only, so that the test must keep to them."""
@@ -166,13 +164,13 @@ class Examination:
     def _second_point(self) -> Iterator[Problem]:
         for attempt in range(3):
             tried = len(self.points)
-            yield from self._generic("another point", self._elsewhere(attempt))
+            yield from self._generic(GENERIC[1], self._elsewhere(attempt))
             if len(self.points) > tried:
                 return
-        self.left_out.append("another point")
+        self.left_out.append(GENERIC[1])
         if self._is_large() and self.order > 1:
             self.alone = True
-            yield from self._generic("the given arguments", self.start)
+            yield from self._generic(GENERIC[0], self.start)
 
     def _special(self, point: points.Point) -> Iterator[Problem]:
         """One special point, or one part of the way there if it lies outside the domain."""

@@ -9,6 +9,7 @@ from pullback.check.ladder import Plan, Slope, slope
 from pullback.check.probe import Array, OutsideDomain
 
 BARS = 30.0
+GENERIC = ("the given arguments", "another point")
 
 
 @dataclass(frozen=True)
