@@ -46,6 +46,7 @@ def test_thresholds_are_met_and_surrounded():
     assert (between.x < -1.5).any()
     assert ((between.x > -1.5) & (between.x < 1.5)).any()
     assert (found["above thresholds"].x > 1.5).all()
+    assert (np.abs(found["within thresholds"].x) < 1.5).all()
     assert (found["below thresholds"].x < -1.5).all()
 
 

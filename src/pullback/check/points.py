@@ -116,6 +116,8 @@ def _threshold_points(
     reach = max(float(np.max(np.abs(constants))), 1e-3) * rng.uniform(1.1, 2, base.size)
     yield Point("above thresholds", reach, NOTHING)
     yield Point("below thresholds", -reach, NOTHING)
+    least = min((abs(c) for c in constants if c), default=1.0)
+    yield Point("within thresholds", least * rng.uniform(-0.95, 0.95, base.size), NOTHING)
     x, mask = _sprinkle(rng, base, at, 0.7)
     yield Point("at thresholds", x, mask)
 

@@ -94,7 +94,8 @@ def _beside(trial: Trial) -> Iterator[tuple[Array, float]]:
 def _cleared(subject: Subject, trial: Trial, chosen: Array) -> tuple[Array, Array]:
     """Suspects whose claim very short steps confirm, and those of them that sit at a kink.
 
-    In short formats a claim that no short step can contradict gets the benefit of the doubt.
+    In short formats a claim gets the benefit of the doubt where no short step can contradict it, or
+    short steps contradict the long ones as well.
     """
     at = entries(subject, trial, chosen)
     centre = at(0.0)
@@ -107,7 +108,10 @@ def _cleared(subject: Subject, trial: Trial, chosen: Array) -> tuple[Array, Arra
             right, left = (at(h) - centre) / h, (centre - at(-h)) / h
             told = np.isfinite(right - left) & (noise / h < slack)
             ever |= told
-            cleared |= told & (np.abs(claimed - (right + left) / 2) < slack)
+            middle = (right + left) / 2
+            cleared |= told & (np.abs(claimed - middle) < slack)
+            if subject.epsilon > 1e-10:
+                cleared |= told & (np.abs(trial.slope.value[chosen] - middle) > slack)
             # a bend stays as wide when the step shrinks; curvature shrinks with it
             width = np.abs(right - left)
             lasting = told & (width > slack) & (width > 0.3 * before)

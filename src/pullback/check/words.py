@@ -15,6 +15,7 @@ POINTS = {
     "between thresholds": "in part of its range",
     "above thresholds": "where {x} is above a threshold of the function or rule",
     "below thresholds": "where {x} is below a threshold of the function or rule",
+    "within thresholds": "where |{x}| is below a threshold of the function or rule",
     "at thresholds": "at a threshold of the function or rule",
     "entries not reached before": "where the gradient was zero at first",
 }
