@@ -198,7 +198,7 @@ def product(x, y):
 
 @wrong_call(
     "one gradient for two inputs",
-    rf"rule one {HERE} returned 1 gradient .* for the 2 inputs with tensors \(x, y\)\. Write `return dx, dy`",
+    rf"rule one {HERE} .*returned 1 gradient .* for the 2 inputs with tensors \(x, y\)\. Write `return dx, dy`",
     inputs=2,
 )
 def one_for_two(x, y):

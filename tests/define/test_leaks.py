@@ -23,10 +23,14 @@ def graphs() -> int:
     return sum(isinstance(o, private.FuncGraph) for o in gc.get_objects())
 
 
-def settled(count: Callable[[], int]) -> int:
-    for _ in range(3):
+def settled(*counts: Callable[[], int]) -> list[int]:
+    for _ in range(2):
         gc.collect()
-    return count()
+    return [count() for count in counts]
+
+
+def objects() -> int:
+    return len(gc.get_objects())
 
 
 def trace(function: Callable[[Any], Any]) -> None:
@@ -83,10 +87,10 @@ def with_residual(x):
 )
 def test_traces_leave_nothing(way: Callable[..., None]) -> None:
     way(with_residual)
-    before = settled(entries), settled(graphs)
+    before = settled(entries, graphs)
     for _ in range(5):
         way(with_residual)
-    assert (settled(entries), settled(graphs)) == before
+    assert settled(entries, graphs) == before
 
 
 def test_a_living_function_keeps_its_gradient() -> None:
@@ -105,10 +109,10 @@ def test_definitions_inside_a_trace_leave_nothing() -> None:
         return pb.with_gradient(lambda x: x * 2.0, lambda dy: 3.0 * dy)(x)
 
     trace(define_and_use)
-    before = settled(entries), settled(graphs)
+    before = settled(entries, graphs)
     for _ in range(5):
         trace(define_and_use)
-    assert (settled(entries), settled(graphs)) == before
+    assert settled(entries, graphs) == before
 
 
 def eager_call(function: Callable[..., Any], xs: list[Any]) -> None:
@@ -124,11 +128,11 @@ def test_eager_calls_leave_no_objects() -> None:
     for _ in range(2):
         for feature, xs in zip(features, inputs, strict=True):
             eager_call(feature.fn, xs)
-    before = settled(lambda: len(gc.get_objects()))
+    (before,) = settled(objects)
     for _ in range(10):
         for feature, xs in zip(features, inputs, strict=True):
             eager_call(feature.fn, xs)
-    assert settled(lambda: len(gc.get_objects())) - before < 10 * len(features)
+    assert settled(objects)[0] - before < 10 * len(features)
 
 
 def test_a_call_does_not_wait_for_the_garbage_collector() -> None:
