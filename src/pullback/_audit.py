@@ -12,6 +12,15 @@ from typing import Any, Final, TypeAlias
 from pullback import _audit_text
 
 MOST_PLACES: Final = 100
+NOT_FLOATING: Final = (
+    "it gives no floating-point tensor, so no gradient passes through it: "
+    "override the function around it as one unit"
+)
+NOTHING_FLOATING: Final = (
+    "it was called without any floating-point tensor, so there is nothing to differentiate"
+)
+# Where gradients could not flow anyway, an override takes nothing away.
+HARMLESS: Final = frozenset({NOT_FLOATING, NOTHING_FLOATING})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
-from pullback._audit import Audit, Ledger
+from pullback._audit import HARMLESS, Audit, Ledger
 from pullback._engine import ALIASES, TABLE, only_engine
 from pullback._targets import Entry, Inside, Rules, Where, entries_of
 from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
@@ -99,14 +99,12 @@ class Activation:
                 raise problem
             warnings.warn(str(problem), stacklevel=3)
         for entry in self.override.entries:
-            reasons = {
-                m.hidden_by: m.count for m in self.ledger.matches(entry.index) if m.hidden_by
-            }
-            for reason, count in reasons.items():
-                warnings.warn(
-                    f"the rule for {entry.label} has no effect in {count} places: {reason}",
-                    stacklevel=3,
-                )
+            for match in self.ledger.matches(entry.index):
+                if match.hidden_by and match.hidden_by not in HARMLESS:
+                    where = f"{match.count} places: {match.hidden_by}"
+                    warnings.warn(
+                        f"the rule for {entry.label} has no effect in {where}", stacklevel=3
+                    )
 
 
 class Override:

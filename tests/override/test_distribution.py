@@ -59,8 +59,8 @@ def test_fitting_in_replicas(as_block: bool) -> None:
 WORKER = """
 import json, sys
 import tensorflow as tf
-from pullback._override import override
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
+from pullback._override import override
 def rule(dy):
     return -7.0 * dy
 def step():

@@ -12,7 +12,7 @@ import contextvars
 from collections.abc import Sequence
 from typing import Any
 
-from pullback._audit import Place
+from pullback._audit import NOT_FLOATING, Place
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.op_forward import OpTangents
 from pullback.engines.tensorflow.op_rules import OpCall, carries_gradient, chain_pullback
@@ -40,10 +40,6 @@ expected: contextvars.ContextVar[Expected | None] = contextvars.ContextVar(
     "pullback_expected", default=None
 )
 
-_INTEGERS = (
-    "it returns no floating-point tensor, so no gradient passes through it: "
-    "override the function around it as one unit"
-)
 STOPPED = "recording is stopped where it runs (tape.stop_recording)"
 
 
@@ -223,4 +219,4 @@ def _why_hidden(outputs: Sequence[Any]) -> str | None:
     for tensor in outputs:
         if carries_gradient(tensor):
             return hidden.get()
-    return _INTEGERS
+    return NOT_FLOATING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from pullback.engines.tensorflow import (
     override_hooks,
     scope,
 )
-from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow.op_names import op_types_of, public_name
 from pullback.engines.tensorflow.override_apply import apply as apply
 from pullback.engines.tensorflow.targets import Resolved, trap_of
@@ -36,7 +34,6 @@ def label(target: Any) -> str | None:
 
 def resolve(entries: Sequence[Entry]) -> Resolved:
     """The lines in the form in which they are matched."""
-    _check()
     return _resolve(entries)
 
 
@@ -89,8 +86,3 @@ def unreachable(activation: Any, entry: Entry) -> str | None:
             "Build it outside, and apply the override to it: `pb.override({...})(model)`."
         )
     return activation.notes.get("unreachable")
-
-
-@functools.cache
-def _check() -> None:
-    private.check_override()

@@ -17,6 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pullback._audit import NOTHING_FLOATING
 from pullback._engine import Kind, engine_of
 from pullback._pullback import Job
 from pullback._rule import Rule
@@ -235,7 +236,7 @@ class _Region:
             if not recorded and reason is None and private.recording_is_stopped():
                 reason = STOPPED
         if not flows and reason is None:
-            reason = "it was called without any floating-point tensor, so there is nothing to differentiate"
+            reason = NOTHING_FLOATING
         note(
             self.stack,
             self.chain,

@@ -177,6 +177,8 @@ def _inherited() -> Stack | None:
 
 def enter(activation: Any) -> None:
     """Open an override in this context."""
+    # Not earlier: the canary runs ops, and a strategy may have to be set up before any op runs.
+    private.check_override()
     previous = _stack.get()
     stack = Stack(_inherited() if previous is None else previous, activation)
     stack.before = (previous, private.op_callbacks())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import logging
 import sys
@@ -364,6 +365,7 @@ def capturing_from_copy(original: Any, copy: Any) -> Iterator[None]:
         del graph.capture
 
 
+@functools.cache
 def check_override() -> None:
     """Prove that the private parts still do what overriding builds on."""
     seen: list[str] = []
