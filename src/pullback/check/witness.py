@@ -53,6 +53,9 @@ def doubt(subject: Subject, trial: Trial, suspects: Array) -> Doubt:
         found = Doubt(NONE, found.kinks, np.concatenate([found.open, found.wrong]))
     if found.wrong.size and trial.held is not None and subject.epsilon < 1e-10:
         found = _generalised(subject, trial, found)
+        if found.wrong.size and not found.at_kink:
+            right = found.wrong[_has_derivative(subject, trial, found.wrong)]
+            found = replace(found, wrong=right)
     return replace(found, kinks=np.concatenate([kinks, found.kinks]))
 
 
@@ -162,7 +165,25 @@ def _not_finite(subject: Subject, trial: Trial, chosen: Array) -> Array:
         sure = np.isfinite(error) & (error <= 1e-3 * np.abs(value) + 1e-12)
         huge = np.abs(value) + np.abs(entries(subject, moved, chosen)(0.0)) > _overflow(subject)
         found = chosen[sure & ~huge & smooth(sides, np.abs(value))]
-    return found if trial.held is None or _smooth_all_over(subject, moved) else NONE
+    if trial.held is None or not found.size:
+        return found
+    everywhere = np.arange(trial.claimed.size)[:MOST] if trial.whole else np.zeros(1, int)
+    all_smooth = (
+        _smooth_all_over(subject, moved) and _has_derivative(subject, trial, everywhere).all()
+    )
+    return found if all_smooth else NONE
+
+
+def _has_derivative(subject: Subject, trial: Trial, chosen: Array) -> Array:
+    """Whether derivatives along directions add up, as they do where there is a derivative at all."""
+    rng = np.random.default_rng(2)
+    one, two = (generic(rng, subject.inputs, trial.x) for _ in range(2))
+    step, found = 1e-5, []
+    for u in (one, two, one + two):
+        at = entries(subject, replace(trial, u=u), chosen)
+        found.append((at(step) - at(-step)) / (2 * step))
+    gap = np.abs(found[2] - found[0] - found[1])
+    return gap <= 1e-3 * (np.abs(found[0]) + np.abs(found[1]) + np.abs(found[2])) + 1e-9
 
 
 def _smooth_all_over(subject: Subject, trial: Trial) -> bool:
