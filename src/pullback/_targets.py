@@ -12,7 +12,8 @@ from pullback._bind import name_of
 from pullback._rule import DEFAULT, Rule, mentions
 from pullback.errors import RuleSignatureError, TargetError
 
-RULE_OFFERS = ("inputs", "outputs", "original", "attrs", "op")
+RULE_OFFERS = ("inputs", "outputs", "original", "attrs", "variables", "op")
+_PER_INPUT_OFFERS = ("inputs", "outputs", "original", "attrs", "op")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +132,7 @@ class PerInput:
     """One rule per input, with `DEFAULT` or `None` in place of a rule."""
 
     def __init__(self, rules: Sequence[Any]) -> None:
-        self.rules = [r if r is None or r is DEFAULT else Rule(r, RULE_OFFERS) for r in rules]
+        self.rules = [r if r is None or r is DEFAULT else Rule(r, _PER_INPUT_OFFERS) for r in rules]
         self.__name__ = f"[{', '.join(_rule_text(r) for r in self.rules)}]"
 
     def __call__(

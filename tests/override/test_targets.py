@@ -234,6 +234,43 @@ def test_the_narrower_target_wins() -> None:
     assert gradient(override(rules)(outer)) == [3.0, -7.0, 3.0]
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+@pytest.mark.parametrize("target", ["Relu", tf.nn.relu])
+def test_an_explicit_second_order_rule(target: Any, wrap: Any) -> None:
+    def rule(dy: Any, *, inputs: Any) -> Any:
+        return dy * inputs[0], lambda doubled: 5.0 * doubled
+
+    changed, x = wrap(override({target: rule})(tf.nn.relu)), tf.constant(X)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = changed(x)
+        first = inner.gradient(y, x)
+    assert first.numpy().tolist() == X.tolist()
+    assert outer.gradient(first, x).numpy().tolist() == [5.0] * 3
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_a_rule_for_a_function_may_decide_on_its_variables(wrap: Any) -> None:
+    weight = tf.Variable(2.0)
+
+    def scaled(a: Any) -> Any:
+        return a * weight
+
+    def rule(dy: Any, *, variables: Any) -> Any:
+        return 7.0 * dy, [3.0 * tf.ones_like(v) for v in variables]
+
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = wrap(override({scaled: rule})(lambda a: scaled(a)))(x)
+    found = [g.numpy().tolist() for g in tape.gradient(y, [x, weight])]
+    assert found == [[7.0] * 3, 3.0]
+    with pytest.raises(RuleSignatureError, match="only functions and layers read"):
+        override({"Relu": rule})
+
+
 def test_names_of_scopes() -> None:
     def scoped(x: Any) -> Any:
         with tf.name_scope("left"):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.forward import refuse_nonlinear, transposed
 from pullback.engines.tensorflow.scope import suspended
+from pullback.engines.tensorflow.splice import splice
 
 Backward = Callable[..., list[Any]]
 
@@ -61,3 +62,47 @@ def linear_if_transposed(
         return [tf.convert_to_tensor(g) for g in found if g is not None]
 
     return refuse_nonlinear(gradients, present, given, rule, name)
+
+
+def with_second(
+    call: Any,
+    gradients: list[Any],
+    upstream: Sequence[Any],
+    again: Any,
+    second: Callable[..., list[Any]],
+) -> list[Any]:
+    """Gradients with the derivative that the rule gives for them: towards the inputs by `second`."""
+    inputs, given = list(call.inputs or ()), [i for i, dy in enumerate(upstream) if dy is not None]
+    present = [i for i, g in enumerate(gradients) if g is not None]
+    values = [tf.convert_to_tensor(gradients[i]) for i in present]
+
+    def derivative(*doubled: Any) -> list[Any]:
+        spread: list[Any] = [None] * len(gradients)
+        for index, dd in zip(present, doubled, strict=True):
+            spread[index] = dd
+        full = [
+            tf.zeros_like(t) if dd is None else dd for dd, t in zip(spread, inputs, strict=True)
+        ]
+        along = transposed(
+            _of_present(again, upstream, given), [upstream[i] for i in given], spread
+        )
+        return [*along, *second(*full)]
+
+    fresh = splice(
+        f"{call.type}_gradient", values, [*(upstream[i] for i in given), *inputs], derivative
+    )
+    for index, gradient in zip(present, fresh, strict=True):
+        gradients[index] = gradient
+    return gradients
+
+
+def _of_present(
+    again: Any, upstream: Sequence[Any], given: Sequence[int]
+) -> Callable[..., list[Any]]:
+    def function(*dys: Any) -> list[Any]:
+        full = list(upstream)
+        for index, dy in zip(given, dys, strict=True):
+            full[index] = dy
+        return again(full)
+
+    return function

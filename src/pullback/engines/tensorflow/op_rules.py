@@ -14,11 +14,12 @@ import tensorflow as tf
 from pullback._bind import Inputs, signature_of
 from pullback._engine import Kind
 from pullback._project import Mismatch, arrange
+from pullback._pullback import split_second
 from pullback._rule import DEFAULT
 from pullback._tree import Structure, flatten
 from pullback.engines.tensorflow import tf_private_override as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.op_forward import linear_if_transposed
+from pullback.engines.tensorflow.op_forward import linear_if_transposed, with_second
 from pullback.engines.tensorflow.scope import Bound, resume, suspend
 from pullback.errors import RuleResultError
 
@@ -126,17 +127,34 @@ def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list
 
 
 def _run(
-    chain: tuple[Bound, ...], position: int, call: OpCall, upstream: Sequence[Any]
+    chain: tuple[Bound, ...],
+    position: int,
+    call: OpCall,
+    upstream: Sequence[Any],
+    *,
+    explicit: bool = True,
 ) -> list[Any]:
     bound = chain[position]
-    rule = bound.entry.rule
     bound.activation.ledger.ran(bound.entry.index)
     below = _below(chain, position, call) if "original" in bound.entry.wishes else None
-    returned = rule(upstream, _offers(bound, call, below))
+    returned = bound.entry.rule(upstream, _offers(bound, call, below))
+    if isinstance(returned, tf.Tensor) and len(call.likes) == 1:
+        return [_project(returned, call.likes[0], bound, call, 0)]
+    returned, second = split_second(returned)
+    fit = functools.partial(_fitted, bound, call, functools.partial(_default, below, upstream))
+    if second is None or not explicit:
+        return fit(returned)
+    first = functools.partial(_run, chain, position, call, explicit=False)
+    return with_second(call, fit(returned), upstream, first, lambda *dd: fit(second(*dd)))
+
+
+def _fitted(
+    bound: Bound, call: OpCall, default: Callable[[], list[Any] | None], returned: Any
+) -> list[Any]:
     likes = call.likes
     if len(likes) == 1 and isinstance(returned, tf.Tensor):
         return [_project(returned, likes[0], bound, call, 0)]
-    return _fit(bound, call, returned, functools.partial(_default, below, upstream))
+    return _fit(bound, call, returned, default)
 
 
 def _below(

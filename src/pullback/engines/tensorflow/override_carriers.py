@@ -19,6 +19,7 @@ from pullback.engines.tensorflow.recorded import Recorded, finish
 from pullback.engines.tensorflow.scope import Bound, suspended
 from pullback.engines.tensorflow.splice import splice
 from pullback.engines.tensorflow.values import core, kind, like, with_core
+from pullback.errors import ExportError
 
 # What is traced here will be written to a file.
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
@@ -62,6 +63,11 @@ def attach_portably(job: Any, leaves: Sequence[Any]) -> Any:
     The body runs once with its inputs held fixed: through it, variables get their ordinary
     gradient. Where the rule asks for the original, the body runs once more.
     """
+    if "variables" in job.wants:
+        raise ExportError(
+            f"the rule of `{job.name}` asks for `variables`, which a file cannot keep. "
+            "Leave them their ordinary gradient."
+        )
     graph = tf.compat.v1.get_default_graph()
     kinds = [kind(leaf) for leaf in leaves]
     flowing = [i for i, k in enumerate(kinds) if k is Kind.DIFFERENTIABLE]

@@ -304,7 +304,7 @@ class Definition:
         self.rule = _rule_of(bound, where)
         self.name = where.own
         self.wants = bound.entry.wishes
-        self.keeps = self.wants & {"original"}
+        self.keeps = self.wants & {"original", "variables"}
 
     def split(self, result: Any) -> tuple[Any, Rule]:
         """The outputs and the rule."""

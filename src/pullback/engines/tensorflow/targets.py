@@ -120,8 +120,10 @@ def _resolve(resolved: Resolved, entry: Entry, target: Any, parts: tuple[Any, ..
         _watch_part(resolved, target.part)
         _resolve(resolved, entry, target.target, (*parts, target.part))
     elif isinstance(target, str):
+        _refuse(entry, "variables", "functions and layers read", "an op type")
         resolved.by_type.setdefault(checked_type(target), []).append((entry, OpLine(parts)))
     elif isinstance(target, Where):
+        _refuse(entry, "variables", "functions and layers read", "made of single ops")
         resolved.anywhere.append((entry, OpLine(parts, predicate=target.predicate)))
     elif isinstance(target, re.Pattern):
         resolved.anywhere.append((entry, OpLine(parts, pattern=target)))
@@ -137,7 +139,7 @@ def _resolve(resolved: Resolved, entry: Entry, target: Any, parts: tuple[Any, ..
 def _layer_line(resolved: Resolved, entry: Entry, line: CallLine) -> None:
     from pullback.engines.tensorflow.regions import on_layer_call
 
-    _refuse_attrs(entry)
+    _refuse(entry, "attrs", "ops have", "a function or layer")
     resolved.by_function.setdefault(LAYER_CALL, []).append((entry, line))
     resolved.hold(layer_call_function(), on_layer_call)
 
@@ -154,7 +156,7 @@ def _class_line(resolved: Resolved, entry: Entry, target: type, parts: tuple[Any
 def _function_line(resolved: Resolved, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
     from pullback.engines.tensorflow.regions import on_call
 
-    _refuse_attrs(entry)
+    _refuse(entry, "attrs", "ops have", "a function or layer")
     for function, instance, drop_self in functions_of(target):
         types_ = op_types_of(target) if instance is None and not drop_self else ()
         line = CallLine(
@@ -162,7 +164,7 @@ def _function_line(resolved: Resolved, entry: Entry, target: Any, parts: tuple[A
             instance=instance,
             drop_self=drop_self,
             op_types=types_,
-            is_one_op=bool(types_) and is_one_op(function),
+            is_one_op=bool(types_) and is_one_op(function) and "variables" not in entry.rule.wants,
         )
         resolved.by_function.setdefault(function, []).append((entry, line))
         resolved.hold(function, on_call)
@@ -229,11 +231,11 @@ def layer_call_function() -> types.FunctionType:
     return inspect.unwrap(keras.Layer.__call__)
 
 
-def _refuse_attrs(entry: Entry) -> None:
-    if entry.rule.requires("attrs"):
+def _refuse(entry: Entry, wish: str, only: str, kind: str) -> None:
+    if entry.rule.requires(wish):
         raise RuleSignatureError(
-            f"rule {entry.rule} asks for `attrs`, which only ops have, but its target {entry.label} is a function or "
-            "layer, whose arguments are in `inputs`. Ask for `inputs`, or target the op type."
+            f"rule {entry.rule} asks for `{wish}`, which only {only}, but its target {entry.label} is {kind}. "
+            "Ask for `inputs`, or choose another target."
         )
 
 
