@@ -343,3 +343,23 @@ def test_a_variable_made_at_the_first_call_is_listed_at_once() -> None:
     with tf.GradientTape() as tape:
         y = pb.with_gradient(lazily, rule)(x)
     np.testing.assert_allclose(tape.gradient(y, held[0]), [10.0] * 3)
+
+
+SMALL, LARGE = tf.constant(X), tf.ones([200])
+
+
+@pytest.mark.parametrize("way", ["eager", "tape outside", "nested"])
+@pytest.mark.parametrize("constant", [SMALL, LARGE], ids=["small", "large"])
+def test_a_closed_over_tensor_keeps_its_ordinary_gradient(constant: Any, way: str) -> None:
+    """TensorFlow captures small tensors in another way than large ones."""
+    x = tf.ones_like(constant) * 2.0
+    wrap = {
+        "eager": lambda f: f,
+        "tape outside": tf.function,
+        "nested": lambda f: tf.function(tf.function(f)),
+    }
+    function = wrap[way](pb.with_gradient(lambda x: x * constant, seven))
+    with tf.GradientTape() as tape:
+        tape.watch([x, constant])
+        y = function(x)
+    assert_same(tape.gradient(y, [x, constant]), [7.0 + 0.0 * x, 2.0 + 0.0 * x])

@@ -40,7 +40,7 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     recorded.cores = tensors
     recorded.ordinary = _Ordinary(graph, values, tensors, flowing, len(leaves)).of_leaves
     found = variables.found()
-    foreign = _foreign(values, tensors, before)
+    foreign = _foreign(graph, values, tensors, before)
     if "variables" in ran.rule.wants:
         recorded.variables = found
     captured = [*foreign, *(() if recorded.variables else (v.handle for v in found))]
@@ -111,16 +111,19 @@ def differentiate(
     )
 
 
-def _foreign(values: Sequence[Any], inputs: Sequence[Any], before: int) -> list[Any]:
+def _foreign(graph: Any, values: Sequence[Any], inputs: Sequence[Any], before: int) -> list[Any]:
     """The tensors of flowing dtype that the body uses but neither was given nor made."""
     found: dict[int, Any] = {}
     given = {id(t) for t in inputs}
+    # A small eager tensor is captured as a constant op, which looks like one of the body's own.
+    captured = {t.op.name for t in getattr(graph, "internal_captures", ())}
     seen: set[int] = set()
     todo = [v for v in values if id(v) not in given]
     while todo:
         tensor = todo.pop()
         operation = tensor.op
-        if private.operation_number(operation) <= before or operation.type == "Placeholder":
+        old = private.operation_number(operation) <= before or operation.type == "Placeholder"
+        if old or operation.name in captured:
             if flows(tensor):
                 found[id(tensor)] = tensor
         elif id(operation) not in seen:
