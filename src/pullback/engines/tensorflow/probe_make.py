@@ -203,7 +203,7 @@ def _all_double(variables: Sequence[Any]) -> bool:
 
 
 def _verified(probe: TensorFlowProbe) -> TensorFlowProbe | None:
-    xs = probe.start()
+    xs, ys = probe.start(), list[Any]()
     try:
         ws = [np.ones(leaf.shape) for leaf in probe.outputs]
         ys, gradients = probe.pulled(probe.tensors(xs), ws)
