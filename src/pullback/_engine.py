@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pullback.errors import EngineError
 
 if TYPE_CHECKING:
-    from pullback._define import Definition
+    from pullback._function import Definition
     from pullback._pullback import Job
 
 # framework module -> engine module; a second name is a library that only hands on the first one's values

@@ -17,7 +17,7 @@ from pullback._tree import LEAF, Structure, flatten, is_flat_tuple, is_known_lea
 from pullback.errors import RuleResultError
 
 if TYPE_CHECKING:
-    from pullback._define import Definition
+    from pullback._function import Definition
 
 
 class Gradients(NamedTuple):

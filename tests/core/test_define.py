@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 import pullback as pb
-from pullback._define import GradientFunction
+from pullback._function import GradientFunction
 from pullback.errors import BodyResultError, RuleResultError, RuleSignatureError
 from tests import strategies
 from tests.core.fake_engine import Array, Parameter, gradient, sine, total

@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from pullback._define import Definition, GradientFunction
+from pullback._function import Definition, GradientFunction
 from pullback._pullback import Job
 from pullback._tree import unflatten
 from pullback.engines.tensorflow.keras_saving import described, remade

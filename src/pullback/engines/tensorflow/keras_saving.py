@@ -13,8 +13,7 @@ from typing import Any
 
 import keras
 
-from pullback import _define
-from pullback._define import GradientFunction
+from pullback._function import RECIPES, GradientFunction
 from pullback.errors import ExportError
 
 _REFERENCE = "pullback_function"
@@ -36,7 +35,7 @@ def described(recipe: tuple[Any, ...]) -> dict[str, Any]:
 def remade(description: dict[str, Any]) -> Any:
     """What a recipe makes."""
     parts = [_restore(part) for part in description["parts"]]
-    return getattr(_define, description["verb"])(*parts)
+    return RECIPES[description["verb"]](*parts)
 
 
 def _get_config(self: GradientFunction) -> dict[str, Any]:
