@@ -318,7 +318,9 @@ class Hook:
     def install(self) -> None:
         """Put ours in its place."""
         self.original = getattr(self.owner, self.name)
-        setattr(self.owner, self.name, self.make(self.original))
+        made = self.make(self.original)
+        made.autograph_info__ = {}  # AutoGraph is to call it as it is
+        setattr(self.owner, self.name, made)
 
     def uninstall(self) -> None:
         """Put the original back."""
