@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from pullback._engine import Engine
+from pullback._rule import ORIGINS
 from pullback.errors import EngineError
 
 
 def load() -> Engine:
-    """The engine, or an error that names the supported versions."""
-    import tensorflow as tf
-
-    try:
-        from pullback.engines.tensorflow import tf_private
-
-        tf_private.canary()
-    except (ImportError, AttributeError, TypeError) as error:
-        raise EngineError(
-            f"this is TensorFlow {tf.__version__}; pullback works with {'2.16 to 2.21'}, and an internal part that it "
-            f"builds on is not as it was there ({error!r}). Install a TensorFlow of that range."
-        ) from error
-    from pullback._rule import ORIGINS
-    from pullback.engines.tensorflow import keras_saving, vectorized
-    from pullback.engines.tensorflow.engine import TensorFlowEngine
-
+    """The engine; no op runs here, because devices and strategies may have to be set up before any op."""
+    with _explained():
+        from pullback.engines.tensorflow import keras_saving, tf_private, vectorized
+        from pullback.engines.tensorflow.engine import TensorFlowEngine
     vectorized.install()
     keras_saving.install()
     ORIGINS.append(tf_private.origin_of_line)
-    return TensorFlowEngine()
+    return TensorFlowEngine(prove)
+
+
+def prove() -> None:
+    """Run the canary: does TensorFlow still do what the engine builds on?"""
+    with _explained():
+        from pullback.engines.tensorflow import tf_private
+
+        tf_private.canary()
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """An error in here means a TensorFlow that is not supported."""
+    try:
+        yield
+    except (ImportError, AttributeError, TypeError) as error:
+        import tensorflow as tf
+
+        raise EngineError(
+            f"this is TensorFlow {tf.__version__}; pullback works with 2.16 to 2.21, and an internal part that it "
+            f"builds on is not as it was there ({error!r}). Install a TensorFlow of that range."
+        ) from error
