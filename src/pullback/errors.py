@@ -41,7 +41,19 @@ class RuleSignatureError(RuleError, TypeError):
 
 
 class RuleResultError(RuleError):
-    """A rule returned something that does not fit the inputs."""
+    """A rule returned something that does not fit the inputs.
+
+    >>> import tensorflow as tf
+    >>> import pullback as pb
+    >>> halves = pb.with_gradient(tf.sin, lambda dy: 0.5)
+    >>> x = tf.constant([1.0, 2.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = halves(x)
+    >>> tape.gradient(y, x)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    pullback.errors.RuleResultError: ...
+    """
 
 
 class NotLinearError(RuleError):

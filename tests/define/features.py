@@ -370,6 +370,33 @@ def default_gradient(x, y):
     return pb.with_gradient(lambda x, y: x * y, defaulting)(x, y)
 
 
+def ten_times(dz, *, original):
+    dx, dy = original(dz)
+    return 10.0 * dx, 10.0 * dy
+
+
+def multiply(x, y):
+    return x * y
+
+
+@feature("the same tensor twice", [X], [20 * X])
+def same_twice(x):
+    return pb.with_gradient(multiply, ten_times)(x, x)
+
+
+@pb.custom_gradient
+def named_output(x):
+    def backward(upstream):
+        return 3.0 * upstream["y"]
+
+    return {"y": x * 2.0}, backward
+
+
+@feature("one output in a dict", [X], [3 + 0 * X])
+def dict_of_one(x):
+    return named_output(x)["y"]
+
+
 def squared_error(y_true, y_pred):
     return tf.reduce_sum((y_true - y_pred) ** 2, -1)
 

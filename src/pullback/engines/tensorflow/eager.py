@@ -23,7 +23,7 @@ from pullback.engines.tensorflow import quick
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.captured import Reads, closed_over
 from pullback.engines.tensorflow.recorded import Recorded, finish
-from pullback.engines.tensorflow.values import core, kind, like, output, with_core
+from pullback.engines.tensorflow.values import core, distinct, kind, like, output, with_core
 from pullback.engines.tensorflow.variables import Variables
 
 
@@ -55,6 +55,8 @@ def _attach(
     recording = order > 1
     kept = recording or job.definition.keeps
     body = _KeptBody(job, tensors, leaves, recording) if kept else _PLAIN
+    if recording and len(tensors) > 1:
+        tensors = distinct(tensors)
     inner = tensors if recording else [private.detached(t) for t in tensors]
     ran = body.run(job, _with_cores(leaves, flowing, inner), inner)
     if body is _PLAIN and quick.is_usual(ran):

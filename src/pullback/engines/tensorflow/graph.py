@@ -18,7 +18,7 @@ from pullback._pullback import Job, Pullback
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.capturing import prepare
 from pullback.engines.tensorflow.recorded import Recorded, finish
-from pullback.engines.tensorflow.values import core, flows, kind, like, output, with_core
+from pullback.engines.tensorflow.values import core, distinct, flows, kind, like, output, with_core
 from pullback.engines.tensorflow.variables import Variables
 
 
@@ -27,7 +27,7 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     graph = tf.compat.v1.get_default_graph()
     flowing = [i for i, k in enumerate(kinds) if k is Kind.DIFFERENTIABLE]
     leaves = list(leaves)
-    tensors = [_in_this(graph, core(leaves[i])) for i in flowing]
+    tensors = distinct([_in_this(graph, core(leaves[i])) for i in flowing])
     for index, tensor in zip(flowing, tensors, strict=True):
         leaves[index] = with_core(leaves[index], tensor)
     before = graph.version

@@ -11,6 +11,7 @@ from typing import Any
 
 from pullback._engine import Kind
 from pullback._pullback import Pullback, Ran, split_second
+from pullback._tree import LEAF
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.recorded import Recorded
 from pullback.engines.tensorflow.values import EagerTensor, Like, fits, kind, like
@@ -22,6 +23,7 @@ def is_usual(ran: Ran) -> bool:
     """Whether a call that has just run is of the usual kind."""
     return (
         ran.count == 1
+        and (ran.structure is LEAF or not ran.single)
         and type(ran.leaves[0]) is EagerTensor
         and ran.rule.wants <= _OFFERED
         and ran.job.definition.jvp is None
@@ -93,12 +95,9 @@ class Quick:
         rule = ran.rule
         rule.check_upstream(1)
         returned = rule.function(dy, **self._offers()) if rule.wants else rule.function(dy)
-        if len(likes) == 1:
-            if fits(returned, likes[0]):
-                return [returned]
-        elif type(returned) is tuple and len(returned) == len(likes):
-            if all(map(fits, returned, likes)):
-                return list(returned)
+        given = returned if type(returned) is tuple else (returned,)
+        if len(given) == len(likes) and all(map(fits, given, likes)):
+            return list(given)
         fitted = self._pullback().fit(split_second(returned)[0], {})
         return [fitted[i] for i in self.flowing]
 

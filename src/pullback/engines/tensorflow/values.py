@@ -103,6 +103,16 @@ def with_core(leaf: Any, tensor: Any) -> Any:
     return tensor
 
 
+def distinct(tensors: list[Any]) -> list[Any]:
+    """The tensors, with one that was passed twice told apart, so that each argument has a gradient of its own."""
+    seen: set[int] = set()
+    told = []
+    for tensor in tensors:
+        told.append(tf.identity(tensor) if id(tensor) in seen else tensor)
+        seen.add(id(tensor))
+    return told
+
+
 def dense(gradient: Any) -> Any:
     """An upstream gradient as a rule gets it: sparse ones made dense, in every mode."""
     if type(gradient) is EagerTensor or not isinstance(gradient, tf.IndexedSlices):
