@@ -6,6 +6,7 @@ of a RaggedTensor, the values of IndexedSlices.
 
 from __future__ import annotations
 
+import collections
 import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -105,12 +106,8 @@ def with_core(leaf: Any, tensor: Any) -> Any:
 
 def distinct(tensors: list[Any]) -> list[Any]:
     """The tensors, with one that was passed twice told apart, so that each argument has a gradient of its own."""
-    seen: set[int] = set()
-    told = []
-    for tensor in tensors:
-        told.append(tf.identity(tensor) if id(tensor) in seen else tensor)
-        seen.add(id(tensor))
-    return told
+    counts = collections.Counter(id(t) for t in tensors)
+    return [tf.identity(t) if counts[id(t)] > 1 else t for t in tensors]
 
 
 def dense(gradient: Any) -> Any:
