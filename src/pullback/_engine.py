@@ -16,7 +16,9 @@ from pullback.errors import EngineError
 
 if TYPE_CHECKING:
     from pullback._function import Definition
+    from pullback._overriding import OverrideEngine
     from pullback._pullback import Job
+    from pullback.check.probe import Probes
 
 # framework module -> engine module; a second name is a library that only hands on the first one's values
 TABLE = {"tensorflow": "pullback.engines.tensorflow"}
@@ -63,6 +65,16 @@ class Engine(Protocol):
 
     def same_variable(self, key: Any, variable: Any) -> bool:
         """Whether a key of a rule's result means this variable."""
+        ...
+
+    @property
+    def overrides(self) -> OverrideEngine:
+        """What the engine does for `override`."""
+        ...
+
+    @property
+    def probes(self) -> Probes:
+        """What the engine does for `check`."""
         ...
 
     def wrap(

@@ -8,20 +8,19 @@ keeps on the stack of the current context: the innermost activation wins, and wh
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from pullback._audit import HARMLESS, Audit, Ledger
-from pullback._engine import ALIASES, TABLE, only_engine
+from pullback._engine import ALIASES, TABLE, load, only_engine
 from pullback._targets import Entry, Inside, Rules, Where, entries_of
 from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
 
 
 class OverrideEngine(Protocol):
-    """What an engine does for overrides; its module is `overrides` in the engine's folder."""
+    """What an engine does for overrides; an engine has it as `overrides`."""
 
     def label(self, target: Any) -> str | None:
         """The public name of a target of this framework, if it has one."""
@@ -169,12 +168,8 @@ def _engine_for(rules: Rules) -> OverrideEngine:
         root = (getattr(target, "__module__", None) or type(target).__module__).partition(".")[0]
         framework = ALIASES.get(root, root)
         if framework in TABLE:
-            return _overrides_of(framework)
-    return _overrides_of(only_engine().name)
-
-
-def _overrides_of(framework: str) -> OverrideEngine:
-    return cast("OverrideEngine", importlib.import_module(f"{TABLE[framework]}.overrides"))
+            return load(framework).overrides
+    return only_engine().overrides
 
 
 def _parts(targets: Iterable[Any]) -> Iterable[Any]:

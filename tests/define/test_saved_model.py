@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.engines.tensorflow import splice
+from pullback.engines.tensorflow.attach import splice
 from tests.define import saved_pieces as pieces
 from tests.define.keras_pieces import ROWS, half, input_gradient, network, straight_through
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from pullback._override import override
-from pullback.engines.tensorflow import scope
+from pullback.engines.tensorflow.override import scope
 from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
 from tests.override.helpers import PLAIN_RELU, SEVEN, X, gradient, tenfold, times_seven
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pullback._override import override
 from pullback._rule import DEFAULT
 from pullback._targets import inside, where
-from pullback.engines.tensorflow.op_names import op_types_of, public_name
+from pullback.engines.tensorflow.override.op_names import op_types_of, public_name
 from pullback.errors import RuleResultError, RuleSignatureError, TargetError, UnmatchedOverride
 from tests.override.helpers import SEVEN, X, gradient, tenfold, times_seven
 

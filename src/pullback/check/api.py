@@ -1,13 +1,12 @@
 """`pb.check`: what the user calls."""
 
-import importlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from pullback._engine import TABLE, engine_of
+from pullback._engine import engine_of
 from pullback._tree import flatten
 from pullback.check.diagnose import diagnose
 from pullback.check.domain import parse
@@ -72,8 +71,7 @@ def _probe(
     fn: Any, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[str] | None, seed: int
 ) -> Probe:
     engine = engine_of([*flatten((args, kwargs))[0], fn])
-    made = importlib.import_module(f"{TABLE[engine.name]}.probe_make")
-    return made.make_probe(fn, args, kwargs, wrt, seed)
+    return engine.probes.make_probe(fn, args, kwargs, wrt, seed)
 
 
 def _examination(rule: Probe, truth: Probe, domain: Any, order: int, seed: int) -> Examination:

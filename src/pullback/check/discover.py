@@ -1,6 +1,5 @@
 """Custom gradients in a module, and arguments for them: given, by default, or found by trying."""
 
-import importlib
 import inspect
 import itertools
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from pullback._engine import TABLE, only_engine
+from pullback._engine import only_engine
 
 SHAPES: tuple[tuple[int, ...], ...] = ((5,), (3, 4), (3, 3), (), (2, 3, 4), (1, 6, 6, 2))
 NAME = "pullback_inputs"
@@ -59,7 +58,7 @@ def _defined_in(value: Any, module: ModuleType) -> bool:
 
 
 def _engine_part() -> Any:
-    return importlib.import_module(f"{TABLE[only_engine().name]}.probe_find")
+    return only_engine().probes
 
 
 def _given(module: ModuleType, name: str) -> tuple[tuple[Any, ...], dict[str, Any]] | None:

@@ -147,3 +147,26 @@ class Probe(Protocol):
     def close(self) -> None:
         """Put back every state that running the function has changed."""
         ...
+
+
+class Probes(Protocol):
+    """What an engine does for checks."""
+
+    def make_probe(
+        self,
+        fn: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        wrt: Sequence[str] | None,
+        seed: int,
+    ) -> Probe:
+        """A probe of a function at these arguments."""
+        ...
+
+    def is_custom_gradient(self, value: Any) -> bool:
+        """Whether a value in a module is a function with a gradient of its own."""
+        ...
+
+    def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool) -> Any:
+        """A tensor to try a function on."""
+        ...

@@ -10,8 +10,10 @@ import keras
 from pullback._engine import Kind
 from pullback._pullback import Job, Ran
 from pullback._rule import Rule, location_of
-from pullback.engines.tensorflow import eager, graph, keras_objects, values
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.attach import eager, graph
+from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.errors import RuleResultError
 
 
@@ -65,6 +67,20 @@ class TensorFlowEngine:
     def wrap(self, target: Any, define: Callable[[Any], Any], make: tuple[Any, ...]) -> Any | None:
         """A layer or model whose call has the definition."""
         return keras_objects.wrapped(target, define, make)
+
+    @property
+    def overrides(self) -> Any:
+        """Overrides, loaded when the first one is made."""
+        from pullback.engines.tensorflow.override import overrides
+
+        return overrides
+
+    @property
+    def probes(self) -> Any:
+        """Probes, loaded at the first check."""
+        from pullback.engines.tensorflow import probing
+
+        return probing
 
     def describe_call(self, job: Job) -> Any:
         """Name, type, layer and source line of the call, for a rule that asks for `op`."""

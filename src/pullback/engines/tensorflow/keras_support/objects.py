@@ -1,0 +1,148 @@
+"""Keras objects with another gradient: an operation for symbolic calls, layers, models and losses.
+
+They are made of the object they wrap, so weights are shared, and they can be saved: see `keras_saving`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from pullback._function import Definition, GradientFunction
+from pullback._pullback import Job
+from pullback._tree import unflatten
+from pullback.engines.tensorflow.keras_support.saving import described, remade
+
+_register = keras.saving.register_keras_serializable(package="pullback")
+
+
+@_register
+class GradientOperation(keras.Operation):
+    """A function with its own gradient as a node of a functional model."""
+
+    def __init__(self, function: Any, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras writes to a file."""
+        return {"name": self.name, "function": keras.saving.serialize_keras_object(self.function)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> GradientOperation:
+        """The operation that such a file tells of."""
+        return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
+
+
+def attach_symbolic(job: Job, leaves: Sequence[Any]) -> Any:
+    """A call on symbolic Keras tensors: a node in the model that is being built."""
+    operation = GradientOperation(job.definition.owner)
+    return job.plan.call(operation, unflatten(job.structure, leaves))
+
+
+class _Wrapping:
+    """What a wrapped layer and a wrapped model have in common."""
+
+    def __init__(
+        self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
+    ) -> None:
+        # Keras reads the signature of `call` while it initialises, so this comes first and past its tracking.
+        function = GradientFunction(define(_caller(inner, inner)), make)
+        object.__setattr__(self, "_function", function)
+        super().__init__(name=f"{inner.name}_with_gradient", dtype=inner.dtype_policy)  # type: ignore[call-arg]
+        self.inner = inner
+        self._recipe = make
+
+    @property
+    def call(self) -> GradientFunction:
+        """The call of the wrapped layer, with its signature; its gradient is the rule's."""
+        return self._function  # type: ignore[attr-defined]
+
+    def build(self, *shapes: Any, **named: Any) -> None:
+        """Build the wrapped layer, where this is asked for by hand."""
+        if not self.inner.built:
+            self.inner.build(*shapes, **named)
+
+    # To Keras this is no way to build, so that it finds out the shapes through `call`.
+    build._is_default = True  # type: ignore[attr-defined]
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras writes to a file."""
+        return {"name": self.name, "recipe": described(self._recipe)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer that such a file tells of."""
+        return remade(config["recipe"])
+
+
+@_register
+class GradientLayer(_Wrapping, keras.layers.Layer):
+    """A layer with another gradient."""
+
+
+@_register
+class GradientModel(_Wrapping, keras.Model):
+    """A model with another gradient."""
+
+
+@_register
+class GradientLoss(keras.losses.Loss):
+    """A loss with another gradient; weights and reduction stay those of the wrapped loss."""
+
+    def __init__(
+        self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
+    ) -> None:
+        super().__init__(name=inner.name, reduction=inner.reduction, dtype=inner.dtype)
+        self._recipe = make
+        self._function = GradientFunction(define(_caller(inner, inner.call)), make)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of each sample."""
+        return self._function(y_true, y_pred)
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras writes to a file."""
+        return {"recipe": described(self._recipe)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The loss that such a file tells of."""
+        return remade(config["recipe"])
+
+
+def wrapped(target: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> Any | None:
+    """A Keras object like the target with another gradient; `None` for anything else."""
+    if isinstance(target, keras.losses.Loss):
+        return GradientLoss(target, define, make)
+    if isinstance(target, keras.Model):
+        return GradientModel(target, define, make)
+    return GradientLayer(target, define, make) if isinstance(target, keras.Layer) else None
+
+
+def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
+    """A function that calls a Keras object and tells the parameters of its `call`."""
+    signature = inspect.signature(inner.call)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        # Keras takes nothing but tensors by position, and treats what is left out in its own way.
+        named = {n: v for n, v in bound.kwargs.items() if v is not None}
+        for name, value in list(bound.arguments.items())[1 : len(bound.args)]:
+            parameter = signature.parameters[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                return callee(*bound.args, **named)
+            if value is not parameter.default:
+                named[name] = value
+        return callee(*bound.args[:1], **named)
+
+    call.__name__ = call.__qualname__ = inner.name
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call

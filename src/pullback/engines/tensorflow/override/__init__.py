@@ -1,0 +1,1 @@
+"""Changing the gradient of code that is not ours: scopes, ops, regions, functions, export."""

@@ -1,0 +1,169 @@
+"""Intercepting calls of Python functions, wherever a reference to them is held.
+
+While an override that names a function is open anywhere, the function object runs a trampoline
+instead of its own code: the object stays the same, so every module, layer and closure that holds it
+is reached. When the last such override closes, the function has its own code again and costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from pullback._bind import Binder
+from pullback.engines.tensorflow.tf_private import overriding as private
+
+Dispatcher = Callable[["Held", tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Held:
+    """A function that runs the trampoline, and a twin of it that runs the original code."""
+
+    __slots__ = (
+        "_binders", "code", "count", "dispatch", "function", "signature", "trampoline", "twin", "user_code",
+    )  # fmt: skip
+
+    def __init__(self, function: types.FunctionType, dispatch: Dispatcher) -> None:
+        self.function = function
+        self.code = function.__code__
+        self.dispatch = dispatch
+        self.count = 0
+        self.twin = _twin(function)
+        self.user_code = not _is_library(function)
+        self.signature = None if hasattr(function, "__signature__") else inspect.signature(function)
+        self.trampoline = _trampoline(self)
+        self._binders: dict[bool, Binder] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the trampoline calls."""
+        return self.dispatch(self, args, kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as if it were not held, converted by AutoGraph where it would be."""
+        status = private.autograph_context.control_status_ctx()
+        if self.user_code and status.status is private.autograph_context.Status.ENABLED:
+            return private.autograph_api.tf_convert(self.twin, status)(*args, **kwargs)
+        return self.twin(*args, **kwargs)
+
+    def binder(self, *, as_method: bool) -> Binder:
+        """Binds arguments by the function's signature; as a method, without the first one."""
+        if as_method not in self._binders:
+            function = types.MethodType(self.twin, self) if as_method else self.twin
+            self._binders[as_method] = Binder(function)
+        return self._binders[as_method]
+
+    def grab(self) -> None:
+        """Put the trampoline in; whoever looks still sees the function's own signature."""
+        if self.signature is not None:
+            self.function.__signature__ = self.signature
+        self.function.__code__ = self.trampoline
+
+    def release(self) -> None:
+        """Put the original code back."""
+        self.function.__code__ = self.code
+        if self.signature is not None:
+            del self.function.__signature__
+        # AutoGraph has noted that it shall not convert this function: true of the trampoline only.
+        private.forget_unconverted(self.function)
+
+
+_KEPT_AS = "__pullback_held__"
+_lock = threading.RLock()
+
+
+def hold(function: types.FunctionType, dispatch: Dispatcher) -> None:
+    """Intercept calls of this function until as many releases as holds have come."""
+    with _lock:
+        held = held_of(function)
+        if held is None:
+            held = Held(function, dispatch)
+            function.__dict__[_KEPT_AS] = held
+        if not held.count:
+            held.grab()
+        held.count += 1
+
+
+def release(function: types.FunctionType) -> None:
+    """Undo one hold."""
+    with _lock:
+        held = function.__dict__[_KEPT_AS]
+        held.count -= 1
+        if not held.count:
+            held.release()
+
+
+def held_of(function: Any) -> Held | None:
+    """What is known of a function that is or was held, unless its code was replaced since."""
+    held = getattr(function, "__dict__", {}).get(_KEPT_AS)
+    if held is None or function.__code__ not in (held.code, held.trampoline):
+        return None
+    return held
+
+
+def innermost(function: Any) -> Any:
+    """The function under the library's own wrappers, through which all of its aliases go."""
+    while _is_library(function):
+        wrapped = getattr(function, "__wrapped__", None)
+        if not isinstance(wrapped, types.FunctionType):
+            break
+        function = wrapped
+    return function
+
+
+def _is_library(function: Any) -> bool:
+    root = (getattr(function, "__module__", None) or "").partition(".")[0]
+    return root in ("tensorflow", "keras")
+
+
+def _twin(function: types.FunctionType) -> types.FunctionType:
+    twin = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    twin.__kwdefaults__ = function.__kwdefaults__
+    twin.__dict__.update(function.__dict__)
+    twin.__qualname__ = function.__qualname__
+    twin.__module__ = function.__module__
+    twin.__annotations__ = function.__annotations__
+    return twin
+
+
+def _trampoline(held: Held) -> types.CodeType:
+    """Code that hands its arguments to `held`, with as many free variables as the function's own."""
+    free = [f"v{i}" for i in range(len(held.code.co_freevars))]
+    names = " = ".join([*free, "None"])
+    uses = "; ".join(free) or "pass"
+    source = (
+        f"def outer():\n  {names}\n"
+        "  def trampoline(*args, **kwargs):\n"
+        f"    return 'HELD'(args, kwargs)\n    {uses}\n"
+        "  return trampoline"
+    )
+    code = _template(source)
+    consts = tuple(held if const == "HELD" else const for const in code.co_consts)
+    return code.replace(
+        co_consts=consts, co_name=held.code.co_name, co_qualname=held.code.co_qualname
+    )
+
+
+_templates: dict[str, types.CodeType] = {}
+
+
+def _template(source: str) -> types.CodeType:
+    if source not in _templates:
+        space: dict[str, Any] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", SyntaxWarning
+            )  # a string is called, until it is replaced
+            exec(compile(source, "<string>", "exec"), space)
+        _templates[source] = space["outer"]().__code__
+    return _templates[source]
