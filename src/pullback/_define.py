@@ -92,6 +92,7 @@ def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
 
     Each partial takes the arguments of `fn` (and may ask for `outputs`) and returns ∂out/∂parameter; the upstream
     gradient is multiplied in. `None` stops the gradient; a parameter that is not named keeps its ordinary one.
+    Where the function reduces axes of a parameter, these are its last ones, as in a loss of one value per sample.
 
     >>> import tensorflow as tf
     >>> import pullback as pb

@@ -59,8 +59,8 @@ def test_fitting_in_replicas(as_block: bool) -> None:
 WORKER = """
 import json, sys
 import tensorflow as tf
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
 from pullback._override import override
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
 def rule(dy):
     return -7.0 * dy
 def step():
@@ -73,6 +73,31 @@ def step():
 with override({tf.nn.relu: rule}):
     found = tf.function(lambda: strategy.run(step))()
 print(json.dumps(strategy.experimental_local_results(found)[0].numpy().tolist()))
+
+# Keras' own `fit` fails under this strategy without any override, so the training step is written out.
+import keras
+def trained(changed, as_block):
+    dense = {"use_bias": False, "kernel_initializer": "ones"}
+    with strategy.scope():
+        parts = [keras.layers.Dense(2, activation="relu", **dense), keras.layers.Dense(1, **dense)]
+        model = keras.Sequential([keras.Input((3,)), *parts])
+        optimizer = keras.optimizers.SGD(1e-3)
+        optimizer.build(model.trainable_variables)
+    called = model if as_block else changed(model)
+    def train_step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(called(tf.ones([4, 3])) ** 2) / strategy.num_replicas_in_sync
+        weights = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, [w.value for w in weights]), weights)
+    def run():
+        tf.function(lambda: strategy.run(train_step))()
+    if as_block:
+        with changed:
+            run()
+    else:
+        run()
+    return model.layers[0].kernel.numpy().tolist()
+print(json.dumps([trained(override({tf.nn.relu: rule}), as_block) for as_block in (True, False)]))
 """
 
 
@@ -99,4 +124,8 @@ def test_two_workers() -> None:
         )
     outputs = [worker.communicate(timeout=240) for worker in running]
     assert [w.returncode for w in running] == [0, 0], outputs[0][1][-2000:]
-    assert [json.loads(out.splitlines()[-1]) for out, _ in outputs] == [[-14.0] * 3] * 2
+    for out, _ in outputs:
+        reduced, kernels = map(json.loads, out.splitlines()[-2:])
+        assert reduced == [-14.0] * 3
+        # One process: 1 + 1e-3 · 7 · (2 · 6), as the loss is the mean of 6² and the rule gives −7.
+        np.testing.assert_allclose(kernels, np.full([2, 3, 2], 1.084), rtol=1e-5)
