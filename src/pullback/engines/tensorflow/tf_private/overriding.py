@@ -89,24 +89,18 @@ from tensorflow.python.saved_model.function_deserialization import (
 # The public name of a TensorFlow function, for messages.
 from tensorflow.python.util import tf_export as tf_export
 
-# 0: nothing watches these tensors; 1 or 2: a tape or an accumulator does.
-possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
+# What both halves of the engine use.
+from pullback.engines.tensorflow.tf_private import data_type as data_type
+from pullback.engines.tensorflow.tf_private import detached as detached
+from pullback.engines.tensorflow.tf_private import forget_gradient as forget_gradient
+from pullback.engines.tensorflow.tf_private import op_callbacks as op_callbacks
+from pullback.engines.tensorflow.tf_private import (
+    possible_gradient_types as possible_gradient_types,
+)
+from pullback.engines.tensorflow.tf_private import set_gradient_name as set_gradient_name
+from pullback.engines.tensorflow.tf_private import set_op_callbacks as set_op_callbacks
+
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
-
-
-def data_type(tensor: Any) -> int:
-    """The dtype of a concrete tensor as TensorFlow's number for it, without making a DType."""
-    return tensor._datatype_enum()
-
-
-def op_callbacks() -> list[Any]:
-    """The callbacks of this thread."""
-    return context().op_callbacks
-
-
-def set_op_callbacks(callbacks: list[Any]) -> None:
-    """Give this thread a list of its own: replica threads share the one they were started with."""
-    context()._thread_local_data.op_callbacks = callbacks
 
 
 def invoking(value: bool | None = None) -> bool:
@@ -139,11 +133,6 @@ _GRADIENT = "type"  # the key under which the registry keeps what was registered
 def mock_operation(op_type: str, attrs: Any, inputs: Any, outputs: Any) -> Any:
     """What TensorFlow hands its gradient functions in eager code."""
     return backprop._MockOp(attrs, inputs, outputs, op_type, ())
-
-
-def set_gradient_name(operation: Any, name: str) -> None:
-    """Mark an op so that its gradient is looked up under another name than its type."""
-    operation._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
 
 
 ConcreteFunction = concrete_function.ConcreteFunction
@@ -199,16 +188,6 @@ def drop_context(cache: Any, function_context: Any) -> None:
     for key in [k for k in cache._primary if k[0] == function_context]:
         del cache._primary[key]
     cache._dispatch_dict.pop(function_context, None)
-
-
-def forget_gradient(name: str) -> None:
-    """Take a name out of the gradient registry, which has no public way to do so."""
-    ops.gradient_registry._registry.pop(name, None)
-
-
-def detached(tensor: Any) -> Any:
-    """Another handle on the same buffer, unknown to all tapes."""
-    return tensor._copy_nograd()
 
 
 def recompute_role(function: Any) -> str | None:
