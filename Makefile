@@ -29,7 +29,7 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 bench: $(STAMP)
-	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+	for file in benchmarks/[a-z]*.py; do PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pullback needs Python 3.11+: make PYTHON=python3.11")'

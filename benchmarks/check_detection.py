@@ -1,6 +1,6 @@
 """What a gradient check finds: wrong rules caught, right ones left alone, by size and family.
 
-    python benchmarks/check_detection.py --sizes 10 1000 --share 4 --peers
+    python -m benchmarks.check_detection --sizes 10 1000 --share 4 --peers
 
 `--share k` takes every k-th function; `--peers` adds the checkers of TensorFlow, PyTorch and JAX on
 the same rules, those of which are installed.
