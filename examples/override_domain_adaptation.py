@@ -9,9 +9,8 @@ import tensorflow as tf
 
 import pullback as pb
 
-STRENGTH = tf.Variable(
-    0.5, trainable=False
-)  # a variable, so that it can change while a trained step is used again
+# A variable, so that it can change while a traced step is used again.
+STRENGTH = tf.Variable(0.5, trainable=False)
 
 
 def reversed_gradient(dy):
