@@ -397,6 +397,19 @@ def dict_of_one(x):
     return named_output(x)["y"]
 
 
+def fourfold(dy, *, inputs):
+    return 4.0 * dy * tf.ones_like(inputs[0])
+
+
+def three(x):
+    return 3.0
+
+
+@feature("a Python number as the only output", [X], [4 + 0 * X])
+def number_output(x):
+    return pb.with_gradient(three, fourfold)(x)
+
+
 def squared_error(y_true, y_pred):
     return tf.reduce_sum((y_true - y_pred) ** 2, -1)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -75,7 +75,14 @@ def read(leaf: Any) -> Any:
     return leaf
 
 
-def output(leaf: Any) -> Any:
+def outputs(leaves: Sequence[Any]) -> list[Any]:
+    """What a body returned, with values as tensors; a Python number is one if nothing else was returned."""
+    if len(leaves) == 1 and isinstance(leaves[0], (float, complex)):
+        return [tf.convert_to_tensor(leaves[0])]
+    return [_output(leaf) for leaf in leaves]
+
+
+def _output(leaf: Any) -> Any:
     """An output as a tensor, where it is a NumPy array or a variable; anything else as it is."""
     if type(leaf) is EagerTensor:
         return leaf

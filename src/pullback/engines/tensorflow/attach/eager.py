@@ -24,7 +24,8 @@ from pullback.engines.tensorflow.attach import quick
 from pullback.engines.tensorflow.attach.closed_over import Reads, closed_over
 from pullback.engines.tensorflow.attach.recorded import Recorded, finish
 from pullback.engines.tensorflow.attach.variables import Variables
-from pullback.engines.tensorflow.values import core, distinct, kind, like, output, with_core
+from pullback.engines.tensorflow.values import core, distinct, kind, like, with_core
+from pullback.engines.tensorflow.values import outputs as outputs_of
 
 
 def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
@@ -35,7 +36,7 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     keeps = job.definition.keeps
     if order == 0 and "variables" not in keeps:
         ran = job.run(leaves)
-        outputs = ran.outputs([output(leaf) for leaf in ran.leaves])
+        outputs = ran.outputs(outputs_of(ran.leaves))
     else:
         outputs = _attach(job, leaves, kinds, flowing, tensors, order)
     if job.definition.keeps is not keeps:
@@ -63,7 +64,7 @@ def _attach(
         references = [weakref.ref(t) for t in inner]
         del inner
         return quick.record(ran, kinds, leaves, flowing, tensors, references)
-    ran.leaves = [output(leaf) for leaf in ran.leaves]
+    ran.leaves = outputs_of(ran.leaves)
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
     values = [core(ran.leaves[i]) for i in returned]
     recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)

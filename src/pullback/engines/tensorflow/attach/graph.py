@@ -19,7 +19,8 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.graph_captures import prepare
 from pullback.engines.tensorflow.attach.recorded import Recorded, finish
 from pullback.engines.tensorflow.attach.variables import Variables
-from pullback.engines.tensorflow.values import core, distinct, flows, kind, like, output, with_core
+from pullback.engines.tensorflow.values import core, distinct, flows, kind, like, with_core
+from pullback.engines.tensorflow.values import outputs as outputs_of
 
 
 def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
@@ -33,7 +34,7 @@ def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     before = graph.version
     with Variables() as variables:
         ran = job.run(leaves, _converted)
-    ran.leaves = [output(leaf) for leaf in ran.leaves]
+    ran.leaves = outputs_of(ran.leaves)
     returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
     values = [_in_this(graph, core(ran.leaves[i])) for i in returned]
     recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)
