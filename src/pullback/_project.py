@@ -63,10 +63,24 @@ class Entries:
 
     def _ways(self, returned: Any, choice: list[int]) -> Iterator[dict[int, Any]]:
         """The ways to give the result to these inputs: as the one's own, or one part each."""
+        if len(choice) == 1 and self._is_row_with_one(returned, choice[0]):
+            yield {choice[0]: returned[choice[0]]}
         if len(choice) == 1:
             yield {choice[0]: returned}
         if _is_plain_sequence(returned) and len(returned) == len(choice):
             yield dict(zip(choice, returned, strict=True))
+
+    def _is_row_with_one(self, returned: Any, index: int) -> bool:
+        """Whether it has `None` for every argument but this one, whose structure it has there."""
+        if not _is_plain_sequence(returned) or not 1 < len(returned) == len(self.children):
+            return False
+        others = [part for i, part in enumerate(returned) if i != index]
+        if any(leaf is not None for leaf in flatten(others)[0]):
+            return False
+        return (
+            not self.children[index].is_leaf()
+            and _parts(returned[index], self.children[index]) is not None
+        )
 
     def _fits(self, assigned: dict[int, Any]) -> bool:
         return all(_is_like(gradient, self.children[i]) for i, gradient in assigned.items())

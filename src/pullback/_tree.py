@@ -83,10 +83,8 @@ def _code(accessor: optree.PyTreeAccessor) -> str:
 
 def _adopt_unknown(leaves: Sequence[Any]) -> bool:
     adopted = False
-    for leaf in leaves:
-        kind = type(leaf)
-        if kind not in _plain_leaf_types:
-            adopted |= _adopt(kind)
+    for kind in {type(leaf) for leaf in leaves} - _plain_leaf_types:
+        adopted |= _adopt(kind)
     return adopted
 
 
