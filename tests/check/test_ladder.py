@@ -5,9 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from pullback.check.ladder import Plan, brief_plan, generic_plan, slope
+from pullback.check.ladder import Plan, Slope, brief_plan, generic_plan, slopes
 
 EPSILON = float(np.finfo(np.float64).eps)
+
+
+def slope(curve, plan) -> Slope:
+    """The slope of one vector."""
+    (found,) = slopes(lambda t: (curve(t),), plan, EPSILON, (0.0,))
+    return found
+
 
 CURVES = {
     "sine": (lambda t: math.sin(0.7 + t), math.cos(0.7)),
@@ -24,29 +31,27 @@ CURVES = {
 @pytest.mark.parametrize("name", CURVES)
 def test_the_truth_lies_within_a_few_error_bars(name, plan):
     curve, truth = CURVES[name]
-    found = slope(lambda t: np.array([curve(t)]), plan, EPSILON, 0.0)
+    found = slope(lambda t: np.array([curve(t)]), plan)
     assert abs(found.value[0] - truth) <= 10 * found.error[0]
 
 
 @pytest.mark.parametrize("name", ["sine", "tiny", "straight"])
 def test_smooth_curves_are_found_to_eleven_digits(name):
     curve, truth = CURVES[name]
-    found = slope(lambda t: np.array([curve(t)]), generic_plan(EPSILON), EPSILON, 0.0)
+    found = slope(lambda t: np.array([curve(t)]), generic_plan(EPSILON))
     assert found.value[0] == pytest.approx(truth, rel=1e-11)
     assert found.error[0] < 1e-10 * abs(truth)
 
 
 def test_noise_widens_the_error_bar():
     rng = np.random.default_rng(0)
-    noisy = slope(
-        lambda t: np.sin(0.7 + t) + 1e-6 * rng.normal(size=1), generic_plan(EPSILON), EPSILON, 0.0
-    )
+    noisy = slope(lambda t: np.sin(0.7 + t) + 1e-6 * rng.normal(size=1), generic_plan(EPSILON))
     assert abs(noisy.value[0] - math.cos(0.7)) <= 30 * noisy.error[0]
     assert noisy.error[0] > 1e-7
 
 
 def test_what_is_not_finite_has_an_infinite_error_bar():
-    found = slope(lambda t: np.array([t, np.nan]), generic_plan(EPSILON), EPSILON, 0.0)
+    found = slope(lambda t: np.array([t, np.nan]), generic_plan(EPSILON))
     assert np.isfinite(found.error[0])
     assert np.isinf(found.error[1])
 
@@ -56,20 +61,18 @@ def test_no_error_bar_of_many_is_small_by_chance():
     found = slope(
         lambda t: np.full(20_000, t) + 1e-9 * rng.normal(size=20_000),
         generic_plan(EPSILON),
-        EPSILON,
-        0.0,
     )
     assert np.max(np.abs(found.value - 1) / found.error) < 200
 
 
-def test_the_leading_entries_decide_how_many_steps_are_taken():
+def test_the_first_vector_decides_how_many_steps_are_taken():
     calls = []
 
     def line(t):
         calls.append(t)
-        return np.array([t, math.sin(1e5 * t)])
+        return np.array([t]), np.array([math.sin(1e5 * t)])
 
-    slope(line, Plan(1 / 64, 4, 3, 8, 1e-9), EPSILON, 0.0, lead=1)
+    slopes(line, Plan(1 / 64, 4, 3, 8, 1e-9), EPSILON, (0.0, 0.0))
     assert len(calls) == 6
 
 

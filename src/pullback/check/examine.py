@@ -1,6 +1,6 @@
 """The course of a check: contract, generic points, special points, modes; it stops at the first failure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,8 +9,9 @@ from pullback.check import directions, points
 from pullback.check.domain import Domain, symmetric_leaves
 from pullback.check.flat import Subject
 from pullback.check.ladder import Plan, brief_plan, generic_plan
-from pullback.check.probe import Array, OutsideDomain, RuleFault, Unsupported
+from pullback.check.probe import Array, InMode, OutsideDomain, RuleFault, Unsupported
 from pullback.check.trial import GENERIC, Trial, run
+from pullback.check.vectors import all_finite, typical
 from pullback.check.witness import Doubt, doubt
 from pullback.errors import CheckError
 
@@ -51,6 +52,7 @@ class Examination:
         self.kinks = self.undecided = 0
         self.orders = 1
         self.alone = self.looked = False
+        self.told: tuple[Array, Array] | None = None
 
     # the parts of a check, each giving the first problem it meets
 
@@ -87,8 +89,16 @@ class Examination:
     def in_modes(self, wanted: Sequence[str]) -> Iterator[Problem]:
         """The other ways of running, compared with the plain one."""
         x, w = self.start, self._upstream()
+        split = self.subject.inputs.split
+        place = split(x), self.subject.outputs.split(w), split(self._direction(x))
+        plain: dict[str, Sequence[Array | None] | Unsupported] = {}
         for mode in wanted:
-            yield from self._mode(mode, x, w, self._direction(x))
+            self.subject.calls += 1
+            answer = self.subject.rule.in_mode(mode, *place)
+            if isinstance(answer, InMode) and answer.what not in plain:
+                self.subject.calls += 1
+                plain[answer.what] = self.subject.rule.plain(answer.what, *place)
+            yield from self._mode(mode, answer, plain)
 
     # contract
 
@@ -102,17 +112,14 @@ class Examination:
                 f"{self.subject.rule.name} gives no finite value at the given arguments "
                 f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
             )
-        scale = np.zeros(y.size)
-        for k in range(len(self.subject.outputs.leaves)):
-            span = self.subject.outputs.span(k)
-            part = y[span][np.isfinite(y[span])]
-            scale[span] = np.sqrt(np.mean(part**2)) if part.size else 0.0
-        self.subject.scale = scale
+        layout = self.subject.outputs
+        sizes = [typical(y[layout.span(k)]) for k in range(len(layout.leaves))]
+        self.subject.scale = layout.fill(sizes)
 
     def _contract(self) -> Iterator[Problem]:
-        subject, x, w = self.subject, self.start, self._upstream()
-        _, plain = subject.pull(x, w)
-        if not np.isfinite(plain).all():
+        subject, x = self.subject, self.start
+        w, plain = self.told or self._pulled(x)
+        if not all_finite(plain):
             return
         _, at_zero = subject.pull(x, np.zeros_like(w))
         if np.any(at_zero != 0):
@@ -124,6 +131,10 @@ class Examination:
             late = subject.pull_after(x, self._elsewhere(2), w)
         if not _alike(plain, late, subject.rule.rule_epsilon):
             yield Problem("stale")
+
+    def _pulled(self, x: Array) -> tuple[Array, Array]:
+        w = self._upstream()
+        return w, self.subject.pull(x, w)[1]
 
     # points
 
@@ -143,8 +154,8 @@ class Examination:
                 return
 
     def _wants_second(self, name: str) -> bool:
-        """Second order at both generic points; at one only where a call is expensive."""
-        return self.order > 1 and (not self._is_large() or name != GENERIC[0] or self.alone)
+        """Second order at one generic point: the one that is not the user's, if there is one."""
+        return self.order > 1 and (name != GENERIC[0] or self.alone)
 
     def _symmetric_instead(self, problem: Problem) -> bool:
         """Whether the function means symmetric matrices only, so that the test must keep to them."""
@@ -168,7 +179,7 @@ class Examination:
             if len(self.points) > tried:
                 return
         self.left_out.append(GENERIC[1])
-        if self._is_large() and self.order > 1:
+        if self.order > 1:
             self.alone = True
             yield from self._generic(GENERIC[0], self.start)
 
@@ -223,6 +234,7 @@ class Examination:
         except OutsideDomain:
             return
         first = replace(first, held=held)
+        self.told = self.told or (first.w, first.said.r)
         self.reached |= first.said.r != 0
         if not first.resolved().any():
             return
@@ -269,24 +281,26 @@ class Examination:
 
     # modes
 
-    def _mode(self, mode: str, x: Array, w: Array, u: Array) -> Iterator[Problem]:
-        subject = self.subject
-        split = subject.inputs.split
-        subject.calls += 1
-        answer = subject.rule.in_mode(mode, split(x), subject.outputs.split(w), split(u))
-        if isinstance(answer, Unsupported):
-            self._note(f"{mode}: not run ({answer.reason})")
+    def _mode(
+        self,
+        mode: str,
+        answer: InMode | Unsupported,
+        plain: Mapping[str, Sequence[Array | None] | Unsupported],
+    ) -> Iterator[Problem]:
+        wanted = answer if isinstance(answer, Unsupported) else plain[answer.what]
+        if isinstance(answer, Unsupported) or isinstance(wanted, Unsupported):
+            reason = wanted.reason if isinstance(wanted, Unsupported) else ""
+            self._note(f"{mode}: not run ({reason})")
             return
-        layout = subject.inputs if answer.what == "vjp" else subject.outputs
-        found, plain = layout.join(answer.found), layout.join(answer.plain)
+        layout = self.subject.inputs if answer.what == "vjp" else self.subject.outputs
+        found, known = layout.join(answer.found), layout.join(wanted)
         self.modes.append(mode)
-        if not _alike(plain, found, answer.epsilon):
+        if not _alike(known, found, answer.epsilon):
             with np.errstate(invalid="ignore"):
-                gap = np.abs(found - plain)
+                gap = np.abs(found - known)
             worst = int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
-            numbers = (float(found[worst]), float(plain[worst]))
-            where = layout.locate(worst)
-            yield Problem("mode", text=mode, numbers=numbers, where=where)
+            numbers = (float(found[worst]), float(known[worst]))
+            yield Problem("mode", text=mode, numbers=numbers, where=layout.locate(worst))
 
     # small things
 
@@ -297,11 +311,7 @@ class Examination:
         return self.domain.along(x, directions.generic(self.rng, self.subject.inputs, x))
 
     def _brief(self) -> Plan:
-        plan = brief_plan(self.subject.epsilon)
-        return replace(plan, least=2, enough=1e-4) if self._is_large() else plan
-
-    def _is_large(self) -> bool:
-        return self.subject.inputs.size > points.LARGE
+        return brief_plan(self.subject.epsilon)
 
     def _elsewhere(self, attempt: int) -> Array:
         layout = self.subject.inputs
@@ -313,8 +323,10 @@ class Examination:
 
 
 def _alike(a: Array, b: Array, epsilon: float) -> bool:
-    finite = np.isfinite(a) & np.isfinite(b)
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
         return False
-    scale = float(np.max(np.abs(a[finite]), initial=0.0))
-    return bool(np.all(np.abs(a - b)[finite] <= max(1e-7, 1e3 * epsilon) * scale))
+    if not finite.all():
+        a, b = a[finite], b[finite]
+    scale = float(np.max(np.abs(a), initial=0.0))
+    return bool(np.all(np.abs(a - b) <= max(1e-7, 1e3 * epsilon) * scale))

@@ -26,12 +26,20 @@ class Layout:
         return [self._leaf(vector[self.span(k)], leaf) for k, leaf in enumerate(self.leaves)]
 
     def join(self, arrays: Sequence[Array | None]) -> Array:
-        """The joined vector of leaf arrays; `None` is zero."""
+        """The joined vector of leaf arrays; `None` is zero. A single array is not copied."""
+        if len(arrays) == 1 and arrays[0] is not None:
+            return _real(arrays[0], self.leaves[0])
         out = np.zeros(self.size)
         for k, array in enumerate(arrays):
             if array is not None:
                 out[self.span(k)] = _real(array, self.leaves[k])
         return out
+
+    def fill(self, numbers: Sequence[float]) -> Array:
+        """The vector that holds one number all over each leaf; not to be written to."""
+        if len(numbers) == 1:
+            return np.broadcast_to(np.float64(numbers[0]), (self.size,))
+        return np.repeat(np.asarray(numbers, float), np.diff(self.ends))
 
     def leaf_of(self, position: int) -> int:
         """Which leaf a position of the vector belongs to."""
@@ -86,7 +94,7 @@ class Subject:
 
     def start(self) -> Array:
         """The point the user gave."""
-        return self.inputs.join(self.rule.start())
+        return self.inputs.join(self.rule.start()).copy()
 
     def value(self, x: Array) -> Array:
         """f(x)."""

@@ -64,14 +64,13 @@ class Claims:
 
 @dataclass(frozen=True)
 class InMode:
-    """The rule as another way of running gives it, beside the plain way at the same precision.
+    """The rule as another way of running gives it, at the precision of the arguments.
 
     `what` is "vjp" (entries per input) or "jvp" (entries per output).
     """
 
     what: str
     found: Sequence[Array | None]
-    plain: Sequence[Array | None]
     epsilon: float
 
 
@@ -138,6 +137,12 @@ class Probe(Protocol):
 
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """What another way of running gives, or why it cannot be run."""
+        ...
+
+    def plain(
+        self, what: str, xs: Arrays, ws: Arrays, us: Arrays
+    ) -> Sequence[Array | None] | Unsupported:
+        """The plain way of running at the precision of the arguments, to compare others with."""
         ...
 
     def source(self) -> str | None:

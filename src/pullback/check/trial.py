@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pullback.check.flat import Said, Subject
-from pullback.check.ladder import Plan, Slope, slope
+from pullback.check.ladder import Plan, Slope, slopes
 from pullback.check.probe import Array, OutsideDomain
+from pullback.check.vectors import blocks, typical
 
 BARS = 30.0
 GENERIC = ("the given arguments", "another point")
@@ -39,26 +40,30 @@ class Trial:
 
     def suspects(self, epsilon: float) -> Array:
         """Positions whose claim is beyond the error bars, or not finite though the value is."""
-        bound = BARS * (self.slope.error + epsilon * claim_rounding(self))
-        with np.errstate(invalid="ignore"):
-            off = (self.gap > bound) | (~np.isfinite(self.claimed) & np.isfinite(self.slope.error))
-        return np.flatnonzero(off)
+        spread, found = claim_spread(self), []
+        for block in blocks(self.claimed.size):
+            claimed, error = self.claimed[block], self.slope.error[block]
+            with np.errstate(invalid="ignore"):
+                bound = BARS * (error + epsilon * (np.abs(claimed) + spread))
+                off = np.abs(claimed - self.slope.value[block]) > bound
+            off |= ~np.isfinite(claimed) & np.isfinite(error)
+            found.append(np.flatnonzero(off) + block.start)
+        return np.concatenate(found) if found else np.empty(0, int)
 
     def resolved(self) -> Array:
         """Positions at which the measurement says anything."""
         return np.isfinite(self.slope.error)
 
 
-def claim_rounding(trial: Trial) -> Array:
-    """The size of the terms that were added up to make each claim."""
-    claimed = np.abs(np.where(np.isfinite(trial.claimed), trial.claimed, 0.0))
-    spread = float(np.sqrt(np.mean(claimed**2))) if claimed.size else 0.0
-    if claimed.size == 1:
-        with np.errstate(all="ignore"):
-            terms = float(np.sqrt(np.nansum((trial.said.r * trial.u) ** 2)))
-        weight = float(np.max(np.abs(trial.w))) if trial.whole and trial.w.size else 1.0
-        spread = max(spread, terms / (weight or 1.0))
-    return claimed + spread
+def claim_spread(trial: Trial) -> float:
+    """The size of the terms that were added up to make a claim, beyond that of the claim itself."""
+    spread = typical(trial.claimed)
+    if trial.claimed.size != 1:
+        return spread
+    with np.errstate(all="ignore"):
+        terms = float(np.sqrt(np.nansum((trial.said.r * trial.u) ** 2)))
+    weight = float(np.max(np.abs(trial.w))) if trial.whole and trial.w.size else 1.0
+    return max(spread, terms / (weight or 1.0))
 
 
 def run(
@@ -68,23 +73,18 @@ def run(
     said = subject.say(x, w, u, second=second)
     if not np.isfinite(said.y).any():
         raise OutsideDomain("no output is finite")
-    m = subject.outputs.size
 
-    def line(t: float) -> Array:
-        if not second:
-            return subject.value(x + t * u)
-        return np.concatenate(subject.pull(x + t * u, w))
+    twice = said.second is not None
 
-    scale = subject.scale
-    if second:
-        scale = np.concatenate([scale, np.abs(said.r) + _typical(said.r)])
-    both = slope(line, plan, subject.epsilon, scale, lead=m)
-    measured = Slope(both.value[:m], both.error[:m])
+    def line(t: float) -> tuple[Array, ...]:
+        return subject.pull(x + t * u, w) if twice else (subject.value(x + t * u),)
+
+    scales = [subject.scale, *([np.abs(said.r) + typical(said.r)] if twice else [])]
+    measured, *more = slopes(line, plan, subject.epsilon, scales)
     first = _first(Trial(point, x, u, w, said, measured.value, measured))
-    if not second or said.second is None:
+    if said.second is None:
         return first, None
-    rule = Slope(both.value[m:], both.error[m:])
-    return first, replace(first, claimed=said.second, slope=rule, order=2, whole=True)
+    return first, replace(first, claimed=said.second, slope=more[0], order=2, whole=True)
 
 
 def _first(trial: Trial) -> Trial:
@@ -100,8 +100,3 @@ def _first(trial: Trial) -> Trial:
         error[:] = np.inf
     claimed = np.array([np.sum(said.r * trial.u)])
     return replace(trial, claimed=claimed, slope=Slope(total, error), whole=False)
-
-
-def _typical(values: Array) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.sqrt(np.mean(known**2))) if known.size else 0.0

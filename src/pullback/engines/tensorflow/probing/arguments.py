@@ -42,6 +42,8 @@ class Arguments:
         if wrt is not None:
             self.slots = [slot for slot in self.slots if _chosen(slot.leaf, wrt)]
 
+        self.replaced = {s.position for s in self.slots if _is_dense(self.leaves[s.position])}
+
     def start(self) -> list[Array]:
         """Values of the movable tensors, as given."""
         return [_array(_component(self.leaves[s.position], s.component)) for s in self.slots]
@@ -50,9 +52,15 @@ class Arguments:
         self, tensors: Sequence[Any], lift: Callable[[tf.DType], tf.DType]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments with these tensors in the slots, everything else lifted likewise."""
-        leaves = [self._lifted(k, value, lift) for k, value in enumerate(self.leaves)]
+        leaves = [
+            None if k in self.replaced else self._lifted(k, value, lift)
+            for k, value in enumerate(self.leaves)
+        ]
         for slot, tensor in zip(self.slots, tensors, strict=True):
-            leaves[slot.position] = _placed(leaves[slot.position], slot.component, tensor)
+            before = leaves[slot.position]
+            leaves[slot.position] = (
+                tensor if before is None else _placed(before, slot.component, tensor)
+            )
         return unflatten(self.structure, leaves)
 
     def sources(self, tensors: Sequence[Any], lift: Callable[[tf.DType], tf.DType]) -> list[Any]:
@@ -89,6 +97,11 @@ def components(value: Any) -> list[Any]:
     return []
 
 
+def _is_dense(value: Any) -> bool:
+    """One tensor or array, which another tensor can stand for."""
+    return isinstance(value, np.ndarray | np.generic | tf.Tensor)
+
+
 def is_variable(value: Any) -> bool:
     """A TensorFlow variable, or Keras' wrapper of one."""
     return isinstance(value, tf.Variable) or hasattr(value, "_maybe_autocast")
@@ -101,9 +114,9 @@ def moves(dtype: Any) -> bool:
 
 
 def to_array(tensor: Any) -> Array:
-    """A float64 or complex128 array of any float tensor."""
+    """A float64 or complex128 array of any float tensor, without a copy where it is one already."""
     array = np.asarray(tensor)
-    return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+    return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64, copy=False)
 
 
 def _array(value: Any) -> Array:

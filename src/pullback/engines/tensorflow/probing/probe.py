@@ -137,6 +137,13 @@ class TensorFlowProbe:
 
         return run_mode(self.as_given or self, mode, xs, ws, us)
 
+    def plain(self, what: str, xs: Arrays, ws: Arrays, us: Arrays) -> Any:
+        """The rule run eagerly, at the precision of the arguments."""
+        given = self.as_given or self
+        if what == "vjp":
+            return given.vjp(xs, ws)[1]
+        return given.claims(xs, ws, us, second=False).jvp
+
     def source(self) -> str | None:
         """File and line of the rule."""
         from pullback.engines.tensorflow.probing.source import rule_location
@@ -262,7 +269,7 @@ def _leaf(variable: Any) -> Leaf:
 def _tensor(value: Array, dtype: tf.DType) -> Any:
     if not dtype.is_complex:
         value = np.real(value)
-    return tf.constant(value.astype(dtype.as_numpy_dtype), dtype)
+    return tf.constant(value.astype(dtype.as_numpy_dtype, copy=False), dtype)
 
 
 def _dense(gradient: Any) -> Any:
