@@ -66,7 +66,7 @@ def _refuse_when_run(
     # NaN, as XLA drops assertions; a term in the upstream, so that derivatives towards it are refused too.
     with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(wrong), [message])]):
         flaw = tf.where(wrong, tf.constant(float("nan"), tf.float64), tf.constant(0.0, tf.float64))
-    term = flaw * tf.add_n([tf.reduce_sum(tf.math.real(tf.cast(a, tf.complex128))) for a in at])
+    term = flaw * tf.add_n([tf.cast(tf.reduce_sum(tf.math.real(a)), tf.float64) for a in at])
     return [
         None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in tangents
     ]

@@ -21,6 +21,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.forward import refuse_nonlinear, transposed
 from pullback.engines.tensorflow.attach.graph_captures import prepare
 from pullback.engines.tensorflow.attach.splice import splice
+from pullback.engines.tensorflow.attach.transposing import is_transposed, runs_user_code
 from pullback.engines.tensorflow.values import core, dense, project_tangent, with_core
 from pullback.errors import UnsupportedError
 
@@ -52,6 +53,10 @@ class Recorded:
 
     def backward(self, *upstream: Any) -> list[Any]:
         """One gradient per source."""
+        unknown = self.pullback.ran.job.definition.jvp is None
+        return self._backward(upstream, checked=unknown and is_transposed())
+
+    def _backward(self, upstream: Sequence[Any], *, checked: bool) -> list[Any]:
         self._relink()
         upstream = tuple(dense(dy) for dy in upstream)
         job = self.pullback.ran.job
@@ -60,7 +65,7 @@ class Recorded:
         gradients = [given.leaves[i] for i in self.flowing]
         if job.definition.jvp or given.second:
             gradients = self._with_derivatives(upstream, gradients, given)
-        elif not tf.executing_eagerly() and private.is_building_tangents():
+        if checked:
             gradients = self._linear(gradients, upstream)
         rest = self.captured(upstream) if self.captured else []
         everything = [*gradients, *rest, *given.variables]
@@ -76,7 +81,7 @@ class Recorded:
         job = self.pullback.ran.job
         count = len(self.flowing)
         if job.definition.jvp is None:
-            out = transposed(self.backward, self._zeros(), tangents)
+            out = transposed(self._unchecked, self._zeros(), tangents)
             return self._linear(out, self._zeros())
         out = self._explicit_tangents(tangents[:count], self.values)
         if self.captured is None:
@@ -85,11 +90,15 @@ class Recorded:
         through = transposed(lambda *dy: captured(dy), self._zeros(), tangents[count:])
         return [a + b for a, b in zip(out, through, strict=True)]
 
+    def _unchecked(self, *upstream: Any) -> list[Any]:
+        return self._backward(upstream, checked=False)
+
     def _linear(self, results: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
         """The results, if the rule is linear in its upstream."""
         ran = self.pullback.ran
         return refuse_nonlinear(results, self._gradients_only, upstream, ran.rule, ran.job.name)
 
+    @runs_user_code
     def _run_rule(self, upstream: Sequence[Any]) -> Gradients:
         return self.pullback(self._place(upstream), self._offers(upstream))
 
@@ -178,6 +187,7 @@ class Recorded:
 
         return transposed(gradients, upstream, doubled)
 
+    @runs_user_code
     def _explicit_tangents(self, tangents: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """What the user's jvp gives, fitted to the outputs or to what has their form."""
         ran, jvp = self.pullback.ran, self.pullback.ran.job.definition.jvp
@@ -204,6 +214,7 @@ class Recorded:
             for v, w, k in zip(flat, likes, kinds, strict=True)
         ]
 
+    @runs_user_code
     def _second(self, second: Any, doubled: Sequence[Any]) -> list[Any]:
         flat: list[Any] = [None] * len(self.pullback.kinds)
         for index, dd in zip(self.flowing, doubled, strict=True):
