@@ -4,6 +4,7 @@ import numpy as np
 
 from pullback.check.flat import Layout
 from pullback.check.probe import Array
+from pullback.check.vectors import blocks
 
 Rng = np.random.Generator
 SAMPLE = 10_000
@@ -11,20 +12,22 @@ SAMPLE = 10_000
 
 def leaf_scales(layout: Layout, x: Array) -> Array:
     """A typical magnitude per position: that of its leaf, one where the leaf is zero."""
-    out = np.ones(layout.size)
-    for k in range(len(layout.leaves)):
-        part = x[layout.span(k)]
-        part = np.abs(part[:: max(1, part.size // SAMPLE)])
-        used = part[(part > 0) & np.isfinite(part)]
-        out[layout.span(k)] = np.median(used) if used.size else 1.0
-    return out
+    return layout.fill([_scale(x[layout.span(k)]) for k in range(len(layout.leaves))])
+
+
+def _scale(part: Array) -> float:
+    part = np.abs(part[:: max(1, part.size // SAMPLE)])
+    used = part[(part > 0) & np.isfinite(part)]
+    return float(np.median(used)) if used.size else 1.0
 
 
 def generic(rng: Rng, layout: Layout, x: Array) -> Array:
     """Moves every entry by a share of its own magnitude, or of its leaf's where it is tiny."""
-    scales = leaf_scales(layout, x)
-    size = np.maximum(np.abs(x), 0.05 * scales)
-    return signed(rng, layout.size) * np.where(x == 0, scales, size)
+    out, scales = signed(rng, layout.size), leaf_scales(layout, x)
+    for block in blocks(layout.size):
+        part, scale = x[block], scales[block]
+        out[block] *= np.where(part == 0, scale, np.maximum(np.abs(part), 0.05 * scale))
+    return out
 
 
 def relative(rng: Rng, layout: Layout, x: Array) -> Array:
@@ -63,7 +66,8 @@ def _one_of_each(rng: Rng, x: Array, places: Array) -> list[int]:
 def signed(rng: Rng, size: int) -> Array:
     """Numbers of either sign between a half and one and a half in size."""
     u = rng.uniform(-1.0, 1.0, size)
-    u += np.copysign(0.5, u)
+    for block in blocks(size):
+        u[block] += np.copysign(0.5, u[block])
     return u
 
 

@@ -17,19 +17,28 @@ _MARGIN = 1e-3
 
 @dataclass(frozen=True)
 class Domain:
-    """Open intervals per entry; `symmetric` and `definite` name leaves by position."""
+    """An open interval per leaf; `symmetric` and `definite` name leaves by position."""
 
     layout: Layout
     start: Array
-    lower: Array
-    upper: Array
+    bounds: tuple[tuple[float, float], ...]
     symmetric: tuple[int, ...] = ()
     definite: tuple[int, ...] = ()
 
     @property
     def bounded(self) -> bool:
-        """Whether any entry has a bound."""
-        return bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
+        """Whether any leaf has a bound."""
+        return bool(np.isfinite(self.bounds).any())
+
+    @property
+    def lower(self) -> Array:
+        """The lower bound of every entry."""
+        return self.layout.fill([low for low, _ in self.bounds])
+
+    @property
+    def upper(self) -> Array:
+        """The upper bound of every entry."""
+        return self.layout.fill([high for _, high in self.bounds])
 
     @property
     def matrices(self) -> tuple[int, ...]:
@@ -42,6 +51,8 @@ class Domain:
 
     def into(self, x: Array) -> Array:
         """The point, or the one inside that corresponds to it."""
+        if not self.bounded and not self.matrices:
+            return x
         out = x.copy()
         if self.bounded:
             out = _fold(x, self.lower, self.upper, leaf_scales(self.layout, self.start))
@@ -68,13 +79,12 @@ class Domain:
 
 def parse(spec: Any, layout: Layout, start: Array) -> Domain:
     """The domain that `domain=` describes; nothing given means everywhere."""
-    lower, upper = np.full(layout.size, -np.inf), np.full(layout.size, np.inf)
-    domain = Domain(layout, start, lower, upper)
+    domain = Domain(layout, start, ((-np.inf, np.inf),) * len(layout.leaves))
     if spec is None:
         return domain
     for k, leaf in enumerate(layout.leaves):
         domain = _applied(domain, k, _for_leaf(spec, leaf, layout))
-    outside = (start <= lower) | (start >= upper)
+    outside = (start <= domain.lower) | (start >= domain.upper)
     if outside.any():
         at = layout.locate(int(np.flatnonzero(outside)[0]))
         raise CheckError(f"the given {at} lies outside domain={spec!r}. Pass arguments inside it.")
@@ -98,10 +108,8 @@ def _applied(domain: Domain, which: int, spec: Any) -> Domain:
         return replace(domain, symmetric=(*domain.symmetric, which))
     if spec == "definite":
         return replace(domain, definite=(*domain.definite, which))
-    low, high = _interval(spec)
-    domain.lower[domain.layout.span(which)] = low
-    domain.upper[domain.layout.span(which)] = high
-    return domain
+    bounds = (*domain.bounds[:which], _interval(spec), *domain.bounds[which + 1 :])
+    return replace(domain, bounds=bounds)
 
 
 def _interval(spec: Any) -> tuple[float, float]:

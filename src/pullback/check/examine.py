@@ -52,7 +52,8 @@ class Examination:
         self.kinks = self.undecided = 0
         self.orders = 1
         self.alone = self.looked = False
-        self.told: tuple[Array, Array] | None = None
+        self.upstream = directions.signed(self.rng, subject.outputs.size)
+        self.told: Array | None = None
 
     # the parts of a check, each giving the first problem it meets
 
@@ -82,13 +83,13 @@ class Examination:
             return
         self.looked = True
         xs = self.subject.inputs.split(self.start)
-        facts = self.subject.rule.facts(xs, self.subject.outputs.split(self._upstream()))
+        facts = self.subject.rule.facts(xs, self.subject.outputs.split(self.upstream))
         self.subject.calls += 1
         self.constants, self.notes = facts.constants, [*self.notes, *facts.notes]
 
     def in_modes(self, wanted: Sequence[str]) -> Iterator[Problem]:
         """The other ways of running, compared with the plain one."""
-        x, w = self.start, self._upstream()
+        x, w = self.start, self.upstream
         split = self.subject.inputs.split
         place = split(x), self.subject.outputs.split(w), split(self._direction(x))
         plain: dict[str, Sequence[Array | None] | Unsupported] = {}
@@ -117,8 +118,9 @@ class Examination:
         self.subject.scale = layout.fill(sizes)
 
     def _contract(self) -> Iterator[Problem]:
-        subject, x = self.subject, self.start
-        w, plain = self.told or self._pulled(x)
+        subject, x, w = self.subject, self.start, self.upstream
+        plain = subject.pull(x, w)[1] if self.told is None else self.told
+        self.told = None
         if not all_finite(plain):
             return
         _, at_zero = subject.pull(x, np.zeros_like(w))
@@ -131,10 +133,6 @@ class Examination:
             late = subject.pull_after(x, self._elsewhere(2), w)
         if not _alike(plain, late, subject.rule.rule_epsilon):
             yield Problem("stale")
-
-    def _pulled(self, x: Array) -> tuple[Array, Array]:
-        w = self._upstream()
-        return w, self.subject.pull(x, w)[1]
 
     # points
 
@@ -173,6 +171,7 @@ class Examination:
         return True
 
     def _second_point(self) -> Iterator[Problem]:
+        self.upstream = directions.signed(self.rng, self.subject.outputs.size)
         for attempt in range(3):
             tried = len(self.points)
             yield from self._generic(GENERIC[1], self._elsewhere(attempt))
@@ -230,11 +229,12 @@ class Examination:
     ) -> Iterator[Problem | None]:
         """Problems at one point; a `None` says that something was tested and is right."""
         try:
-            first, again = run(self.subject, name, x, u, self._upstream(), plan, second=second)
+            first, again = run(self.subject, name, x, u, self.upstream, plan, second=second)
         except OutsideDomain:
             return
         first = replace(first, held=held)
-        self.told = self.told or (first.w, first.said.r)
+        if name == GENERIC[0] and not self.points:
+            self.told = first.said.r
         self.reached |= first.said.r != 0
         if not first.resolved().any():
             return
@@ -303,9 +303,6 @@ class Examination:
             yield Problem("mode", text=mode, numbers=numbers, where=layout.locate(worst))
 
     # small things
-
-    def _upstream(self) -> Array:
-        return directions.signed(self.rng, self.subject.outputs.size)
 
     def _direction(self, x: Array) -> Array:
         return self.domain.along(x, directions.generic(self.rng, self.subject.inputs, x))

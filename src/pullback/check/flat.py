@@ -67,9 +67,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Said:
-    """`Claims` joined: what the rule says at one point, along one direction, for one upstream."""
+    """`Claims` joined: what the rule says at one point, along one direction, for one upstream.
 
-    y: Array
+    `finite` tells whether any output is.
+    """
+
+    finite: bool
     r: Array
     jvp: Array | None
     second: Array | None
@@ -123,7 +126,7 @@ class Subject:
         again, no_second = _joined(self.inputs, claims.second)
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
         return Said(
-            y=self.outputs.join(claims.values),
+            finite=any(bool(np.isfinite(y).any()) for y in claims.values),
             r=self.inputs.join(claims.vjp),
             jvp=jvp,
             second=again,

@@ -17,6 +17,9 @@ from pullback.check.probe import Array
 from pullback.check.vectors import blocks
 
 Line = Callable[[float], Sequence[Array]]
+Part = slice | Array
+# the size of values in which rounding happens, for a part of a vector
+Scale = Callable[[Part], Array | float]
 
 # share of entries (such as those next to a kink) that may stay unsettled without more steps
 FEW = 0.005
@@ -62,13 +65,10 @@ def brief_plan(epsilon: float) -> Plan:
     return Plan(first=1 / 1024, ratio=4, least=2, most=6, enough=1e-5)
 
 
-def slopes(
-    line: Line, plan: Plan, epsilon: float, scales: Sequence[Array | float]
-) -> tuple[Slope, ...]:
+def slopes(line: Line, plan: Plan, epsilon: float, scales: Sequence[Scale]) -> tuple[Slope, ...]:
     """D line / dt at zero for each of the vectors that `line` gives.
 
-    `scales` are the sizes of values in which rounding happens, a vector or a number for each
-    vector of the line. The first vector decides how many steps are taken.
+    There is a scale for each vector. The first vector decides how many steps are taken.
     """
     step, ladders = plan.first, [_Ladder(plan.ratio, epsilon, scale) for scale in scales]
     with np.errstate(all="ignore"):
@@ -86,7 +86,7 @@ def slopes(
 class _Ladder:
     """The quotients of one vector so far, and the table of a sample of it."""
 
-    def __init__(self, ratio: float, epsilon: float, scale: Array | float) -> None:
+    def __init__(self, ratio: float, epsilon: float, scale: Scale) -> None:
         self.ratio, self.epsilon, self.scale = ratio, epsilon, scale
         self.quotients: list[Array] = []
         self.units: list[float] = []
@@ -114,7 +114,7 @@ class _Ladder:
         """Derivative and error bar of every entry."""
         if self.sample is None:
             return Slope(self.table.best, self.table.error)
-        value, error = np.empty(self.size.size), np.empty(self.size.size)
+        value, error = self.quotients[:2]  # their room is used again
         for block in blocks(self.size.size):
             table = _Table(self.ratio, self.table.floors)
             for level, quotient in enumerate(self.quotients):
@@ -122,9 +122,8 @@ class _Ladder:
             value[block], error[block] = table.best, table.error
         return Slope(value, error)
 
-    def _rounding(self, part: slice | Array, level: int) -> Array:
-        scale = self.scale[part] if isinstance(self.scale, np.ndarray) else self.scale
-        return self.units[level] * (self.size[part] + scale)
+    def _rounding(self, part: Part, level: int) -> Array:
+        return self.units[level] * (self.size[part] + self.scale(part))
 
 
 class _Table:

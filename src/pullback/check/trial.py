@@ -71,7 +71,7 @@ def run(
 ) -> tuple[Trial, Trial | None]:
     """The first-order trial and, if asked for, the second-order one along the same line."""
     said = subject.say(x, w, u, second=second)
-    if not np.isfinite(said.y).any():
+    if not said.finite:
         raise OutsideDomain("no output is finite")
 
     twice = said.second is not None
@@ -79,7 +79,9 @@ def run(
     def line(t: float) -> tuple[Array, ...]:
         return subject.pull(x + t * u, w) if twice else (subject.value(x + t * u),)
 
-    scales = [subject.scale, *([np.abs(said.r) + typical(said.r)] if twice else [])]
+    size = typical(said.r)
+    of_rule = [lambda part: np.abs(said.r[part]) + size] if twice else []
+    scales = [subject.scale.__getitem__, *of_rule]
     measured, *more = slopes(line, plan, subject.epsilon, scales)
     first = _first(Trial(point, x, u, w, said, measured.value, measured))
     if said.second is None:
