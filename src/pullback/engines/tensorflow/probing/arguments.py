@@ -10,6 +10,13 @@ import tensorflow as tf
 
 from pullback._tree import Structure, flatten, paths, unflatten
 from pullback.check.probe import Array, Leaf
+from pullback.engines.tensorflow.probing.state import raw_variable
+
+_PARTS = (
+    (tf.RaggedTensor, ".flat_values"),
+    (tf.SparseTensor, ".values"),
+    (tf.IndexedSlices, ".values"),
+)
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,27 @@ class Arguments:
     ) -> None:
         self.leaves, self.structure = flatten((tuple(args), dict(kwargs)))
         names = _names(fn, self.structure)
+        self.names = [name for _, name in names]
+        self.wrt = wrt
         self.slots: list[Slot] = []
         self.twins: dict[tuple[int, tf.DType], tf.Variable] = {}
         for position, value in enumerate(self.leaves):
             self.slots.extend(_slots(position, value, *names[position]))
         self.all_slots = tuple(self.slots)
         if wrt is not None:
-            self.slots = [slot for slot in self.slots if _chosen(slot.leaf, wrt)]
+            self.slots = [s for s in self.slots if any(is_meant(s.leaf, name) for name in wrt)]
 
         self.replaced = {s.position for s in self.slots if _is_dense(self.leaves[s.position])}
+
+    def describe(self) -> str:
+        """Names with dtypes and shapes, for messages."""
+        pairs = zip(self.names, self.leaves, strict=True)
+        return ", ".join(f"{name}: {_description(value)}" for name, value in pairs)
+
+    def holds(self, variable: Any) -> bool:
+        """Whether a variable is one of the arguments or stands in for one."""
+        given = [raw_variable(leaf) for leaf in self.leaves if is_variable(leaf)]
+        return any(variable is one for one in (*given, *self.twins.values()))
 
     def start(self) -> list[Array]:
         """Values of the movable tensors, as given."""
@@ -128,7 +147,7 @@ def _slots(position: int, value: Any, path: str, name: str) -> list[Slot]:
     for k, part in enumerate(components(value)):
         dtype = tf.as_dtype(part.dtype)
         if moves(dtype):
-            suffix = "" if not isinstance(value, tf.RaggedTensor) else ".flat_values"
+            suffix = next((end for kind, end in _PARTS if isinstance(value, kind)), "")
             leaf = Leaf(
                 path + suffix, name + suffix, tuple(part.shape), dtype.name, dtype.is_complex
             )
@@ -189,9 +208,14 @@ def _parameters(fn: Callable[..., Any]) -> list[str]:
     return [p.name for p in found if p.kind in positional]
 
 
-def _chosen(leaf: Leaf, wrt: Sequence[str]) -> bool:
-    return any(
-        text == name or text.startswith((name + "[", name + "."))
-        for name in wrt
-        for text in (leaf.path, leaf.name)
-    )
+def is_meant(leaf: Leaf, name: str) -> bool:
+    """Whether a name given by the user means a leaf: its own, or that of what it is part of."""
+    inside = (name + "[", name + ".", name + "/")
+    return any(text == name or text.startswith(inside) for text in (leaf.path, leaf.name))
+
+
+def _description(value: Any) -> str:
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        kind = getattr(value.dtype, "name", value.dtype)
+        return f"{kind}{list(value.shape)}"
+    return f"{type(value).__name__} {value!r}"[:40]

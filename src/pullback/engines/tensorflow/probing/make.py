@@ -1,14 +1,16 @@
 """How a probe is made: the function is run as given, then at the highest precision it allows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from pullback.check.probe import Leaf, OutsideDomain, RuleFault
-from pullback.engines.tensorflow.probing.arguments import Arguments, to_array
-from pullback.engines.tensorflow.probing.lift import lifted_layer
+from pullback.engines.tensorflow.probing.arguments import Arguments, is_meant, moves, to_array
+from pullback.engines.tensorflow.probing.callee import function_of, plain_line
+from pullback.engines.tensorflow.probing.lift import counterparts, lifted_layer
 from pullback.engines.tensorflow.probing.probe import (
     Lift,
     TensorFlowProbe,
@@ -21,72 +23,55 @@ from pullback.engines.tensorflow.probing.probe import (
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
 from pullback.errors import CheckError
 
+_FINE = 1e-10
+_COARSE = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
+
 
 def make_probe(
     fn: Any, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[str] | None, seed: int
 ) -> TensorFlowProbe:
     """The probe of `fn` at these arguments, at the best precision at which it runs."""
-    fn, name = _function(fn)
+    fn, name = function_of(fn)
     arguments = Arguments(fn, args, kwargs, wrt)
-    first = _first_run(fn, arguments, name, seed, wrt)
+    state = State(reachable_variables(fn, args, kwargs))
+    try:
+        first = TensorFlowProbe(fn, arguments, name=name, lift=native, state=state)
+        return _at_best(_first_run(first, seed))
+    except BaseException:
+        state.restore()
+        raise
+
+
+def _at_best(first: TensorFlowProbe) -> TensorFlowProbe:
     first.value_epsilon = first.rule_epsilon = _coarsest(first)
     for lift in (double, single):
-        lifted = _try_lift(first, lift)
-        if lifted is not None:
-            lifted.as_given = first
-            return lifted
-    first.notes += (f"runs in {_dtypes(first)} only: small errors cannot be told from rounding",)
-    return first
+        best = _try_lift(first, lift)
+        if best is not None:
+            best.as_given = first
+            break
+    else:
+        best = first
+    if best.value_epsilon > _FINE:
+        kind = next(name for name, epsilon in _COARSE.items() if best.value_epsilon >= epsilon)
+        best.notes += (f"runs in {kind} only: small errors cannot be told from rounding",)
+    return best
 
 
-def _function(fn: Any) -> tuple[Callable[..., Any], str]:
-    if isinstance(fn, str):
-        return _raw_op(fn), fn
-    if not callable(fn):
-        raise CheckError(
-            f"the first argument of check is the function to check; got {type(fn).__name__}. "
-            "Write `pb.check(fn, *args)`."
-        )
-    name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
-    return fn, str(name)
-
-
-def _raw_op(name: str) -> Callable[..., Any]:
-    op = getattr(tf.raw_ops, name, None)
-    if op is None:
-        raise CheckError(f"TensorFlow has no op {name!r}. Write the op's type, as in tf.raw_ops.")
-    import inspect
-
-    order = [p for p in inspect.signature(op).parameters if p != "name"]
-
-    def registered(*args: Any, **kwargs: Any) -> Any:
-        return op(**dict(zip(order, args, strict=False)), **kwargs)
-
-    registered.__signature__ = inspect.signature(op)  # type: ignore[attr-defined]  # for names
-    return registered
-
-
-def _first_run(
-    fn: Any, arguments: Arguments, name: str, seed: int, wrt: Sequence[str] | None
-) -> TensorFlowProbe:
+def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
     """The function as given, run once: its outputs, the variables it reads, what it writes."""
-    state = State(reachable_variables(fn))
-    probe = TensorFlowProbe(fn, arguments, name=name, lift=native, state=state)
+    arguments, state = probe.arguments, probe.state
     tensors = probe.tensors(probe.start())
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         result = _called(probe, tensors)
-    read = [v for v in tape.watched_variables() if not _is_argument(v, arguments)]
-    state = State([*reachable_variables(fn), *read]) if not state.variables else state
-    known = {id(v) for v in state.variables}
-    state.saved += [np.array(v) for v in read if id(v) not in known]
-    state.variables += [v for v in read if id(v) not in known]
-    if wrt is not None:
-        read = [v for v in read if _named(v, wrt)]
-    made = _fresh(probe, native, read, state)
+    read = [v for v in tape.watched_variables() if moves(v.dtype) and not arguments.holds(v)]
+    state.add([*reachable_variables(probe.fn), *read])
+    whole = _fresh(probe, native, read, state)
+    _require_known(whole)
+    made = _fresh(probe, native, _chosen_variables(whole, read), state)
     made.written = state.changed()
     state.restore(made.written)
-    _require_movable(made, name, wrt)
+    _require_movable(made)
     _name_outputs(made, result)
     return _held_fixed(made, seed, [to_array(y) for y in float_outputs(result)])
 
@@ -95,10 +80,9 @@ def _called(probe: TensorFlowProbe, tensors: list[Any]) -> Any:
     try:
         return probe.call(tensors)
     except Exception as error:
-        text = str(error).strip().splitlines()
         raise CheckError(
-            f"{probe.name} raised {type(error).__name__} when called with the given arguments: "
-            f"{text[0] if text else ''}"
+            f"{probe.name} raised {type(error).__name__} when called with the given arguments "
+            f"({probe.arguments.describe()}): {plain_line(error)}"
         ) from error
 
 
@@ -115,7 +99,19 @@ def _fresh(
         seed=probe.seed,
     )
     made.outputs, made.written, made.notes = probe.outputs, probe.written, probe.notes
+    made.inputs = _distinct(made.inputs)
     return made
+
+
+def _distinct(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+    """Leaves by names of their own: layers built inside one another give variables the same one."""
+    seen: dict[str, int] = {}
+    out = []
+    for leaf in leaves:
+        count = seen[leaf.path] = seen.get(leaf.path, 0) + 1
+        number = "" if count == 1 else f"#{count}"
+        out.append(replace(leaf, path=leaf.path + number, name=leaf.name + number))
+    return tuple(out)
 
 
 def _name_outputs(probe: TensorFlowProbe, result: Any) -> None:
@@ -132,24 +128,42 @@ def _name_outputs(probe: TensorFlowProbe, result: Any) -> None:
 
 
 def _kind(result: Any) -> str:
-    return (
-        f"{type(result).__name__} of {result.dtype}"
-        if hasattr(result, "dtype")
-        else repr(result)[:80]
-    )
+    if isinstance(result, float | complex | np.ndarray | np.generic):
+        return f"{type(result).__name__}, which left TensorFlow and its gradient behind"
+    if isinstance(result, tf.Tensor):
+        return f"{result.dtype.name}{list(result.shape)}"
+    return repr(result)[:80]
 
 
-def _require_movable(probe: TensorFlowProbe, name: str, wrt: Sequence[str] | None) -> None:
-    if probe.inputs:
+def _require_movable(probe: TensorFlowProbe) -> None:
+    if any(leaf.size for leaf in probe.inputs):
         return
-    if wrt is not None and probe.arguments.all_slots:
-        offered = ", ".join(s.leaf.name for s in probe.arguments.all_slots)
-        raise CheckError(f"wrt={list(wrt)} names no input of {name}. It has: {offered}.")
-    kinds = ", ".join(type(leaf).__name__ for leaf in probe.arguments.leaves) or "no arguments"
     raise CheckError(
-        f"{name} takes nothing differentiable: it was given {kinds}. "
-        "Pass at least one floating-point tensor."
+        f"{probe.name} takes nothing differentiable: it was given "
+        f"{probe.arguments.describe() or 'no arguments'}. Pass at least one floating-point tensor "
+        "that is not empty: integers, booleans and Python numbers are held fixed."
     )
+
+
+def _require_known(probe: TensorFlowProbe) -> None:
+    """Every name in `wrt` means an input."""
+    known = [*(slot.leaf for slot in probe.arguments.all_slots), *_variable_leaves(probe)]
+    for name in probe.arguments.wrt or ():
+        if not any(is_meant(leaf, name) for leaf in known):
+            offered = ", ".join(leaf.name for leaf in known) or "none"
+            raise CheckError(
+                f"wrt={name!r} names no input of {probe.name} that can be moved: {offered}."
+            )
+
+
+def _chosen_variables(probe: TensorFlowProbe, read: Sequence[Any]) -> list[Any]:
+    wrt = probe.arguments.wrt
+    pairs = zip(read, _variable_leaves(probe), strict=True)
+    return [v for v, leaf in pairs if wrt is None or any(is_meant(leaf, w) for w in wrt)]
+
+
+def _variable_leaves(probe: TensorFlowProbe) -> tuple[Leaf, ...]:
+    return probe.inputs[len(probe.arguments.slots) :]
 
 
 def _held_fixed(probe: TensorFlowProbe, seed: int, first: Sequence[Any]) -> TensorFlowProbe:
@@ -183,19 +197,30 @@ def _alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def _try_lift(first: TensorFlowProbe, lift: Lift) -> TensorFlowProbe | None:
     """The same function at a higher precision, if it runs there and means the same."""
-    base, variables = first, first.variables
     layer = lifted_layer(first.fn, first.arguments, lift)
-    if layer is not None:
-        fn, variables = layer
-        base = TensorFlowProbe(fn, first.arguments, name=first.name, seed=first.seed)
-        base.outputs, base.notes = first.outputs, first.notes
-        base.state = State(variables)
-        base.source_of = first.fn
-    probe = _fresh(base, lift, variables, base.state)
-    probe.source_of = base.source_of
-    if layer is None and first.variables and lift is double:
-        return None if not _all_double(first.variables) else _verified(probe)
-    return _verified(probe)
+    first.state.restore()
+    variables = None if layer is None else counterparts(layer, first.fn, first.variables)
+    if layer is not None and variables is not None:
+        return _verified(_of_layer(first, layer, variables, lift))
+    if first.variables and lift is double and not _all_double(first.variables):
+        return None
+    return _verified(_fresh(first, lift, first.variables, first.state))
+
+
+def _of_layer(
+    first: TensorFlowProbe, layer: Any, variables: Sequence[Any], lift: Lift
+) -> TensorFlowProbe:
+    """A probe of a layer's copy, which also puts back what is done to the layer itself."""
+    state = State(reachable_variables(layer))
+    base = TensorFlowProbe(layer, first.arguments, name=first.name, seed=first.seed)
+    probe = _fresh(base, lift, variables, state)
+    probe.outputs, probe.notes, probe.source_of = first.outputs, first.notes, first.fn
+    probe.inputs = first.inputs
+    probe.call(probe.tensors(probe.start()))
+    probe.written = state.changed()
+    state.restore()
+    state.take(first.state)
+    return probe
 
 
 def _all_double(variables: Sequence[Any]) -> bool:
@@ -231,18 +256,3 @@ def _epsilon(dtype: tf.DType) -> float:
     if dtype == tf.bfloat16:
         return 2.0**-7
     return float(np.finfo(dtype.real_dtype.as_numpy_dtype).eps)
-
-
-def _dtypes(probe: TensorFlowProbe) -> str:
-    kinds = [s.dtype.name for s in probe.arguments.slots]
-    kinds += [tf.as_dtype(v.dtype).name for v in probe.variables]
-    return ", ".join(sorted(set(kinds)))
-
-
-def _named(variable: Any, wrt: Sequence[str]) -> bool:
-    name = getattr(variable, "path", None) or variable.name.split(":")[0]
-    return any(name == w or f'variables["{name}"]' == w for w in wrt)
-
-
-def _is_argument(variable: Any, arguments: Arguments) -> bool:
-    return any(variable is twin for twin in arguments.twins.values())

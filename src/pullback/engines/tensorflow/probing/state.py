@@ -1,20 +1,40 @@
 """State of a checked function: variables it reads or writes, random numbers it draws."""
 
+import itertools
+import random
 from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-_DEPTH = 3
+from pullback.engines.tensorflow import tf_private as private
+
+_DEPTH = 6
+_MANY = 1000
+_DEAD_ENDS = (ModuleType, type, str, bytes, int, float, complex, np.ndarray, tf.Tensor, tf.DType)
 
 
 class State:
     """Variables that a call may change, with the values they had."""
 
     def __init__(self, variables: Iterable[Any]) -> None:
-        self.variables = list({id(v): v for v in variables}.values())
-        self.saved = [_read(v) for v in self.variables]
+        self.variables: list[Any] = []
+        self.saved: list[Any] = []
+        self.add(variables)
+
+    def add(self, variables: Iterable[Any]) -> None:
+        """Watch over these as well, with the values they have now."""
+        known = {id(v) for v in self.variables}
+        new = list({id(v): v for v in variables if id(v) not in known}.values())
+        self.variables += new
+        self.saved += [_read(v) for v in new]
+
+    def take(self, other: "State") -> None:
+        """Put back, when the time comes, what another state has saved."""
+        self.variables += other.variables
+        self.saved += other.saved
 
     def changed(self) -> list[Any]:
         """The variables whose value differs from the saved one."""
@@ -29,43 +49,68 @@ class State:
                 variable.assign(old)
 
 
-def reachable_variables(fn: Any) -> list[Any]:
-    """Variables that a function, layer, module or method can get at by name."""
-    return list({id(v): v for v in _reach(fn, _DEPTH)}.values())
+def reachable_variables(*things: Any) -> list[Any]:
+    """Variables that functions, layers, methods or other objects can get at by name."""
+    seen: set[int] = set()
+    found = [v for thing in things for v in _reach(thing, _DEPTH, seen)]
+    return list({id(v): v for v in found}.values())
 
 
-def _reach(thing: Any, depth: int) -> Iterator[Any]:
+def _reach(thing: Any, depth: int, seen: set[int]) -> Iterator[Any]:
     if isinstance(thing, tf.Variable):
         yield thing
-        return
-    if isinstance(thing, tf.Module) or _is_layer(thing):
-        yield from (_raw(v) for v in thing.variables)
-        return
-    if depth == 0:
-        return
-    if isinstance(thing, list | tuple):
-        for item in thing:
-            yield from _reach(item, depth - 1)
+    elif isinstance(thing, tf.Module) or _is_layer(thing):
+        yield from (raw_variable(v) for v in thing.variables)
+    elif depth and id(thing) not in seen and not isinstance(thing, _DEAD_ENDS):
+        seen.add(id(thing))
+        for inner in _parts(thing):
+            yield from _reach(inner, depth - 1, seen)
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """What a container holds, a function refers to, or an object has as attributes."""
+    if isinstance(thing, list | tuple | set):
+        yield from itertools.islice(thing, _MANY)
     elif isinstance(thing, dict):
-        yield from _reach(list(thing.values()), depth)
+        yield from itertools.islice(thing.values(), _MANY)
     else:
-        yield from _reach_inside(thing, depth - 1)
+        for name in ("__self__", "__wrapped__", "python_function", "func"):
+            yield getattr(thing, name, None)
+        yield from vars(thing).values() if hasattr(thing, "__dict__") else ()
+        if hasattr(thing, "__code__"):
+            yield from _named_in(thing)
 
 
-def _reach_inside(thing: Any, depth: int) -> Iterator[Any]:
-    for name in ("__self__", "__wrapped__", "python_function", "func"):
-        inner = getattr(thing, name, None)
-        if inner is not None and inner is not thing and not isinstance(inner, type(tf)):
-            yield from _reach(inner, depth)
-    code = getattr(thing, "__code__", None)
-    if code is None:
-        return
-    for cell in getattr(thing, "__closure__", None) or ():
-        yield from _reach(_content(cell), depth)
-    known = getattr(thing, "__globals__", {})
-    for name in code.co_names:
-        if isinstance(known.get(name), tf.Variable | tf.Module) or _is_layer(known.get(name)):
-            yield from _reach(known[name], depth)
+def _named_in(function: Any) -> Iterator[Any]:
+    """What the code of a function names: cells, and globals that may lead to variables."""
+    yield from (_content(cell) for cell in function.__closure__ or ())
+    known = function.__globals__
+    names = set(_names(function.__code__))
+    for name in names & known.keys():
+        value = known[name]
+        if isinstance(value, ModuleType):
+            yield from (
+                vars(value)[n] for n in names & vars(value).keys() if _holds(vars(value)[n])
+            )
+        elif not callable(value) or _is_layer(value) or _same_package(value, known):
+            yield value
+
+
+def _names(code: Any) -> Iterator[str]:
+    """Global names and attributes in a function and the functions written inside it."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if hasattr(inner, "co_names"):
+            yield from _names(inner)
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, tf.Variable | tf.Module) or _is_layer(value)
+
+
+def _same_package(value: Any, known: dict[str, Any]) -> bool:
+    theirs, ours = getattr(value, "__module__", None) or "", known.get("__name__") or ""
+    return theirs.partition(".")[0] == ours.partition(".")[0]
 
 
 def _content(cell: Any) -> Any:
@@ -83,7 +128,8 @@ def _is_layer(thing: Any) -> bool:
     )
 
 
-def _raw(variable: Any) -> Any:
+def raw_variable(variable: Any) -> Any:
+    """TensorFlow's variable inside Keras' wrapper of one."""
     return (
         getattr(variable, "value", variable) if not isinstance(variable, tf.Variable) else variable
     )
@@ -98,11 +144,14 @@ def _floats(array: Any) -> bool:
 
 
 def seeded(run: Callable[[], Any], seed: int) -> Any:
-    """Run with TensorFlow's and NumPy's global random numbers at a fixed start."""
-    before = np.random.get_state()
-    np.random.seed(seed)
-    tf.random.set_seed(seed)
-    try:
-        return run()
-    finally:
-        np.random.set_state(before)
+    """Run with the global random numbers of TensorFlow, NumPy and Python at a fixed start."""
+    numpy_before, python_before = np.random.get_state(), random.getstate()
+    with private.global_seed_kept():
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        tf.random.set_seed(seed)
+        try:
+            return run()
+        finally:
+            np.random.set_state(numpy_before)
+            random.setstate(python_before)

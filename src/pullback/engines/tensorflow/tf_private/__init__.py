@@ -6,8 +6,9 @@ Nothing else in pullback imports from `tensorflow.python`. Run with TensorFlow 2
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -154,6 +155,25 @@ def remember_gradient(name: str, function: Any) -> None:
 def forget_gradient(name: str) -> None:
     """Take a name out of the gradient registry, which has no public way to do so."""
     gradient_registry._registry.pop(name, None)
+
+
+@contextlib.contextmanager
+def global_seed_kept() -> Iterator[None]:
+    """Give back what tf.random.set_seed replaces: it can be set in public, but not read."""
+    held = _context.context()
+    before = {name: vars(held)[name] for name in ("_seed", "_rng") if name in vars(held)}
+    try:
+        yield
+    finally:
+        vars(held).update(before)
+
+
+def registered_gradient(op_type: str) -> Any:
+    """The gradient function of an op type, or `None` where there is none."""
+    try:
+        return gradient_registry.lookup(op_type)
+    except LookupError:
+        return None
 
 
 def is_control_flow(graph: Any) -> bool:

@@ -1,0 +1,49 @@
+"""What a check is asked about: a callable and its name, or the registered gradient of an op type."""
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from pullback.errors import CheckError
+
+
+def function_of(fn: Any) -> tuple[Callable[..., Any], str]:
+    """The function to run and what to call it."""
+    if isinstance(fn, str):
+        return _raw_op(fn), fn
+    if not callable(fn):
+        raise CheckError(
+            f"the first argument of check is the function to check; got {type(fn).__name__}. "
+            "Write `pb.check(fn, *args)`."
+        )
+    name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
+    return fn, str(name)
+
+
+def plain_line(error: BaseException) -> str:
+    """The first line of an error, without the marks that TensorFlow's runtime puts into it."""
+    lines = re.sub(r"\{\{.*?\}\} ?", "", str(error)).strip().splitlines()
+    return re.sub(r" \[Op:\w*\] name: ?$", "", lines[0])[:300] if lines else ""
+
+
+def _raw_op(name: str) -> Callable[..., Any]:
+    op = getattr(tf.raw_ops, name, None)
+    if op is None:
+        near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Write the op's type, as in tf.raw_ops."
+        raise CheckError(f"TensorFlow has no op {name!r}. {hint}")
+    signature = inspect.signature(op)
+    order = [p for p in signature.parameters if p != "name"]
+
+    def registered(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > len(order):
+            raise TypeError(f"{name} takes {len(order)} arguments ({', '.join(order)})")
+        return op(**dict(zip(order, args, strict=False)), **kwargs)
+
+    registered.__signature__ = signature  # type: ignore[attr-defined]  # for names
+    registered.__pullback_op__ = name  # type: ignore[attr-defined]  # for the rule's source
+    return registered
