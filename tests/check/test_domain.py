@@ -41,11 +41,50 @@ def test_no_domain_is_everywhere():
         ((1, 2, 3), "domain= takes"),
         ({"q": "positive"}, "names 'q'"),
         ("negative", "lies outside"),
+        (("a", "b"), "domain= takes"),
+        ((1, -1), "low < high"),
+        ((np.nan, 1), "low < high"),
+        ((np.zeros(4), np.ones(4)), "domain= takes"),
+        ({0: "positive"}, "names 0"),
+        ("symmetric", "for square matrices; x is float64"),
+        ({"x": "definite"}, "for square matrices; x is float64"),
     ],
 )
 def test_bad_descriptions_are_named(spec, text):
     with pytest.raises(CheckError, match=text):
         parse(spec, ONE, START)
+
+
+def test_a_name_covers_all_that_is_inside_it():
+    layout = Layout(
+        [
+            Leaf('args[0]["b"]', 'p["b"]', (2,), "float64"),
+            Leaf('args[0]["w"]', 'p["w"]', (2,), "float64"),
+        ]
+    )
+    domain = parse({"p": "positive", 'p["w"]': (0.0, 1.0)}, layout, START)
+    np.testing.assert_array_equal(domain.upper, [np.inf, np.inf, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "kind, matrix, text",
+    [
+        ("symmetric", [[1.0, 2.0], [0.0, 1.0]], "symmetric, as"),
+        ("definite", [[1.0, 2.0], [2.0, 1.0]], "positive definite, as"),
+    ],
+)
+def test_given_matrices_are_of_the_kind_that_is_claimed(kind, matrix, text):
+    layout = Layout([Leaf("args[0]", "a", (2, 2), "float64")])
+    with pytest.raises(CheckError, match=f"the given a is not .*{text} domain"):
+        parse(kind, layout, np.ravel(matrix))
+
+
+def test_vectors_beside_matrices_are_left_alone():
+    layout = Layout(
+        [Leaf("args[0]", "a", (2, 2), "float64"), Leaf("args[1]", "b", (2,), "float64")]
+    )
+    start = np.array([2.0, 1.0, 1.0, 2.0, 5.0, 6.0])
+    assert parse("definite", layout, start).definite == (0,)
 
 
 def test_symmetric_matrices_are_recognised_and_kept():

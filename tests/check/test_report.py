@@ -78,6 +78,27 @@ def test_a_pass_says_what_was_covered(part):
     assert part in str(RIGHT)
 
 
+def test_what_was_not_judged_is_not_called_right():
+    other = dataclasses.replace(LEAF, path="args[1]", name="y")
+    report = dataclasses.replace(WRONG, inputs=(Line(LEAF, False), Line(other, None)))
+    assert "✗   x" in str(report)
+    assert "·   y" in str(report)
+
+
+def test_a_pass_against_another_function_names_it():
+    report = dataclasses.replace(RIGHT, against="hard_tanh")
+    assert "✓ f: the gradient is that of hard_tanh" in str(report)
+    report = dataclasses.replace(WRONG, against="hard_tanh")
+    assert "the rule gives 2, hard_tanh says 1" in str(report)
+
+
+def test_nothing_is_said_of_everywhere_when_the_check_stopped_early():
+    covered = Coverage(points=("negative",), never_reached=2, entries=3)
+    assert "gradient zero everywhere: 2 of 3" in str(dataclasses.replace(RIGHT, coverage=covered))
+    assert "everywhere" not in str(dataclasses.replace(WRONG, coverage=covered))
+    assert "tried 1 point to order" in str(RIGHT)
+
+
 def test_terminal_and_notebook_show_the_same_lines():
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(WRONG)

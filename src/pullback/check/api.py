@@ -12,7 +12,8 @@ from pullback.check.diagnose import diagnose
 from pullback.check.domain import parse
 from pullback.check.examine import Examination, Problem
 from pullback.check.flat import Subject
-from pullback.check.probe import Probe
+from pullback.check.options import Options, as_code
+from pullback.check.probe import Leaf, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.errors import CheckError
 
@@ -45,33 +46,56 @@ def check(
     True
     """
     began = time.perf_counter()
-    if type(fn).__name__ == "Override" and args:
-        fn, args = fn(args[0]), args[1:]
-    _require_order(order)
-    names = [wrt] if isinstance(wrt, str) else wrt
-    rule = _probe(fn, args, kwargs or {}, names, seed)
-    truth = rule if against is None else _probe(against, args, kwargs or {}, names, seed)
+    options = Options(kwargs, wrt, order, quick, modes, against, domain, seed, explain)
+    named = as_code(fn)
+    if type(fn).__name__ == "Override":
+        fn, args, named = _under(fn, args)
+    rule = _probe(fn, args, options)
     try:
-        with np.errstate(all="ignore"):
-            exam = _examination(rule, truth, domain, 1 if quick else order, seed)
-            problem = next(_course(exam, quick, modes), None)
-            found = () if problem is None else (diagnose(exam, problem, explain=explain),)
+        _wanted(rule.modes(), modes)
+        truth = rule if against is None else _against(args, options)
+        try:
+            exam, found = _examined(rule, truth, options)
+        finally:
+            truth.close()
     finally:
         rule.close()
-        truth.close()
-    return _report(exam, found, seed, time.perf_counter() - began)
+    run = f"import pullback as pb\nprint(pb.check({named}, {options.as_code()}))"
+    return _report(exam, found, options, run, time.perf_counter() - began)
 
 
-def _require_order(order: int) -> None:
-    if order not in (1, 2):
-        raise CheckError(f"order is 1 or 2, got {order!r}.")
+def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], str]:
+    """The function under an override, what is left of the arguments, and how to write it."""
+    if not args:
+        raise CheckError(
+            "an override comes first, the function after it: pb.check(override, fn, x)."
+        )
+    return override(args[0]), args[1:], f"override, {as_code(args[0])}"
 
 
-def _probe(
-    fn: Any, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[str] | None, seed: int
-) -> Probe:
+def _probe(fn: Any, args: Sequence[Any], options: Options) -> Probe:
+    kwargs = dict(options.kwargs or {})
     engine = engine_of([*flatten((args, kwargs))[0], fn])
-    return engine.probes.make_probe(fn, args, kwargs, wrt, seed)
+    return engine.probes.make_probe(fn, args, kwargs, options.names, options.seed)
+
+
+def _against(args: Sequence[Any], options: Options) -> Probe:
+    try:
+        return _probe(options.against, args, options)
+    except CheckError as error:
+        raise CheckError(f"against: {error}") from error
+
+
+def _examined(
+    rule: Probe, truth: Probe, options: Options
+) -> tuple[Examination, tuple[Finding, ...]]:
+    with np.errstate(all="ignore"):
+        order = 1 if options.quick else options.order
+        exam = _examination(rule, truth, options.domain, order, options.seed)
+        problem = next(_course(exam, options.quick, options.modes), None)
+        if problem is None:
+            return exam, ()
+        return exam, (diagnose(exam, problem, explain=options.explain),)
 
 
 def _examination(rule: Probe, truth: Probe, domain: Any, order: int, seed: int) -> Examination:
@@ -110,38 +134,41 @@ def _wanted(known: Sequence[str], modes: str | Sequence[str] | None) -> Sequence
     wanted = [modes] if isinstance(modes, str) else list(modes)
     for mode in wanted:
         if mode not in known:
-            raise CheckError(f"no mode {mode!r}. There are: {', '.join(known)}, 'all', 'none'.")
+            offered = ", ".join(map(repr, (*known, "all", "none")))
+            raise CheckError(f"no mode {mode!r}. There are: {offered}.")
     return wanted
 
 
-def _report(exam: Examination, findings: tuple[Finding, ...], seed: int, seconds: float) -> Report:
+def _report(
+    exam: Examination, findings: tuple[Finding, ...], options: Options, run: str, seconds: float
+) -> Report:
     subject = exam.subject
     blamed = {f.path for f in findings} | {f.output for f in findings}
-    name = subject.rule.name
     return Report(
-        name=name,
-        seed=seed,
+        name=subject.rule.name,
+        seed=int(options.seed),
         calls=subject.calls,
         findings=findings,
         inputs=tuple(_line(leaf, blamed) for leaf in subject.inputs.leaves),
         outputs=tuple(_line(leaf, blamed) for leaf in subject.outputs.leaves),
         coverage=_coverage(exam),
-        reproduce=f"import pullback as pb\nprint(pb.check({_as_code(name)}, *args, seed={seed}))",
+        reproduce=run,
         seconds=seconds,
+        against="" if options.against is None else subject.truth.name,
     )
 
 
-def _as_code(name: str) -> str:
-    return name if name.isidentifier() else "fn"
-
-
-def _line(leaf: Any, blamed: set[str]) -> Line:
-    wrong = any(path == leaf.path or path.startswith(leaf.path + "[") for path in blamed)
-    return Line(leaf, ok=not wrong)
+def _line(leaf: Leaf, blamed: set[str]) -> Line:
+    """Right if nothing was found; after a finding, what it does not name was not judged."""
+    if not blamed:
+        return Line(leaf, ok=True)
+    inside = (leaf.path + "[", leaf.path + ".")
+    wrong = any(path == leaf.path or path.startswith(inside) for path in blamed)
+    return Line(leaf, ok=False if wrong else None)
 
 
 def _coverage(exam: Examination) -> Coverage:
-    dead = int(np.count_nonzero(~exam.reached))
+    dead = int(np.count_nonzero(~exam.reached)) if exam.points else 0
     return Coverage(
         points=tuple(exam.points),
         left_out=tuple(exam.left_out),
@@ -152,5 +179,19 @@ def _coverage(exam: Examination) -> Coverage:
         modes=tuple(exam.modes),
         constants=exam.constants,
         order=exam.orders,
-        notes=(*exam.subject.rule.notes, *exam.notes),
+        notes=(*exam.subject.rule.notes, *_not_finite(exam), *exam.notes),
     )
+
+
+def _not_finite(exam: Examination) -> list[str]:
+    """Inputs with entries at which nothing can be measured as given."""
+    layout = exam.subject.inputs
+    counts = [
+        int(np.count_nonzero(~np.isfinite(exam.start[layout.span(k)])))
+        for k in range(len(layout.leaves))
+    ]
+    return [
+        f"{leaf.name}: {count} entries are NaN or infinite as given, which tells nothing about them"
+        for leaf, count in zip(layout.leaves, counts, strict=True)
+        if count
+    ]

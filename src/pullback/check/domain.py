@@ -8,6 +8,7 @@ import numpy as np
 
 from pullback.check.directions import leaf_scales, symmetric
 from pullback.check.flat import Layout
+from pullback.check.options import is_meant
 from pullback.check.probe import Array, Leaf
 from pullback.errors import CheckError
 
@@ -82,6 +83,8 @@ def parse(spec: Any, layout: Layout, start: Array) -> Domain:
     domain = Domain(layout, start, ((-np.inf, np.inf),) * len(layout.leaves))
     if spec is None:
         return domain
+    if _is_matrix_kind(spec) and not any(map(_is_square, layout.leaves)):
+        _require_matrices(domain, 0, spec)
     for k, leaf in enumerate(layout.leaves):
         domain = _applied(domain, k, _for_leaf(spec, leaf, layout))
     outside = (start <= domain.lower) | (start >= domain.upper)
@@ -93,34 +96,62 @@ def parse(spec: Any, layout: Layout, start: Array) -> Domain:
 
 def _for_leaf(spec: Any, leaf: Leaf, layout: Layout) -> Any:
     if not isinstance(spec, Mapping):
-        return spec
-    known = {text for other in layout.leaves for text in (other.name, other.path)}
+        return None if _is_matrix_kind(spec) and not _is_square(leaf) else spec
     for name in spec:
-        if name not in known:
-            raise CheckError(f"domain= names {name!r}; the inputs are {', '.join(sorted(known))}.")
-    return spec.get(leaf.name, spec.get(leaf.path))
+        if not isinstance(name, str) or not any(is_meant(other, name) for other in layout.leaves):
+            known = ", ".join(other.name for other in layout.leaves)
+            raise CheckError(f"domain= names {name!r}; the inputs are {known}.")
+    meant = [name for name in spec if is_meant(leaf, name)]
+    return spec[max(meant, key=len)] if meant else None
+
+
+def _is_matrix_kind(spec: Any) -> bool:
+    return isinstance(spec, str) and spec in ("symmetric", "definite")
+
+
+def _is_square(leaf: Leaf) -> bool:
+    return len(leaf.shape) >= 2 and leaf.shape[-1] == leaf.shape[-2]
 
 
 def _applied(domain: Domain, which: int, spec: Any) -> Domain:
     if spec is None:
         return domain
-    if spec == "symmetric":
-        return replace(domain, symmetric=(*domain.symmetric, which))
-    if spec == "definite":
-        return replace(domain, definite=(*domain.definite, which))
+    if _is_matrix_kind(spec):
+        _require_matrices(domain, which, spec)
+        return replace(domain, **{spec: (*getattr(domain, spec), which)})
     bounds = (*domain.bounds[:which], _interval(spec), *domain.bounds[which + 1 :])
     return replace(domain, bounds=bounds)
 
 
+def _require_matrices(domain: Domain, which: int, kind: str) -> None:
+    """The given leaf holds matrices of the kind that it is said to hold."""
+    leaf = domain.layout.leaves[which]
+    if not _is_square(leaf):
+        raise CheckError(
+            f"domain={kind!r} is for square matrices; {leaf.name} is {leaf.describe()}."
+        )
+    given = domain.layout.split(domain.start)[which]
+    right = np.allclose(given, np.swapaxes(given, -1, -2).conj(), 1e-4, 1e-6)
+    if right and kind == "definite":
+        right = bool((np.linalg.eigvalsh(given) > 0).all())
+    if not right:
+        wanted = "symmetric" if kind == "symmetric" else "symmetric and positive definite"
+        raise CheckError(f"the given {leaf.name} is not {wanted}, as domain={kind!r} says it is.")
+
+
 def _interval(spec: Any) -> tuple[float, float]:
     bounds = _NAMED.get(spec) if isinstance(spec, str) else spec
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+    try:
+        low, high = (None, None) if bounds is None else bounds
+        low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    except (TypeError, ValueError):
+        bounds, low, high = None, 0.0, 0.0
+    if bounds is None or not low < high:
         raise CheckError(
-            f"domain= takes (low, high), 'positive', 'negative', 'unit', 'symmetric', 'definite' "
-            f"or a dict of these by input; got {spec!r}."
+            "domain= takes (low, high) with low < high, 'positive', 'negative', 'unit', "
+            f"'symmetric', 'definite' or a dict of these by input; got {spec!r}."
         )
-    low, high = bounds
-    return -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    return low, high
 
 
 def _fold(x: Array, lower: Array, upper: Array, scale: Array) -> Array:

@@ -9,6 +9,11 @@ from rich.text import Text
 from pullback.check.report import Finding, Line, Report
 
 Piece = tuple[str, str]
+_MARKS: dict[bool | None, Piece] = {
+    True: ("✓ ", "green"),
+    False: ("✗ ", "red"),
+    None: ("· ", "dim"),
+}
 
 
 def as_text(report: Report) -> str:
@@ -44,10 +49,10 @@ def _lines(report: Report) -> list[list[Piece]]:
     lines = [_headline(report)]
     lines += [_leaf(line) for line in (*report.inputs, *report.outputs)]
     for finding in report.findings:
-        lines += _finding(finding)
+        lines += _finding(finding, report.against or "the function")
     lines += [[("  " + text, "dim")] for text in _covered(report)]
     if report.findings:
-        lines += [[("  reproduce:", "dim")]]
+        lines += [[("  reproduce, with the same function and arguments:", "dim")]]
         lines += [[("    " + text, "")] for text in report.reproduce.splitlines()]
     return lines
 
@@ -55,16 +60,17 @@ def _lines(report: Report) -> list[list[Piece]]:
 def _headline(report: Report) -> list[Piece]:
     count = f"{report.calls} calls, {report.seconds:.2g} s, seed {report.seed}"
     if report.ok:
+        verdict = f"is that of {report.against}" if report.against else "is right"
         return [
             ("✓ ", "green"),
-            (f"{report.name}: the gradient is right", "bold"),
+            (f"{report.name}: the gradient {verdict}", "bold"),
             (f"  ({count})", "dim"),
         ]
     return [("✗ ", "red"), (f"{report.name}: {report.diagnosis}", "bold"), (f"  ({count})", "dim")]
 
 
 def _leaf(line: Line) -> list[Piece]:
-    mark = ("✓ ", "green") if line.ok else ("✗ ", "red")
+    mark = _MARKS[line.ok]
     arrow = "→ " if line.leaf.kind == "output" else "  "
     path = "" if line.leaf.path == line.leaf.name else f"  {line.leaf.path}"
     note = f"  {line.note}" if line.note else ""
@@ -76,14 +82,14 @@ def _leaf(line: Line) -> list[Piece]:
     ]
 
 
-def _finding(finding: Finding) -> list[list[Piece]]:
+def _finding(finding: Finding, truth: str) -> list[list[Piece]]:
     lines: list[list[Piece]] = [[("  ", ""), (f"{finding.kind}: ", "red"), (finding.diagnosis, "")]]
     place = finding.path + (f" → {finding.output}" if finding.output else "")
     at = f", point: {finding.point}" if finding.point else ""
     lines.append([(f"    {place}{at}", "dim")])
     if finding.got is not None and finding.wanted is not None:
         bar = "" if finding.error is None else f" ± {finding.error:.1g}"
-        text = f"    the rule gives {finding.got:.6g}, the function says {finding.wanted:.6g}{bar}"
+        text = f"    the rule gives {finding.got:.6g}, {truth} says {finding.wanted:.6g}{bar}"
         lines.append([(text, "")])
     if finding.source:
         lines.append([(f"    rule: {finding.source}", "dim")])
@@ -95,14 +101,15 @@ def _covered(report: Report) -> list[str]:
     out = []
     if seen.points:
         names = ", ".join(dict.fromkeys(seen.points))
-        out.append(f"tried {len(seen.points)} points to order {seen.order}: {names}")
+        many = "1 point" if len(seen.points) == 1 else f"{len(seen.points)} points"
+        out.append(f"tried {many} to order {seen.order}: {names}")
     if seen.left_out:
         out.append(f"outside the domain: {', '.join(dict.fromkeys(seen.left_out))}")
     if seen.kinks:
         out.append(f"kinks met: {seen.kinks} (there any derivative between the two sides is right)")
     if seen.undecided:
-        out.append(f"not decided: {seen.undecided} entries")
-    if seen.never_reached:
+        out.append(f"not decided: {seen.undecided} of the numbers compared")
+    if seen.never_reached and report.ok:
         out.append(f"gradient zero everywhere: {seen.never_reached} of {seen.entries} entries")
     if seen.modes:
         out.append(f"same in: {' · '.join(seen.modes)}")

@@ -28,10 +28,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Line:
-    """One input or output of the function and how it fared."""
+    """One input or output of the function and how it fared; `None`: another was found wrong first."""
 
     leaf: Leaf
-    ok: bool
+    ok: bool | None
     note: str = ""
 
 
@@ -69,6 +69,7 @@ class Report:
     coverage: Coverage = field(default_factory=Coverage)
     reproduce: str = ""
     seconds: float = 0.0
+    against: str = ""
 
     @property
     def ok(self) -> bool:

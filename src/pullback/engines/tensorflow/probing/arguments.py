@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from pullback._tree import Structure, flatten, paths, unflatten
+from pullback.check.options import is_meant
 from pullback.check.probe import Array, Leaf
 from pullback.engines.tensorflow.probing.state import raw_variable
 
@@ -206,12 +207,6 @@ def _parameters(fn: Callable[..., Any]) -> list[str]:
         return []
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [p.name for p in found if p.kind in positional]
-
-
-def is_meant(leaf: Leaf, name: str) -> bool:
-    """Whether a name given by the user means a leaf: its own, or that of what it is part of."""
-    inside = (name + "[", name + ".", name + "/")
-    return any(text == name or text.startswith(inside) for text in (leaf.path, leaf.name))
 
 
 def _description(value: Any) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.check.options import is_meant
 from pullback.check.probe import Leaf, OutsideDomain, RuleFault
-from pullback.engines.tensorflow.probing.arguments import Arguments, is_meant, moves, to_array
+from pullback.engines.tensorflow.probing.arguments import Arguments, moves, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line
 from pullback.engines.tensorflow.probing.lift import counterparts, lifted_layer
 from pullback.engines.tensorflow.probing.probe import (
@@ -150,9 +151,9 @@ def _require_known(probe: TensorFlowProbe) -> None:
     known = [*(slot.leaf for slot in probe.arguments.all_slots), *_variable_leaves(probe)]
     for name in probe.arguments.wrt or ():
         if not any(is_meant(leaf, name) for leaf in known):
-            offered = ", ".join(leaf.name for leaf in known) or "none"
+            offered = ", ".join(leaf.name for leaf in known) or "there are none"
             raise CheckError(
-                f"wrt={name!r} names no input of {probe.name} that can be moved: {offered}."
+                f"wrt={name!r} names no input of {probe.name} that can be moved. Those are: {offered}."
             )
 
 

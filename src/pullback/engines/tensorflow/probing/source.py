@@ -4,15 +4,28 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from pullback.engines.tensorflow.tf_private import registered_gradient
+
 
 def rule_location(probe: Any) -> str | None:
     """`file:line` of the rule of a probe's function, or of the function itself."""
     fn = probe.source_of or probe.fn
-    rule = _known_rule(fn) or _returned_rule(probe, fn)
-    return _location(rule) or _location(fn)
+    rules = _override_rules(fn)
+    if rules:
+        return ", ".join(dict.fromkeys(filter(None, map(_location, rules)))) or None
+    return _location(_known_rule(fn) or _returned_rule(probe, fn)) or _location(fn)
+
+
+def _override_rules(fn: Any) -> list[Any]:
+    """The rules that an override brings to a function or model; which of them ran is its audit's."""
+    override = getattr(fn, "__pullback_override__", None)
+    return [] if override is None else [entry.rule.function for entry in override.entries]
 
 
 def _known_rule(fn: Any) -> Any:
+    op_type = getattr(fn, "__pullback_op__", None)
+    if op_type is not None:
+        return registered_gradient(op_type)
     for name in ("rule", "__pullback_rule__"):
         rule = getattr(fn, name, None)
         if rule is not None:
@@ -37,6 +50,8 @@ def _returned_rule(probe: Any, fn: Any) -> Any:
 
 
 def _location(thing: Any) -> str | None:
+    if getattr(thing, "__pullback_op__", None) is not None:
+        return None
     code = getattr(inspect.unwrap(thing) if callable(thing) else thing, "__code__", None)
     if code is None:
         call = getattr(thing, "call", None)

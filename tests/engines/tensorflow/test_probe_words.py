@@ -1,0 +1,97 @@
+"""What a check on TensorFlow says: whose rule it was, how to run it again, what it cannot take."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.check import check
+from pullback.errors import CheckError
+
+X = tf.constant([0.3, -1.2, 0.7])
+
+
+def doubled(dy, *, original):
+    return 2 * original(dy)
+
+
+def through_tanh(x):
+    return tf.tanh(x)
+
+
+DOUBLED = f"test_probe_words.py:{doubled.__code__.co_firstlineno}"
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_the_rule_of_an_override_is_named_and_can_be_run_again(applied):
+    override = pb.override({tf.tanh: doubled})
+    report = check(override(through_tanh), X) if applied else check(override, through_tanh, X)
+    assert report.findings[0].source == DOUBLED
+    named = "through_tanh" if applied else "override, through_tanh"
+    assert f"pb.check({named}, *args, seed=0)" in report.reproduce
+
+
+def test_the_rule_of_an_override_of_a_model_is_named():
+    model = keras.Sequential([keras.layers.Dense(2, activation="tanh")])
+    model(X[None])
+    report = check(pb.override({"Tanh": doubled})(model), X[None], quick=True)
+    assert report.findings[0].source == DOUBLED
+
+
+def test_the_gradient_of_an_op_is_tensorflows():
+    report = check("Cumprod", tf.constant([1.0, 0.0, 2.0]), 0)
+    assert report.findings[0].source.startswith("math_grad.py:")
+    assert "pb.check('Cumprod', *args, seed=0)" in report.reproduce
+
+
+@pytest.mark.parametrize(
+    "fn, args, text",
+    [
+        (
+            tf.matmul,
+            (tf.ones([3, 2]), tf.ones([3, 2])),
+            r"\(a: float32\[3, 2\], b: .*: Matrix size",
+        ),
+        (lambda x: float(tf.reduce_sum(x)), (X,), "float, which left TensorFlow"),
+        (lambda x: np.sin(x), (X,), "ndarray, which left TensorFlow"),
+        (lambda k: tf.cast(k, tf.float32), (tf.constant([1, 2]),), r"given k: int32\[2\]"),
+        (tf.sin, (0.3,), "given x: float 0.3"),
+        (tf.sin, (tf.zeros([0, 3]),), r"given x: float32\[0, 3\]"),
+        ("Relu7", (X,), "no op 'Relu7'. Did you mean 'Relu"),
+        ("Sin", (X, X), r"Sin takes 1 argument.* \(x\)"),
+    ],
+)
+def test_refusals_name_the_arguments(fn, args, text):
+    with pytest.raises(CheckError, match=text):
+        check(fn, *args)
+
+
+def test_a_function_to_compare_with_is_refused_as_such():
+    with pytest.raises(CheckError, match="^against: .* raised ZeroDivisionError"):
+        check(tf.sin, X, against=lambda x: x / (1 // 0))
+
+
+def test_every_name_in_wrt_must_mean_something():
+    with pytest.raises(CheckError, match="wrt='q' names no input of .* Those are: x, y"):
+        check(lambda x, y: x * y, X, X, wrt=["x", "q"])
+
+
+def test_an_unknown_mode_is_refused_before_anything_else():
+    with pytest.raises(CheckError, match="no mode 'jit'. There are: 'tf.function, "):
+        check(tf.sin, X, modes="jit")
+
+
+def test_entries_that_are_not_finite_are_mentioned():
+    report = check(tf.sin, tf.constant([1.0, math.nan, 2.0]), quick=True)
+    assert any(
+        "x: 1 entries are NaN or infinite as given" in note for note in report.coverage.notes
+    )
+
+
+def test_sparse_tensors_are_listed_by_their_values():
+    sparse = tf.sparse.SparseTensor([[0, 1], [1, 2]], [1.0, 2.0], [2, 3])
+    report = check(tf.sparse.reduce_sum, sparse, quick=True)
+    assert [line.leaf.path for line in report.inputs] == ["args[0].values"]
