@@ -4,7 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pullback.cli import app
-from pullback.cli.check import load, max_status
+from pullback.cli.check import max_status
+from pullback.cli.target import load
 
 HEAD = "import tensorflow as tf\nimport pullback as pb\n"
 GOOD = "@tf.custom_gradient\ndef good(x):\n    return tf.sin(x), lambda dy: dy * tf.cos(x)\n"
@@ -13,6 +14,40 @@ NEEDY = "@tf.custom_gradient\ndef needy(x):\n    return tf.reshape(x, (7, 11)), 
 INPUTS = "pullback_inputs = {'needy': (tf.range(77, dtype=tf.float32) / 50,)}\n"
 PARTIAL = "loss = pb.with_partials(lambda p, t: (p - t) ** 2, p=lambda p, t: 2 * (p - t))\n"
 RULE = "def rule(dy, *, inputs):\n    return dy\nruled = pb.with_gradient(tf.sin, rule)\n"
+TRACED = (
+    "@tf.function\n@tf.custom_gradient\ndef traced(x):\n    return x**2, lambda dy: 4 * dy * x\n"
+)
+CLASS = (
+    "class Holder:\n"
+    "    @staticmethod\n    @tf.custom_gradient\n"
+    "    def static(x):\n        return x * 2, lambda dy: dy * 4\n"
+    "    @pb.custom_gradient\n"
+    "    def method(self, x):\n        return x * 2, lambda dy: dy * 6\n"
+)
+SHUT = (
+    "class Shut:\n"
+    "    def __init__(self, k):\n        self.k = k\n"
+    "    @pb.custom_gradient\n"
+    "    def method(self, x):\n        return x * self.k, lambda dy: dy * self.k\n"
+)
+CONV = (
+    "def _conv(x, k):\n    return tf.nn.conv2d(x, k, 1, 'SAME')\n"
+    "conv = pb.with_gradient(_conv, lambda dy, *, original: original(dy))\n"
+)
+GATHER = (
+    "@tf.custom_gradient\ndef gather(x, i):\n"
+    "    def back(dy):\n"
+    "        return tf.math.unsorted_segment_sum(dy, i, tf.shape(x)[0]), None\n"
+    "    return tf.gather(x, i), back\n"
+)
+ANNOTATED = (
+    "from typing import Literal\n"
+    "@pb.custom_gradient\n"
+    "def annotated(xs: list[tf.Tensor], kind: Literal['a'], *, n: int, eps: float, rest=None):\n"
+    "    assert kind == 'a' and n == 1 and isinstance(eps, float) and rest is None\n"
+    "    return xs[0] * xs[1], lambda dy: [dy * xs[1], dy * xs[0]]\n"
+)
+PLAIN = "def plain(x):\n    return tf.stop_gradient(x) * x\n"
 
 
 def run(tmp_path, *parts, name="module.py", extra=()):
@@ -33,7 +68,25 @@ TABLE = [
     ((PARTIAL,), 0, "✓ loss"),
     ((BAD, NEEDY), 1, "? needy"),
     (("def plain(x):\n    return x\n",), 2, "defines no custom gradient"),
-    (("raise ImportError('not today')\n",), 2, "cannot be loaded: not today"),
+    (("raise ImportError('not today')\n",), 2, "cannot be loaded: ImportError: not today"),
+    (("1 / 0\n",), 2, "cannot be loaded: ZeroDivisionError: division by zero  (module.py:3)"),
+    (("raise SystemExit(7)\n",), 2, "cannot be loaded: SystemExit: 7  (module.py:3)"),
+    ((RULE,), 1, "✗ ruled"),
+    ((TRACED,), 1, "✗ traced  the gradient for `x` is 2× too large"),
+    ((CLASS,), 1, "✗ Holder.static  the gradient for `x` is 2× too large"),
+    ((CLASS,), 1, "✗ Holder.method  the gradient for `x` is 3× too large"),
+    ((SHUT,), 2, "? Shut.method  it is a method, and Shut() raised TypeError: give an instance"),
+    ((SHUT, "pullback_inputs = {'Shut.method': (Shut(2.0), tf.ones(3))}\n"), 0, "✓ Shut.method"),
+    ((CONV,), 0, "✓ conv  "),
+    ((CONV,), 0, "tried with x float32[1, 6, 6, 2], k float32[3, 3, 2, 2]"),
+    ((GATHER,), 0, "✓ gather  "),
+    ((ANNOTATED,), 0, "✓ annotated  "),
+    ((GOOD, "pullback_inputs = [1]\n"), 2, "pullback_inputs is a dict by function name"),
+    ((GOOD, "pullback_inputs = {'ghost': (1.0,)}\n"), 2, "? ghost  pullback_inputs names it, but"),
+    ((GOOD, "pullback_inputs = {'ghost': (1.0,)}\n"), 2, "✓ good"),
+    ((PLAIN, "pullback_inputs = {'plain': (tf.ones(3),)}\n"), 1, "✗ plain"),
+    ((GOOD, "def pullback_inputs(name):\n    return 1 / 0\n"), 2, "raised ZeroDivisionError"),
+    ((GOOD, "pullback_inputs = {'good': (1, 2)}\n"), 2, "with what pullback_inputs gives: good"),
 ]
 
 
@@ -55,6 +108,51 @@ def test_a_function_can_be_named(tmp_path, monkeypatch):
 def test_the_full_report_can_be_asked_for(tmp_path):
     result = run(tmp_path, BAD, extra=["--report"])
     assert "reproduce:" in result.output
+
+
+def test_the_report_is_named_and_rerun_like_the_target(tmp_path):
+    result = run(tmp_path, BAD, extra=["--report", "--seed", "4"])
+    assert "✗ bad: " in result.output
+    assert "module.py:bad --report --seed 4" in result.output.replace("\n", "")
+
+
+@pytest.mark.parametrize("extra", [("--order", "5"), ("--seed", "-1")])
+def test_options_out_of_range_are_refused(tmp_path, extra):
+    result = run(tmp_path, GOOD, extra=extra)
+    assert result.exit_code == 2
+    assert "Invalid value" in result.output
+
+
+def test_a_file_in_a_package_may_import_from_it(tmp_path):
+    package = tmp_path / "some_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "numbers_here.py").write_text("TWO = 2\n", encoding="utf-8")
+    result = run(package, "from .numbers_here import TWO\n", BAD)
+    assert result.exit_code == 1, result.output
+
+
+def test_a_file_named_like_another_module_does_not_replace_it(tmp_path):
+    import json
+
+    result = run(tmp_path, GOOD, name="json.py")
+    assert result.exit_code == 0, result.output
+    import json as again
+
+    assert again is json
+
+
+def test_imported_functions_are_left_to_the_module_that_made_them(tmp_path, monkeypatch):
+    (tmp_path / "made_elsewhere.py").write_text(HEAD + BAD + RULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run(tmp_path, "from made_elsewhere import bad, ruled\n", GOOD)
+    assert (result.exit_code, "bad" in result.output) == (0, False), result.output
+
+
+def test_a_folder_is_no_target(tmp_path):
+    result = CliRunner().invoke(app, ["check", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is no Python file" in result.output.replace("\n", " ")
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -1,117 +1,129 @@
-"""Custom gradients in a module, and arguments for them: given, by default, or found by trying."""
+"""Custom gradients in a module: which there are, and under which names."""
 
 import inspect
-import itertools
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from pullback._engine import only_engine
+from pullback.check.inputs import NAME, names_given
+from pullback.errors import CheckError, EngineError
 
-SHAPES: tuple[tuple[int, ...], ...] = ((5,), (3, 4), (3, 3), (), (2, 3, 4), (1, 6, 6, 2))
-NAME = "pullback_inputs"
+_WRAPPED_IN = ("python_function", "__wrapped__", "func", "__func__")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A function with a gradient of its own, under the name it has in its module."""
+    """A function with a gradient of its own, under the name it has in its module.
+
+    There is no function where inputs are given for a name that the module does not have; `owner` is
+    the class of a method.
+    """
 
     name: str
     function: Any
+    owner: type | None = None
 
 
 def candidates(module: ModuleType, only: str | None = None) -> list[Candidate]:
-    """The custom gradients that a module defines, in the order in which it does."""
+    """The custom gradients that a module defines, in the order in which it does.
+
+    What `pullback_inputs` names is taken along, custom gradient or not.
+    """
     if only is not None:
-        return [Candidate(only, getattr(module, only))]
-    return [
-        Candidate(name, value)
-        for name, value in vars(module).items()
-        if not name.startswith("__") and _defined_in(value, module) and has_own_gradient(value)
-    ]
+        return [named(module, only)]
+    found = [one for one in _members(module) if has_own_gradient(one.function)]
+    known = {one.name for one in found}
+    more = [name for name in names_given(module) if name not in known]
+    return found + [_or_nothing(module, name) for name in more]
+
+
+def named(module: ModuleType, path: str) -> Candidate:
+    """The function that a name such as `f` or `Class.method` means."""
+    owner, thing = None, module
+    for name in path.split("."):
+        if not hasattr(thing, name):
+            raise AttributeError(f"{module.__name__} has no {path!r}")
+        owner, thing = thing, inspect.getattr_static(thing, name)
+        thing = thing if not isinstance(thing, staticmethod | classmethod) else getattr(owner, name)
+    return Candidate(path, thing, _owner(owner, thing))
+
+
+def _or_nothing(module: ModuleType, name: str) -> Candidate:
+    try:
+        return named(module, name)
+    except AttributeError:
+        return Candidate(name, None)
+
+
+def bound(one: Candidate) -> Candidate:
+    """A method as a function of an instance, where its class can be called without arguments."""
+    if one.owner is None:
+        return one
+    try:
+        instance = one.owner()
+    except Exception as error:
+        raise CheckError(
+            f"it is a method, and {one.owner.__name__}() raised {type(error).__name__}: give an "
+            "instance as its first input"
+        ) from error
+    return replace(one, function=getattr(instance, one.name.rpartition(".")[2]), owner=None)
 
 
 def has_own_gradient(value: Any) -> bool:
     """Made by pullback's `custom_gradient`, `with_gradient`, `with_partials`, or the framework's."""
-    if type(value).__name__ == "GradientFunction":
-        return True
-    return callable(value) and bool(_engine_part().is_custom_gradient(value))
-
-
-def arguments(
-    module: ModuleType, candidate: Candidate
-) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Arguments to check with, the surest first."""
-    given = _given(module, candidate.name)
-    if given is not None:
-        yield given
-        return
-    yield from _tried(candidate.function)
-
-
-def _defined_in(value: Any, module: ModuleType) -> bool:
-    return (
-        getattr(inspect.unwrap(value) if callable(value) else value, "__module__", None)
-        == module.__name__
-    )
-
-
-def _engine_part() -> Any:
-    return only_engine().probes
-
-
-def _given(module: ModuleType, name: str) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """What `pullback_inputs` beside the function says: a dict by name, or a function of the name."""
-    inputs = getattr(module, NAME, None)
-    found = inputs(name) if callable(inputs) else (inputs or {}).get(name)
-    if callable(found):
-        found = found()
-    if found is None:
-        return None
-    if isinstance(found, dict):
-        return (), found
-    if (
-        isinstance(found, tuple)
-        and len(found) == 2
-        and isinstance(found[1], dict)
-        and isinstance(found[0], tuple | list)
-    ):
-        return tuple(found[0]), found[1]
-    return (tuple(found) if isinstance(found, tuple | list) else (found,)), {}
-
-
-def _tried(function: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Tensors of one shape for all parameters that need a value, then of mixed shapes."""
-    needed = _needed(function)
-    sample = _engine_part().sample
-    alike = [(shape,) * len(needed) for shape in SHAPES]
-    mixed = (
-        list(itertools.product(((3, 4), (4,), (4, 3), ()), repeat=len(needed)))
-        if len(needed) in (2, 3)
-        else []
-    )
-    for positive, dtype in ((False, "float32"), (True, "float32"), (False, "float64")):
-        for shapes in alike + mixed:
-            made = [sample(shape, dtype, positive=positive) for shape in shapes]
-            yield tuple(_constant(p, value) for p, value in zip(needed, made, strict=True)), {}
-
-
-def _needed(function: Any) -> list[inspect.Parameter]:
     try:
-        known = inspect.signature(function).parameters.values()
+        is_custom = only_engine().probes.is_custom_gradient
+    except EngineError:
+        return False
+    return any(type(v).__name__ == "GradientFunction" or is_custom(v) for v in _unwrapped(value))
+
+
+def _unwrapped(value: Any) -> Iterator[Any]:
+    """A callable and what it is wrapped around, from the outside in."""
+    seen: set[int] = set()
+    while callable(value) and id(value) not in seen:
+        yield value
+        seen.add(id(value))
+        inner = (getattr(value, name, None) for name in _WRAPPED_IN)
+        value = next((v for v in inner if v is not None), None)
+
+
+def _members(module: ModuleType) -> Iterator[Candidate]:
+    """What a module defines, and what the classes it defines hold."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("__") or name == NAME:
+            continue
+        if isinstance(value, type):
+            if value.__module__ == module.__name__:
+                inner = [n for n in vars(value) if not n.startswith("__") or n == "__call__"]
+                yield from (named(module, f"{name}.{n}") for n in inner)
+        elif callable(value) and _is_from(value, module):
+            yield Candidate(name, value)
+
+
+def _owner(owner: Any, thing: Any) -> type | None:
+    """The class of which a function is a method that needs an instance."""
+    free = callable(thing) and getattr(thing, "__self__", None) is None
+    return owner if isinstance(owner, type) and free and _takes_self(thing) else None
+
+
+def _takes_self(function: Any) -> bool:
+    try:
+        return next(iter(inspect.signature(function).parameters), "") == "self"
     except (TypeError, ValueError):
-        return []
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    found = [p for p in known if p.kind in positional and p.default is inspect.Parameter.empty]
-    some = [p for p in known if p.kind is inspect.Parameter.VAR_POSITIONAL]
-    return found or some
+        return False
 
 
-def _constant(parameter: inspect.Parameter, value: Any) -> Any:
-    """What an annotation of a plain type asks for instead of a tensor."""
-    plain = {int: 1, bool: True, "int": 1, "bool": True, str: "", "str": ""}
-    try:
-        return plain.get(parameter.annotation, value)
-    except TypeError:
-        return value
+def _is_from(value: Any, module: ModuleType) -> bool:
+    """Whether a module made a value rather than imported it."""
+    made_by = {getattr(v, "__module__", None) for v in _unwrapped(value)}
+    made_by.add(getattr(getattr(value, "rule", None), "__module__", None))
+    if module.__name__ in made_by:
+        return True
+    others = [m for m in list(sys.modules.values()) if m is not module]
+    return has_own_gradient(value) and not any(
+        value is held for m in others for held in list(getattr(m, "__dict__", {}).values())
+    )

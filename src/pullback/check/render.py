@@ -52,7 +52,7 @@ def _lines(report: Report) -> list[list[Piece]]:
         lines += _finding(finding, report.against or "the function")
     lines += [[("  " + text, "dim")] for text in _covered(report)]
     if report.findings:
-        lines += [[("  reproduce, with the same function and arguments:", "dim")]]
+        lines += [[("  reproduce:", "dim")]]
         lines += [[("    " + text, "")] for text in report.reproduce.splitlines()]
     return lines
 

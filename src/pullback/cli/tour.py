@@ -1,17 +1,14 @@
 """`pullback tour`: the stories, told live."""
 
 import importlib.util
-import logging
-import os
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from pullback.cli.quiet import hush_tensorflow
 from pullback.tour import find_stories, load_story
 from pullback.tour._render import print_story
-
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
 def tour(
@@ -44,6 +41,4 @@ def _need_tensorflow() -> None:
         raise typer.BadParameter(
             "the tour runs TensorFlow, which is not installed: pip install 'pullback[tensorflow]'"
         )
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    hush_tensorflow()

@@ -70,17 +70,17 @@ def test_refusals_name_the_arguments(fn, args, text):
 
 
 def test_a_function_to_compare_with_is_refused_as_such():
-    with pytest.raises(CheckError, match="^against: .* raised ZeroDivisionError"):
+    with pytest.raises(CheckError, match=r"^against: .* raised ZeroDivisionError"):
         check(tf.sin, X, against=lambda x: x / (1 // 0))
 
 
 def test_every_name_in_wrt_must_mean_something():
-    with pytest.raises(CheckError, match="wrt='q' names no input of .* Those are: x, y"):
+    with pytest.raises(CheckError, match=r"wrt='q' names no input of .* Those are: x, y"):
         check(lambda x, y: x * y, X, X, wrt=["x", "q"])
 
 
 def test_an_unknown_mode_is_refused_before_anything_else():
-    with pytest.raises(CheckError, match="no mode 'jit'. There are: 'tf.function, "):
+    with pytest.raises(CheckError, match=r"no mode 'jit'\. There are: 'tf.function, "):
         check(tf.sin, X, modes="jit")
 
 

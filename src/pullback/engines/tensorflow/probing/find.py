@@ -15,5 +15,8 @@ def is_custom_gradient(value: Any) -> bool:
 def sample(shape: tuple[int, ...], dtype: str, *, positive: bool) -> Any:
     """A tensor of ordinary numbers, always the same ones for a shape."""
     rng = np.random.default_rng(len(shape))
+    kind = tf.as_dtype(dtype)
+    if kind.is_integer:
+        return tf.constant(rng.integers(0, 2, shape), kind)
     values = rng.uniform(0.3, 2, shape) if positive else rng.normal(size=shape)
-    return tf.constant(values, dtype)
+    return tf.constant(values + 1j * rng.normal(size=shape) if kind.is_complex else values, kind)

@@ -1,0 +1,78 @@
+"""What a target on the command line names: a file, a module, or a function in one of them."""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+
+def load(target: str) -> tuple[ModuleType, str | None]:
+    """The module that a target names, and the function in it, if one is named.
+
+    >>> load("math:sin")[1]
+    'sin'
+    """
+    place, _, name = target.rpartition(":")
+    if Path(target).exists() or not place or not name.replace(".", "").isidentifier():
+        place, name = target, ""
+    if place.endswith(".py"):
+        return _from_file(Path(place)), name or None
+    if "/" in place or place.startswith("."):
+        raise FileNotFoundError(
+            f"{place} is no Python file: name a file, a module or module:function"
+        )
+    sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(place), name or None
+
+
+def why_not(error: BaseException, target: str) -> str:
+    """What went wrong while a target was loaded, with the line of the target where it did."""
+    text = f"{type(error).__name__}: {error}"
+    name = Path(target.partition(".py:")[0]).stem
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{Path(f.filename).name}:{f.lineno}" for f in frames if Path(f.filename).stem == name]
+    return f"{text}  ({lines[-1]})" if lines else text
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    path = path.resolve()
+    packages = _packages(path)
+    root = path.parent if not packages else path.parents[len(packages)]
+    taken = not packages and _is_taken(path.stem)
+    # a file named like a module of somebody else's must not be found in its stead
+    sys.path.insert(len(sys.path) if taken else 0, str(root))
+    if packages:
+        return importlib.import_module(".".join([*packages, path.stem]))
+    return _executed(path, f"{path.stem}_to_check" if taken else path.stem)
+
+
+def _packages(path: Path) -> list[str]:
+    """The packages that a file lies in, the outermost first."""
+    found: list[str] = []
+    for folder in path.parents:
+        if not (folder / "__init__.py").is_file():
+            break
+        found.insert(0, folder.name)
+    return found
+
+
+def _is_taken(name: str) -> bool:
+    """Whether others may mean another module by this name."""
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _executed(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
