@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.splice import PREFIX, splice
+from pullback.engines.tensorflow.attach.transposing import is_transposed
 
 
 def install() -> None:
@@ -44,7 +45,9 @@ class _Batched:
         self.inputs = [wrapped.t for wrapped in pfor_input.inputs]
         self.shared = [not wrapped.is_stacked for wrapped in pfor_input.inputs[self.count :]]
         self.rule = self._trace()
-        self.residuals = [self._residual(pfor_input.pfor, t) for t in self.rule.captured_inputs]
+        self.residuals = {
+            id(t): self._residual(pfor_input.pfor, t) for t in self.rule.captured_inputs
+        }
 
     def _residual(self, loop: Any, tensor: Any) -> tuple[Any, bool]:
         """A value that the rule uses, batched; for an output of this very op, its position."""
@@ -57,9 +60,10 @@ class _Batched:
         """The batched outputs, with the batched rule behind them."""
         values, sources = self.inputs[: self.count], self.inputs[self.count :]
         fresh = splice(self.name, values, sources, self._backward)
-        self.residuals = [
-            (fresh[r] if isinstance(r, int) else r, stacked) for r, stacked in self.residuals
-        ]
+        self.residuals = {
+            key: (fresh[r] if isinstance(r, int) else r, stacked)
+            for key, (r, stacked) in self.residuals.items()
+        }
         batched = [private.pfor_wrap(t, True) for t in fresh]
         passed = zip(sources, self.shared, strict=True)
         return [*batched, *(private.pfor_wrap(t, not shared) for t, shared in passed)]
@@ -78,22 +82,33 @@ class _Batched:
             return tf.function(rule, autograph=False).get_concrete_function(*specs)
 
     def _backward(self, *upstream: Any) -> list[Any]:
-        stacked = [value for value, is_stacked in self.residuals if is_stacked]
-        mapped = (
-            tf.vectorized_map(self._one, (list(upstream), stacked)) if any(self.present) else []
+        # A rule whose gradients become tangents is traced anew: it then checks that it is linear.
+        rule = self._trace() if is_transposed() else self.rule
+        residuals = [self.residuals[id(t)] for t in rule.captured_inputs]
+        one = _One(rule, residuals)
+        stacked = [value for value, is_stacked in residuals if is_stacked]
+        gradients = iter(
+            tf.vectorized_map(one, (list(upstream), stacked)) if any(self.present) else []
         )
-        gradients = iter(mapped)
         found = [next(gradients) if there else None for there in self.present]
         return [
             _summed(g) if shared and g is not None else g
             for g, shared in zip(found, self.shared, strict=True)
         ]
 
-    def _one(self, elements: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
+
+class _One:
+    """The traced rule for one element of the batch."""
+
+    def __init__(self, rule: Any, residuals: Sequence[tuple[Any, bool]]) -> None:
+        self._rule = rule
+        self._residuals = residuals
+
+    def __call__(self, elements: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
         upstream, stacked = elements
         own = iter(stacked)
-        captured = [next(own) if is_stacked else value for value, is_stacked in self.residuals]
-        return private.call_with_captures(self.rule, list(upstream), captured)
+        captured = [next(own) if is_stacked else value for value, is_stacked in self._residuals]
+        return private.call_with_captures(self._rule, list(upstream), captured)
 
 
 def _summed(gradient: Any) -> Any:
