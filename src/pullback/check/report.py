@@ -90,6 +90,7 @@ class Report:
         >>> Report(name="square", seed=0, calls=24).raise_if_failed().ok
         True
         """
+        __tracebackhide__ = True
         if self.findings:
             raise CheckFailed(str(self))
         return self
