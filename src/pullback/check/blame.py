@@ -6,7 +6,7 @@ import numpy as np
 
 from pullback.check.flat import Subject
 from pullback.check.ladder import Plan, brief_plan, generic_plan
-from pullback.check.probe import Array
+from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.trial import BARS, Trial, run
 
 FEW = 4
@@ -34,6 +34,17 @@ class Look:
     def wrong(self) -> Array:
         """Entries that differ."""
         return np.flatnonzero(np.isfinite(self.bars) & (self.gap > BARS * self.bars))
+
+    @property
+    def share(self) -> float:
+        """The error as a share of what it should be, where there is one."""
+        with np.errstate(all="ignore"):
+            shares = self.gap[self.wrong] / np.abs(self.wanted[self.wrong])
+        return float(np.median(np.minimum(shares, 1.0))) if shares.size else 0.0
+
+    def known_right(self, share: float) -> Array:
+        """Whether an entry is right and an error of such a share would have shown in it."""
+        return (BARS * self.bars < share * np.abs(self.wanted)) & (self.gap <= BARS * self.bars)
 
 
 class Scene:
@@ -80,20 +91,63 @@ class Scene:
         found = [(k, look) for k, look in looks if look.wrong.size]
         return found or looks[:1]
 
+    def alone(self, entry: int, x: Array | None = None) -> Look:
+        """A look along one entry, moved by a share of its own size."""
+        value = abs(float((self.trial.x if x is None else x)[entry]))
+        usual = abs(float(self.trial.u[entry])) or self._usual(entry)
+        u = np.zeros(self.layout.size)
+        u[entry] = max(value, 1e-6 * usual) if value else usual
+        return self.look(u, x)
+
+    def error_at(self, entry: int, x: Array | None = None, share: float = 1.0) -> float | None:
+        """How wrong an entry's gradient is, as a share; `None` if that cannot be told there.
+
+        Right is what would have shown an error of `share`.
+        """
+        try:
+            look = self.alone(entry, x)
+        except (OutsideDomain, RuleFault):
+            return None
+        if look.wrong.size:
+            return look.share or 1.0
+        return 0.0 if look.known_right(share).any() else None
+
+    def _usual(self, entry: int) -> float:
+        moved = np.abs(self.trial.u[self.layout.span(self.layout.leaf_of(entry))])
+        moved = moved[moved > 0]
+        return float(np.median(moved)) if moved.size else 1.0
+
     def wrong_elements(self, which: int, look: Look) -> list[int] | None:
         """The few entries of a leaf that are wrong, or `None` if many are."""
         span = self.layout.span(which)
         aligned = look.got.size == span.stop - span.start
         if aligned and 0 < look.wrong.size <= FEW:
+            if _perhaps_more(look):
+                return None
             found = [int(i) + span.start for i in look.wrong]
             if self._is_wrong(found[:1]):
                 return found
         return self._bisect(np.arange(span.start, span.stop))
 
+    def wrong_element(self, which: int, look: Look, positions: Array) -> int | None:
+        """One entry of a leaf that is wrong by itself."""
+        span = self.layout.span(which)
+        if look.got.size == span.stop - span.start:
+            sure = np.intersect1d(look.wrong, positions)
+            for place in (sure if sure.size else look.wrong)[:3]:
+                if self.trial.u[span.start + place] and self.error_at(span.start + int(place)):
+                    return span.start + int(place)
+        entries = np.arange(span.start, span.stop)
+        entries = entries[self.trial.u[entries] != 0]
+        while entries.size > 1:
+            left, right = entries[: entries.size // 2], entries[entries.size // 2 :]
+            entries = left if self._is_wrong(left) else right
+        return int(entries[0]) if entries.size and self._is_wrong(entries) else None
+
     def _is_wrong(self, entries: list[int] | Array) -> bool:
         u = np.zeros(self.layout.size)
         u[entries] = self.trial.u[entries]
-        return bool(np.any(u) and self.look(u, plan=brief_plan(self.subject.epsilon)).wrong.size)
+        return bool(np.any(u) and self.look(u).wrong.size)
 
     def _bisect(self, entries: Array) -> list[int] | None:
         """Halve what is moved as long as only one half is wrong."""
@@ -106,3 +160,11 @@ class Scene:
                 return [int(i) for i in entries] if entries.size <= FEW else None
             entries, sure = (left if in_left else right), sure + 1
         return [int(i) for i in entries]
+
+
+def _perhaps_more(look: Look) -> bool:
+    """Whether no entry is sure to be right, or fewer than may hide an error of the same size."""
+    right = look.known_right(look.share)
+    hidden = ~right & (np.abs(look.wanted) > 100 * look.bars)
+    hidden[look.wrong] = False
+    return not right.any() or int(hidden.sum()) > int(right.sum())

@@ -1,108 +1,203 @@
-"""Under which condition a gradient is wrong: what the wrong entries have in common."""
+"""Under which condition a gradient is wrong: one wrong entry is given other values, and watched.
 
-from dataclasses import dataclass
+The values tried lie between, and beside, what function and rule compare with; where no such
+constant fits, the edge is found by halving.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pullback.check.blame import Look, Scene
-from pullback.check.probe import Array
+from pullback.check.blame import Scene
+from pullback.check.probe import Array, OutsideDomain
 
-SAMPLE = 10
+HALVINGS = 12
+MOST_CUTS = 8
+# multiples of a wrong value of which one is right, if any value is
+ELSEWHERE = (0.25, -1.0, 0.01, 4.0)
+INF = float("inf")
+# an error that has shrunk to this share beside its edge fades out
+FADED = 0.2
 
 
 @dataclass(frozen=True)
 class Condition:
-    """`x > 3`, `x = 0`, … : a test on the entry's own value that tells wrong from right."""
+    """The values at which an entry's gradient is wrong: an interval, of either sign if `mirrored`.
 
-    text: str
-    wrong: int
-    right: int
+    `named` tells bounds that are the value of another input at the same place.
+    """
+
+    low: float = -INF
+    high: float = INF
+    mirrored: bool = False
+    named: tuple[tuple[float, str], ...] = ()
 
 
-def condition_of(
-    scene: Scene, which: int, look: Look, constants: tuple[float, ...]
+class Values:
+    """How wrong the gradient of one entry is, as a function of its value."""
+
+    def __init__(self, scene: Scene, entry: int, base: Array) -> None:
+        self.scene, self.entry, self.base = scene, entry, base
+        self.value = float(scene.trial.x[entry])
+        self.scale = abs(self.value) or abs(float(scene.trial.u[entry])) or 1.0
+        self.right_somewhere = False
+        self.error = 1.0
+        self.error = self.at(self.value) or 0.0
+
+    def point(self, value: float) -> Array:
+        """The base with the entry at a value."""
+        x = self.base.copy()
+        x[self.entry] = value
+        return x
+
+    def at(self, value: float) -> float | None:
+        """The error's share at a value, zero where it is right, `None` where it cannot be told."""
+        return self.scene.error_at(self.entry, self.point(value), 0.1 * self.error)
+
+    def is_right(self, value: float) -> bool | None:
+        """Whether it is right there, as far as can be told."""
+        found = self.at(value)
+        self.right_somewhere |= found == 0.0
+        return None if found is None else found == 0.0
+
+    def partners(self) -> dict[float, str]:
+        """What other inputs of the same shape hold at the same place."""
+        layout = self.scene.layout
+        which = layout.leaf_of(self.entry)
+        place, shape = self.entry - layout.span(which).start, layout.leaves[which].shape
+        return {
+            float(self.base[layout.span(k).start + place]): leaf.name
+            for k, leaf in enumerate(layout.leaves)
+            if k != which and leaf.shape == shape
+        }
+
+
+def condition_on(
+    scene: Scene, entry: int, base: Array, constants: Sequence[float]
 ) -> Condition | None:
-    """What tells the wrong entries of a leaf from the right ones, if something does."""
-    values, wrong = _observed(scene, which, look)
-    if not wrong.any():
+    """The values of a wrong entry at which it is wrong, if at others it is right."""
+    values = Values(scene, entry, base)
+    cuts = sorted({0.0, *(s * c for c in constants for s in (1.0, -1.0) if np.isfinite(c))})
+    if not values.error or (values.value in cuts and _excused(values)):
         return None
-    return separated(values, wrong, constants)
+    if _only_there(values):
+        return Condition(values.value, values.value)
+    if not any(values.is_right(times * values.value) for times in ELSEWHERE):
+        return None
+    low = -_edge(values, -1.0, [-c for c in reversed(cuts)])
+    high = _edge(values, 1.0, cuts)
+    if not values.right_somewhere or (low == -INF and high == INF):
+        return None
+    named = tuple((v, n) for v, n in values.partners().items() if v in (low, high))
+    return _with_sign(values, Condition(low, high, named=named))
 
 
-def _observed(scene: Scene, which: int, look: Look) -> tuple[Array, Array]:
-    """Values of entries and whether their gradient is wrong: all of them, or a sample."""
-    span = scene.layout.span(which)
-    x, u = scene.trial.x[span], scene.trial.u[span]
-    moved = u != 0
-    if look.trial.whole and look.got.size == x.size and not scene.layout.leaves[which].is_complex:
-        wrong = np.zeros(x.size, bool)
-        wrong[look.wrong] = True
-        if not wrong.all() and _aligned(scene, span.start, np.flatnonzero(wrong & moved)):
-            told = moved & (wrong | (np.abs(look.wanted) > 100 * look.bars))
-            return x[told], wrong[told]
-    picks = _spread(x, np.flatnonzero(moved))
-    seen = [_alone(scene, span.start + int(p)) for p in picks]
-    told = [k for k, wrong in enumerate(seen) if wrong is not None]
-    return x[picks[told]], np.array([seen[k] for k in told], bool)
-
-
-def _spread(x: Array, places: Array) -> Array:
-    """A few entries from the whole range of values, both ends and the neighbourhood of zero."""
-    ordered = places[np.argsort(x[places], kind="stable")]
-    chosen = np.unique(np.linspace(0, ordered.size - 1, SAMPLE).astype(int))
-    smallest = places[np.argsort(np.abs(x[places]), kind="stable")[:3]]
-    return np.unique(np.concatenate([ordered[chosen], ordered[:2], ordered[-2:], smallest]))
-
-
-def _aligned(scene: Scene, start: int, wrong: Array) -> bool:
-    """Whether moving one wrong entry moves the output at its place and no other."""
-    if not wrong.size:
+def _excused(values: Values) -> bool:
+    """Whether the function bends at the value and the claim lies between its two sides."""
+    look = values.scene.alone
+    near = 1e-4 * values.scale
+    try:
+        here, *beside = (
+            look(values.entry, values.point(values.value + step)) for step in (0.0, -near, near)
+        )
+    except OutsideDomain:
         return False
-    u = np.zeros(scene.layout.size)
-    u[start + int(wrong[0])] = scene.trial.u[start + int(wrong[0])]
-    look = scene.look(u)
-    moved = np.flatnonzero(
-        (np.abs(look.wanted) > 100 * look.bars) | (np.abs(look.got) > 100 * look.bars)
-    )
-    return bool(np.all(moved == wrong[0]))
+    sides = np.stack([b.wanted / b.trial.u[values.entry] for b in beside])
+    claim = (here.got / here.trial.u[values.entry])[here.wrong]
+    low, high = (side[here.wrong] for side in (sides.min(axis=0), sides.max(axis=0)))
+    slack = 0.05 * (high - low)
+    bends = high - low > 1e-3 * np.maximum(np.abs(low), np.abs(high))
+    return bool(np.all(bends & (claim >= low - slack) & (claim <= high + slack)))
 
 
-def _alone(scene: Scene, entry: int) -> bool | None:
-    """Whether the gradient of one entry is wrong; `None` if nothing depends on it here."""
-    u = np.zeros(scene.layout.size)
-    u[entry] = scene.trial.u[entry]
-    look = scene.look(u)
-    if look.wrong.size:
-        return True
-    return False if np.any(np.abs(look.wanted) > 100 * look.bars) else None
+def _only_there(values: Values) -> bool:
+    near = 1e-5 * values.scale
+    return bool(values.is_right(values.value + near) and values.is_right(values.value - near))
 
 
-def separated(values: Array, wrong: Array, constants: tuple[float, ...]) -> Condition | None:
-    """The plainest condition on a value that holds for the wrong ones and for no right one."""
-    bad, good = values[wrong], values[~wrong]
-    counts = (int(bad.size), int(good.size))
-    if bad.size and np.all(bad == 0) and not np.any(good == 0):
-        return Condition("= 0", *counts)
-    if not good.size:
-        return None
-    for text, key in (("", values), ("abs", np.abs(values))):
-        low, high = key[wrong], key[~wrong]
-        if low.min() > high.max():
-            bound = _bound(float(high.max()), float(low.min()), constants)
-            return Condition(f"{text}> {bound:.4g}".strip(), *counts)
-        if low.max() < high.min():
-            bound = _bound(float(low.max()), float(high.min()), constants)
-            return Condition(f"{text}< {bound:.4g}".strip(), *counts)
-    return None
+def _edge(values: Values, sign: float, cuts: Sequence[float]) -> float:
+    """How far up (in the sense of `sign`) from the wrong value the gradient stays wrong."""
+    inside, doubtful = sign * values.value, list[float]()
+    ahead = [c for c in cuts if c > inside][:MOST_CUTS]
+    for cut, after in zip(ahead, [*ahead[1:], INF], strict=False):
+        far = (cut + after) / 2 if after < INF else cut + 0.5 * abs(cut) + 0.1 * values.scale
+        right = values.is_right(sign * far)
+        if right is None:
+            doubtful.append(cut)
+        elif right and not doubtful:
+            return _settled(values, sign, inside, cut, far)
+        elif right:
+            return _plainest([*doubtful, cut])
+        else:
+            inside, doubtful = far, []
+    return _plainest(doubtful) if doubtful else _beyond(values, sign, inside)
 
 
-def _bound(low: float, high: float, constants: tuple[float, ...]) -> float:
-    """The roundest number between two: a constant the program compares with, zero, or few digits."""
-    for constant in sorted({0.0, *constants, *(-c for c in constants)}, key=abs):
-        if low <= constant <= high:
-            return constant
+def _plainest(cuts: Sequence[float]) -> float:
+    """Of constants between which nothing can be told: zero, or the first."""
+    return 0.0 if 0.0 in cuts else cuts[0]
+
+
+def _beyond(values: Values, sign: float, inside: float) -> float:
+    """Past every constant: look far out, and halve if it is right there."""
+    for reach in (4.0, 40.0):
+        far = inside + reach * values.scale
+        if values.is_right(sign * far):
+            return _halved(values, sign, inside, far)
+    return INF
+
+
+def _settled(values: Values, sign: float, inside: float, cut: float, far: float) -> float:
+    """The constant itself if the change is there, else where it is."""
+    before, after = cut - 0.01 * (cut - inside), cut + 0.01 * (far - cut)
+    if values.is_right(sign * before):
+        return _halved(values, sign, inside, before)
+    if values.is_right(sign * after) is False:
+        return _halved(values, sign, after, far)
+    return cut
+
+
+def _halved(values: Values, sign: float, wrong: float, right: float) -> float:
+    """Where wrong turns right; nowhere if the error fades out instead, which is no branch."""
+    for _ in range(HALVINGS):
+        middle = (wrong + right) / 2
+        if values.is_right(sign * middle) is False:
+            wrong = middle
+        else:
+            right = middle
+    if (values.at(sign * wrong) or 0.0) < FADED * values.error:
+        return INF
+    low, high = sorted((sign * wrong, sign * right))
+    partner = next((v for v in values.partners() if low <= v <= high), None)
+    return sign * (roundest(low, high) if partner is None else partner)
+
+
+def roundest(low: float, high: float) -> float:
+    """The number of fewest digits between two."""
     for digits in range(8):
         rounded = float(f"{(low + high) / 2:.{digits}e}")
         if low <= rounded <= high:
             return rounded
     return (low + high) / 2
+
+
+def _with_sign(values: Values, found: Condition) -> Condition:
+    """Told by size alone, if the opposite value is wrong as well."""
+    if found.low < 0 < found.high:
+        return replace(found, mirrored=-found.low == found.high)
+    if values.is_right(-values.value) is not False:
+        return found
+    if found.high <= 0:
+        found = Condition(-found.high, -found.low)
+    return replace(found, mirrored=True)
+
+
+def tied(scene: Scene, entry: int) -> bool:
+    """Whether an entry that equals another is right as soon as it does not."""
+    x = scene.trial.x
+    if np.count_nonzero(x == x[entry]) < 2:
+        return False
+    apart = x.copy()
+    apart[entry] += 1e-3 * (abs(float(x[entry])) or abs(float(scene.trial.u[entry])) or 1.0)
+    return scene.error_at(entry, apart) == 0.0

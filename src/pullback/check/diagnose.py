@@ -7,11 +7,14 @@ import numpy as np
 
 from pullback.check import words
 from pullback.check.blame import Look, Scene
-from pullback.check.conditions import condition_of
+from pullback.check.conditions import Condition, condition_on, tied
 from pullback.check.examine import Examination, Problem
-from pullback.check.hypotheses import Guess, first_that_holds
-from pullback.check.probe import OutsideDomain, RuleFault
+from pullback.check.guess import Guess
+from pullback.check.hypotheses import first_that_holds
+from pullback.check.places import misplaced, reach_of, uncoupled
+from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.report import Finding
+from pullback.check.staleness import staleness
 from pullback.check.trial import Trial
 
 
@@ -96,28 +99,24 @@ def _share(trial: Trial, at: int) -> float:
 def _explained(exam: Examination, problem: Problem, trial: Trial, finding: Finding) -> Finding:
     if problem.kind == "linear":
         return _linear(exam, trial, finding)
-    if _is_stale(exam, trial):
-        return replace(finding, kind="stale", diagnosis=words.STALE_FIRST)
     scene = Scene(exam.subject, trial)
     exam.look_at_program()
     found = scene.wrong_leaves()
     which, look = found[0]
     leaf = scene.layout.leaves[which]
     finding = replace(finding, path=leaf.path)
-    finite = np.isfinite(trial.claimed[problem.positions])
-    if not finite.all():
-        return replace(finding, kind="nonfinite", diagnosis=words.not_finite(leaf.name))
+    stale = staleness(scene, which, look, exam.start)
+    if stale is not None:
+        return replace(finding, kind="stale", diagnosis=stale)
+    finite = bool(np.isfinite(trial.claimed[problem.positions]).all())
     if not problem.generic:
-        return _special(exam, scene, which, look, finding)
-    guess = first_that_holds(scene, which, look, _others(scene, found))
+        return _special(exam, problem, scene, (which, look), finding, finite)
+    if not finite:
+        return replace(finding, kind="nonfinite", diagnosis=words.not_finite(leaf.name))
+    guess = first_that_holds(scene, which, look, [k for k, _ in found])
     if guess is not None:
         return _said(scene, which, guess, finding)
-    return _by_place(exam, scene, which, look, finding)
-
-
-def _others(scene: Scene, found: list[tuple[int, Look]]) -> list[int]:
-    wrong = [k for k, _ in found]
-    return wrong + [k for k in range(len(scene.layout.leaves)) if k not in wrong]
+    return _by_place(exam, problem, scene, (which, look), finding)
 
 
 def _linear(exam: Examination, trial: Trial, finding: Finding) -> Finding:
@@ -133,69 +132,95 @@ def _linear(exam: Examination, trial: Trial, finding: Finding) -> Finding:
     return replace(finding, kind="second", diagnosis=words.SECOND_UPSTREAM)
 
 
-def _is_stale(exam: Examination, trial: Trial) -> bool:
-    """The rule gives at one point what it gives at another: it holds on to earlier values."""
-    if np.array_equal(trial.x, exam.start):
-        return False
-    _, here = exam.subject.pull(trial.x, trial.w)
-    _, there = exam.subject.pull(exam.start, trial.w)
-    return np.array_equal(here, there) and bool(np.any(here))
-
-
-def _special(exam: Examination, scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
+def _special(
+    exam: Examination,
+    problem: Problem,
+    scene: Scene,
+    blamed: tuple[int, Look],
+    finding: Finding,
+    finite: bool,
+) -> Finding:
+    """Right in general: which values make it wrong, or which element was not met before?"""
+    which, look = blamed
     name = scene.layout.leaves[which].name
-    found = condition_of(scene, which, look, exam.constants)
-    if found is None or found.wrong == 1:
-        few = scene.wrong_elements(which, look)
-        if few is not None and len(few) == 1 and not exam.right_in_general[few[0]]:
-            return _few(exam, scene, which, few, look, finding)
-    at_point = words.at_point(name, scene.trial.point)
-    text = at_point if found is None else words.condition(name, found.text)
-    return replace(finding, kind="condition", diagnosis=text)
+    entry = scene.wrong_element(which, look, problem.positions)
+    where = None if entry is None else _where(exam, scene, which, entry)
+    if entry is not None and where is None and not exam.right_in_general[entry]:
+        return _few(exam, scene, which, [entry], finding)
+    where = where or words.at_point(name, scene.trial.point)
+    if finite:
+        return replace(finding, kind="condition", diagnosis=f"wrong only {where}")
+    return replace(finding, kind="nonfinite", diagnosis=words.not_finite(name, where))
+
+
+def _where(exam: Examination, scene: Scene, which: int, entry: int) -> str | None:
+    """The values at which an entry is wrong, among ordinary others if it is wrong there too."""
+    name = scene.layout.leaves[which].name
+    for base in (exam.start, scene.trial.x):
+        found = condition_on(scene, entry, base, exam.constants)
+        if found is not None:
+            return _in_words(name, found)
+        if base is exam.start and tied(scene, entry) and _is_right_untied(scene, entry, base):
+            return words.WHERE_TIED
+    return None
+
+
+def _in_words(name: str, found: Condition) -> str:
+    return words.where(name, found.low, found.high, found.mirrored, dict(found.named))
+
+
+def _is_right_untied(scene: Scene, entry: int, base: Array) -> bool:
+    x = base.copy()
+    x[entry] = scene.trial.x[entry]
+    return scene.error_at(entry, x) == 0.0
 
 
 def _said(scene: Scene, which: int, guess: Guess, finding: Finding) -> Finding:
-    name = scene.layout.leaves[which].name
-    other = "" if guess.other is None else scene.layout.leaves[guess.other].name
-    said = {
-        "none": lambda: words.nothing_flows(name),
-        "detached": lambda: words.detached(name),
-        "upstream": lambda: words.upstream(name),
-        "factor": lambda: words.factor(name, guess.number),
-        "sign": lambda: words.sign(name),
-        "linear": lambda: words.NOT_LINEAR,
-        "precision": lambda: words.precision(name, guess.word),
-        "swapped": lambda: words.swapped(name, other),
-    }.get(guess.kind, lambda: words.rearranged(name, guess.word))
-    return replace(finding, kind=guess.kind, diagnosis=said())
+    names = [leaf.name for leaf in scene.layout.leaves]
+    other = "" if guess.other is None else names[guess.other]
+    kind, text = words.of_guess(guess.kind, names[which], other, guess.number, guess.word)
+    return replace(finding, kind=kind, diagnosis=text)
 
 
-def _by_place(exam: Examination, scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
+def _by_place(
+    exam: Examination,
+    problem: Problem,
+    scene: Scene,
+    blamed: tuple[int, Look],
+    finding: Finding,
+) -> Finding:
     """No pattern in the numbers: look for one in the places, then in the couplings."""
+    which, look = blamed
     leaf = scene.layout.leaves[which]
     few = scene.wrong_elements(which, look)
     if few is not None and len(few) < max(2, leaf.size):
-        return _few(exam, scene, which, few, look, finding)
-    found = condition_of(scene, which, look, exam.constants)
-    if found is not None and found.right:
-        return replace(finding, kind="condition", diagnosis=words.condition(leaf.name, found.text))
-    if _misses_couplings(scene, which):
-        return replace(finding, kind="term", diagnosis=words.cross_terms(leaf.name))
+        return _few(exam, scene, which, few, finding)
+    reach = reach_of(scene, which)
+    guess = None if reach is None else misplaced(scene, reach)
+    if guess is not None:
+        return _said(scene, which, guess, finding)
+    entry = scene.wrong_element(which, look, problem.positions)
+    if entry is not None and leaf.size > 1:
+        found = condition_on(scene, entry, scene.trial.x, exam.constants)
+        if found is not None:
+            text = f"wrong only {_in_words(leaf.name, found)}"
+            return replace(finding, kind="condition", diagnosis=text)
+    guess = None if reach is None else uncoupled(scene, which, reach)
+    if guess is not None:
+        return _said(scene, which, guess, finding)
     return _last_word(scene, which, look, finding)
 
 
-def _few(
-    exam: Examination, scene: Scene, which: int, few: list[int], look: Look, finding: Finding
-) -> Finding:
+def _few(exam: Examination, scene: Scene, which: int, few: list[int], finding: Finding) -> Finding:
     leaf = scene.layout.leaves[which]
-    if _shared(scene, which, few):
-        text = _condition_words(exam, scene, which, few, look)
+    found = condition_on(scene, few[0], scene.trial.x, exam.constants)
+    if found is not None:
+        text = f"wrong only {_in_words(leaf.name, found)}"
         return replace(finding, kind="condition", diagnosis=text)
-    u = np.zeros(scene.layout.size)
-    u[few[0]] = scene.trial.u[few[0]]
-    look = scene.look(u)
+    look = scene.alone(few[0])
+    step = float(look.trial.u[few[0]])
     worst = int(np.argmax(look.gap))
-    got, wanted = (float(v[worst]) / float(u[few[0]]) for v in (look.got, look.wanted))
+    got, wanted = (float(v[worst]) / step for v in (look.got, look.wanted))
     ratio = got / wanted + 0.0 if wanted else None
     where = scene.layout.locate(few[0])
     text = words.element(leaf.name, where.removeprefix(leaf.path), len(few), leaf.size, ratio)
@@ -206,51 +231,8 @@ def _few(
         diagnosis=text,
         got=got,
         wanted=wanted,
-        error=float(look.bars[worst]) / abs(float(u[few[0]])),
+        error=float(look.bars[worst]) / abs(step),
     )
-
-
-def _shared(scene: Scene, which: int, few: list[int]) -> bool:
-    """Whether another entry turns wrong when it is given the value of a wrong one."""
-    span = scene.layout.span(which)
-    others = [k for k in range(span.start, min(span.stop, span.start + 64)) if k not in few]
-    if not others:
-        return False
-    x, u = scene.trial.x.copy(), np.zeros(scene.layout.size)
-    chosen = others[len(others) // 2]
-    x[chosen] = x[few[0]] * 1.001
-    u[chosen] = scene.trial.u[chosen] or 1.0
-    try:
-        return bool(scene.look(u, x).wrong.size)
-    except OutsideDomain:
-        return False
-
-
-def _condition_words(
-    exam: Examination, scene: Scene, which: int, few: list[int], look: Look
-) -> str:
-    name, value = scene.layout.leaves[which].name, float(scene.trial.x[few[0]])
-    found = condition_of(scene, which, look, exam.constants)
-    if found is not None:
-        return words.condition(name, found.text)
-    bound = next((c for c in exam.constants if 0 < c < abs(value)), None)
-    if bound is None:
-        return f"wrong only where {name} is near {words.short(value)}".replace("-", "−")
-    return words.condition(name, f"> {bound:.4g}" if value > 0 else f"< {-bound:.4g}")
-
-
-def _misses_couplings(scene: Scene, which: int) -> bool:
-    """Moving one entry moves outputs that the rule leaves alone."""
-    span = scene.layout.span(which)
-    u = np.zeros(scene.layout.size)
-    chosen = int(span.start + np.argmax(np.abs(scene.trial.u[span])))
-    u[chosen] = scene.trial.u[chosen]
-    look = scene.look(u)
-    if not look.trial.whole or look.got.size < 2:
-        return False
-    size = float(np.max(np.abs(look.wanted[np.isfinite(look.wanted)]), initial=0.0))
-    lost = (np.abs(look.got) < 1e-9 * size) & (np.abs(look.wanted) > 1e3 * look.bars + 1e-6 * size)
-    return bool(lost.any())
 
 
 def _last_word(scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
@@ -259,7 +241,7 @@ def _last_word(scene: Scene, which: int, look: Look, finding: Finding) -> Findin
         told = np.zeros(look.got.size, bool)
         told[look.wrong] = True
         told &= np.isfinite(look.got) & (np.abs(look.wanted) > 1e2 * look.bars)
-        relative = (np.abs(look.got[told]) - np.abs(look.wanted[told])) / np.abs(look.wanted[told])
+        relative = look.got[told] / look.wanted[told] - 1
     relative = relative[np.isfinite(relative)]
     size = float(np.median(np.abs(relative))) if relative.size else 1.0
     if size < 2e-2:

@@ -1,14 +1,17 @@
 """Diagnoses in words: one sentence each, with the name of the input and a short number."""
 
 import math
+from collections.abc import Callable
 
 POINTS = {
-    "some zeros": "where {x} is zero",
+    "zeros among negatives": "where {x} is zero",
+    "zeros among positives": "where {x} is zero",
     "all zeros": "where {x} is zero",
+    "zeros among negatives": "where {x} is zero",
+    "zeros among positives": "where {x} is zero",
     "ties": "where values are equal",
     "grid": "where values are equal, zero or whole",
     "negative": "where {x} is negative",
-    "positive": "where {x} is positive",
     "large": "where {x} is large",
     "very large": "where {x} is very large",
     "tiny": "where {x} is close to zero",
@@ -23,7 +26,7 @@ POINTS = {
 
 def short(number: float) -> str:
     """A number in at most four digits."""
-    return f"{number:.4g}"
+    return f"{number + 0.0:.4g}"
 
 
 def factor(name: str, number: float) -> str:
@@ -73,17 +76,35 @@ def detached(name: str) -> str:
     return f"the gradient for `{name}` is zero, but the function depends on it: detached?"
 
 
-def upstream(name: str) -> str:
-    """An upstream gradient that was forgotten."""
+def upstream(name: str, how: str = "all") -> str:
+    """An upstream gradient that was forgotten, in all terms or in some."""
+    if how == "part":
+        return (
+            f"the upstream gradient is not multiplied into every term: a part of the gradient for `{name}` "
+            "is there even when the upstream is zero"
+        )
     return (
         f"the upstream gradient is not multiplied in: the gradient for `{name}` is there even when "
         "the upstream is zero"
     )
 
 
+def upstream_of_ones(name: str) -> str:
+    """A zero that may come of forgetting the upstream."""
+    return (
+        f"the gradient for `{name}` is zero, but the function depends on it: detached, or the upstream "
+        "gradient is not multiplied in (an upstream of ones would give zero)"
+    )
+
+
 def swapped(name: str, other: str) -> str:
     """Two gradients in each other's place."""
     return f"gradients for `{name}` and `{other}` are swapped"
+
+
+def anothers(name: str, other: str) -> str:
+    """The gradient of another input, which itself is right."""
+    return f"the gradient for `{name}` is the one for `{other}`: computed with the wrong operand, or swapped?"
 
 
 def rearranged(name: str, how: str) -> str:
@@ -105,24 +126,95 @@ def element(name: str, where: str, count: int, total: int, ratio: float | None) 
     return f"only {count} of {total} elements of the gradient for `{name}` are wrong, {where} among them{how}"
 
 
-def condition(name: str, text: str) -> str:
-    """A wrong branch."""
-    if text.startswith("abs"):
-        return f"wrong only where |{name}| {text[3:]}"
-    return f"wrong only where {name} {text}".replace("-", "−")
+def where(name: str, low: float, high: float, mirrored: bool, named: dict[float, str]) -> str:
+    """An interval of values in words; bounds that have a name are called by it."""
+    start, end = (named.get(bound) or short(bound) for bound in (low, high))
+    subject = f"|{name}|" if mirrored else name
+    if mirrored and low < 0:
+        low = -math.inf
+    if low == high:
+        text = f"{subject} = {start}"
+    elif low == -math.inf:
+        text = f"{subject} < {end}"
+    elif high == math.inf:
+        text = f"{subject} > {start}"
+    else:
+        text = f"{start} < {subject} < {end}"
+    return "where " + text.replace("-", "−")
+
+
+WHERE_TIED = "where two values are equal"
 
 
 def at_point(name: str, point: str) -> str:
-    """A gradient that is right in general and wrong at special inputs."""
-    return f"right in general, wrong only {POINTS.get(point, 'at special inputs').format(x=name)}"
+    """Where a kind of special inputs lies."""
+    return POINTS.get(point.removeprefix("towards "), "at special inputs").format(x=name)
 
 
-def cross_terms(name: str) -> str:
+def couplings(name: str, how: str) -> str:
     """Elements that act on each other, in the function but not in the rule."""
-    return (
-        f"a term is missing in the gradient for `{name}`: the function mixes elements, the rule "
-        "treats them one by one (cross terms)"
+    told = (
+        "the rule treats them one by one"
+        if how == "one by one"
+        else "the rule leaves some of that out"
     )
+    return f"a term is missing in the gradient for `{name}`: the function mixes elements, {told} (cross terms)"
+
+
+def axis(name: str, which: str) -> str:
+    """Elements that act on each other along another axis than in the function."""
+    return f"wrong axis in the gradient for `{name}`: the rule mixes elements along {which}"
+
+
+def direction(name: str, which: str) -> str:
+    """An accumulation that runs the wrong way."""
+    return (
+        f"the gradient for `{name}` accumulates the wrong way along {which}: it should run reversed "
+        "(reverse=True, or flipped)"
+    )
+
+
+def part_of_outputs(name: str, outputs: str, number: float) -> str:
+    """Wrong for one of several outputs."""
+    part = f"what `{outputs}` contributes to the gradient for `{name}`"
+    if abs(number) < 1e-9:
+        return f"a term is missing: {part} is left out (its upstream gradient is not used)"
+    if abs(number + 1) < 1e-6:
+        return f"{part} has the wrong sign"
+    return f"{part} is off by a factor {short(number)}; the rest is right"
+
+
+def saved(name: str, other: str, how: str) -> str:
+    """An operand that was not turned round, or was."""
+    return f"the gradient for `{name}` is computed with `{other}` {how}"
+
+
+def of_guess(kind: str, name: str, other: str, number: float, word: str) -> tuple[str, str]:
+    """Kind and sentence for a guess that held."""
+    texts: dict[str, tuple[str, Callable[[], str]]] = {
+        "none": ("none", lambda: nothing_flows(name)),
+        "detached": ("detached", lambda: detached(name)),
+        "ones": ("upstream", lambda: upstream_of_ones(name)),
+        "upstream": ("upstream", lambda: upstream(name, word)),
+        "factor": ("factor", lambda: factor(name, number)),
+        "sign": ("sign", lambda: sign(name)),
+        "linear": ("linear", lambda: NOT_LINEAR),
+        "precision": ("precision", lambda: precision(name, word)),
+        "swapped": ("swapped", lambda: swapped(name, other)),
+        "another's": ("swapped", lambda: anothers(name, other)),
+        "outputs swapped": ("swapped", lambda: f"the upstream gradients of {word} are swapped"),
+        "output": ("term", lambda: part_of_outputs(name, word, number)),
+        "saved": (word.split(" ")[0], lambda: saved(name, other, word)),
+        "mixed up": (
+            "saved",
+            lambda: f"the gradient for `{name}` is computed with `{word}` in place of `{other}`",
+        ),
+        "axis": ("axis", lambda: axis(name, word)),
+        "direction": ("reversed", lambda: direction(name, word)),
+        "couplings": ("term", lambda: couplings(name, word)),
+    }
+    found, say = texts.get(kind, (kind, lambda: rearranged(name, word)))
+    return found, say()
 
 
 def slightly(name: str, share: float, side: str) -> str:
@@ -155,9 +247,15 @@ NOT_LINEAR = (
 )
 
 
-def not_finite(name: str) -> str:
+def not_finite(name: str, place: str = "") -> str:
     """NaN or infinity where the function is smooth."""
-    return f"the gradient for `{name}` is not finite although the function is smooth there"
+    place = f" {place}," if place else ""
+    return f"the gradient for `{name}` is not finite{place} although the function is smooth there"
+
+
+def stale_input(name: str) -> str:
+    """One saved tensor of an earlier call."""
+    return f"shared state: the backward pass uses the value that `{name}` had in an earlier forward call"
 
 
 def shape(name: str, came: str, wanted: list[int]) -> str:

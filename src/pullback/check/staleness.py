@@ -1,0 +1,49 @@
+"""A rule that holds on to values of an earlier call: right where it was first run, nowhere else."""
+
+import numpy as np
+
+from pullback.check import words
+from pullback.check.blame import Look, Scene
+from pullback.check.probe import Array, OutsideDomain
+from pullback.check.standins import stale_input
+
+# how far from the first point the second look is, as a share of the way to the wrong one
+NEAR = 0.01
+
+
+def staleness(scene: Scene, which: int, look: Look, start: Array) -> str | None:
+    """In words, what is held on to; `None` if nothing is."""
+    if np.array_equal(scene.trial.x, start):
+        return None
+    if _same_as_at(scene, start):
+        return words.STALE_FIRST
+    if len(scene.layout.leaves) > 1:
+        guess = stale_input(scene, which, look, start)
+        if guess is not None:
+            return words.stale_input(guess.word)
+    return words.STALE_FIRST if _grows_from(scene, which, look, start) else None
+
+
+def _same_as_at(scene: Scene, start: Array) -> bool:
+    """The rule gives at one point what it gives at another."""
+    trial = scene.trial
+    _, here = scene.subject.pull(trial.x, trial.w)
+    _, there = scene.subject.pull(start, trial.w)
+    return np.array_equal(here, there) and bool(np.any(here))
+
+
+def _grows_from(scene: Scene, which: int, look: Look, start: Array) -> bool:
+    """Right at the first point, wrong right beside it, and the more so the farther away.
+
+    No rule that knows its inputs alone is like that: right at a point that was not chosen for it,
+    it is right nearby.
+    """
+    u = scene.along_leaf(which)
+    try:
+        first = scene.look(u, x=start)
+        if first.wrong.size:
+            return False
+        near = scene.look(u, x=start + NEAR * (scene.trial.x - start))
+    except OutsideDomain:
+        return False
+    return near.wrong.size >= max(1, look.wrong.size / 2) and near.share < 0.3 * look.share
