@@ -1,0 +1,66 @@
+"""Functions with a gradient of their own as arguments of a tf.function.
+
+TensorFlow puts in place of an argument whatever its `__wrapped__` leads to: the plain function, without its rule. An
+argument that says itself what it is to be traced as stays what it is.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback._function import GradientFunction
+
+
+def install() -> None:
+    """Let functions with a gradient of their own tell how they are traced."""
+    GradientFunction.__tf_tracing_type__ = _tracing_type  # type: ignore[attr-defined]
+
+
+def _tracing_type(function: Any, context: Any) -> Itself:
+    del context
+    return Itself(function)
+
+
+class Itself(tf.types.experimental.TraceType):
+    """The type of one Python object and of nothing else; it does not keep the object alive."""
+
+    def __init__(self, value: Any) -> None:
+        self._reference = weakref.ref(value)
+        self._hash = hash(self._reference)
+
+    def is_subtype_of(self, other: Any) -> bool:
+        """Whether the other is of the same object."""
+        return self == other
+
+    def most_specific_common_supertype(self, others: Sequence[Any]) -> Itself | None:
+        """This one, where all are of the same object."""
+        return self if all(self == other for other in others) else None
+
+    def placeholder_value(self, placeholder_context: Any = None) -> Any:
+        """The object itself."""
+        del placeholder_context
+        return self._reference()
+
+    def cast(self, value: Any, cast_context: Any = None) -> Any:
+        """The object again; no other can stand for it."""
+        del cast_context
+        if value is not self._reference():
+            raise ValueError(f"a function traced for {self._reference()!r} was given {value!r}")
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Itself):
+            return NotImplemented
+        return self is other or (
+            self._reference() is not None and self._reference() is other._reference()
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Itself({self._reference()!r})"
