@@ -129,3 +129,22 @@ def test_variables_with_the_same_name_are_told_apart():
     report = check(lambda x: x * first * second, M, quick=True)
     paths = [line.leaf.path for line in report.inputs]
     assert len(set(paths)) == 3
+
+
+class Drifting(keras.layers.Layer):
+    """Made by its first call, and another one with each."""
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(), initializer="ones", trainable=False)
+
+    def call(self, x):
+        self.scale.assign(self.scale * 1.5)
+        return tf.sin(x) * self.scale
+
+
+def test_state_that_the_first_call_makes_is_put_back_too():
+    layer = Drifting()
+    assert check(layer, M, quick=True)
+    after = layer.scale.numpy()
+    assert check(layer, M, quick=True)
+    assert layer.scale.numpy() == after

@@ -66,7 +66,9 @@ def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
         tape.watch(tensors)
         result = _called(probe, tensors)
     read = [v for v in tape.watched_variables() if moves(v.dtype) and not arguments.holds(v)]
-    state.add([*reachable_variables(probe.fn), *read])
+    if state.add([*reachable_variables(probe.fn), *read]):
+        # made by the call itself, so that only another one shows what it writes
+        result = _called(probe, tensors)
     whole = _fresh(probe, native, read, state)
     _require_known(whole)
     made = _fresh(probe, native, _chosen_variables(whole, read), state)

@@ -24,12 +24,13 @@ class State:
         self.saved: list[Any] = []
         self.add(variables)
 
-    def add(self, variables: Iterable[Any]) -> None:
-        """Watch over these as well, with the values they have now."""
+    def add(self, variables: Iterable[Any]) -> list[Any]:
+        """Watch over these as well, with the values they have now; which of them are new."""
         known = {id(v) for v in self.variables}
         new = list({id(v): v for v in variables if id(v) not in known}.values())
         self.variables += new
         self.saved += [_read(v) for v in new]
+        return new
 
     def take(self, other: "State") -> None:
         """Put back, when the time comes, what another state has saved."""
