@@ -1,5 +1,6 @@
 """What a check on TensorFlow says: whose rule it was, how to run it again, what it cannot take."""
 
+import inspect
 import math
 
 import keras
@@ -45,6 +46,25 @@ def test_the_gradient_of_an_op_is_tensorflows():
     report = check("Cumprod", tf.constant([1.0, 0.0, 2.0]), 0)
     assert report.findings[0].source.startswith("math_grad.py:")
     assert "pb.check('Cumprod', *args, seed=0)" in report.reproduce
+
+
+@tf.custom_gradient
+def rough_gelu(x):
+    return tf.nn.gelu(x), lambda dy: dy * tf.sigmoid(1.702 * x)
+
+
+def test_the_custom_gradient_inside_a_model_is_named():
+    model = keras.Sequential([keras.layers.Dense(2), keras.layers.Activation(rough_gelu)])
+    report = check(model, X[None], quick=True)
+    line = inspect.unwrap(rough_gelu).__code__.co_firstlineno
+    assert report.findings[0].source == f"test_probe_words.py:{line}"
+    report = check(lambda x: rough_gelu(x) * 2, X, quick=True)
+    assert report.findings[0].source == f"test_probe_words.py:{line}"
+
+
+def test_no_line_of_keras_is_called_the_rule():
+    report = check(keras.layers.LayerNormalization(), X[None])
+    assert [(finding.kind, finding.source) for finding in report.findings] == [("second", None)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pullback.engines.tensorflow import tf_private as private
 
 _DEPTH = 6
 _MANY = 1000
-_DEAD_ENDS = (ModuleType, type, str, bytes, int, float, complex, np.ndarray, tf.Tensor, tf.DType)
+DEAD_ENDS = (ModuleType, type, str, bytes, int, float, complex, np.ndarray, tf.Tensor, tf.DType)
 
 
 class State:
@@ -62,13 +62,13 @@ def _reach(thing: Any, depth: int, seen: set[int]) -> Iterator[Any]:
         yield thing
     elif isinstance(thing, tf.Module) or _is_layer(thing):
         yield from (raw_variable(v) for v in thing.variables)
-    elif depth and id(thing) not in seen and not isinstance(thing, _DEAD_ENDS):
+    elif depth and id(thing) not in seen and not isinstance(thing, DEAD_ENDS):
         seen.add(id(thing))
-        for inner in _parts(thing):
+        for inner in parts(thing):
             yield from _reach(inner, depth - 1, seen)
 
 
-def _parts(thing: Any) -> Iterator[Any]:
+def parts(thing: Any) -> Iterator[Any]:
     """What a container holds, a function refers to, or an object has as attributes."""
     if isinstance(thing, list | tuple | set):
         yield from itertools.islice(thing, _MANY)
