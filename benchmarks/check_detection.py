@@ -27,7 +27,7 @@ from benchmarks.check_bench import backends
 from benchmarks.check_bench.cases import CASES
 from benchmarks.check_bench.mutants import FAMILIES, Mutant, mutants
 from benchmarks.check_bench.peers import Judge, available
-from benchmarks.check_bench.scoring import really_wrong, score
+from benchmarks.check_bench.scoring import Outcome, really_wrong, score
 
 
 @dataclass
@@ -70,18 +70,27 @@ def wrong_rules(name: str, n: int) -> list[Mutant]:
     return [mutant for mutant in made if really_wrong(B, mutant, n)]
 
 
-def ours(name: str, n: int, tally: Tally, seeds: int, **options: object) -> None:
+def ours(name: str, n: int, tally: Tally, seeds: int, show: bool, **options: object) -> None:
     """`pb.check` on a case: right rule with several seeds, then the wrong ones."""
     B, began = backends.tensorflow(), time.perf_counter()
     right = [score(B, CASES[name], None, n, seed, **options) for seed in range(seeds)]
+    if show:
+        _tell([outcome for outcome in right if outcome.caught], "alarm")
     tally.alarms += sum(outcome.caught for outcome in right)
     tally.calls += [outcome.calls for outcome in right]
     for mutant in wrong_rules(name, n):
         outcome = score(B, mutant.case, mutant, n, 0, **options)
+        if show and not outcome.fitting:
+            _tell([outcome], "misnamed" if outcome.caught else "missed")
         tally.wrong[mutant.family] += 1
         tally.caught[mutant.family] += outcome.caught and not right[0].caught
         tally.named += outcome.fitting and not right[0].caught
     tally.seconds += time.perf_counter() - began
+
+
+def _tell(outcomes: list[Outcome], what: str) -> None:
+    for o in outcomes:
+        print(f"  {what}: {o.case}, {o.family}, {o.label} {o.said}", flush=True)
 
 
 def theirs(name: str, n: int, tally: Tally, judge: Judge) -> None:
@@ -105,17 +114,22 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--dtype", default="float64", help="float32: functions that run in it only")
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--show", action="store_true", help="each miss, wrong name and false alarm")
+    parser.add_argument("--only", nargs="+", help="functions by name")
+    parser.add_argument("--full", action="store_true", help="leave out the quick check")
     options = parser.parse_args()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    names = list(CASES)[:: options.share]
+    names = options.only or list(CASES)[:: options.share]
     peers = available() if options.peers else {}
     print(f"{len(names)} functions, {options.dtype}; FA: right rules objected to; ms a rule")
     print(HEAD)
     for n in options.sizes:
-        for label, quick in (("pullback, full", False), ("pullback, quick", True)):
+        kinds = [("pullback, full", False), ("pullback, quick", True)]
+        for label, quick in kinds[: 1 if options.full else 2]:
             tally = Tally(label, n)
+            show = options.show and not quick
             for name in names:
-                ours(name, n, tally, options.seeds, quick=quick, dtype=options.dtype)
+                ours(name, n, tally, options.seeds, show, quick=quick, dtype=options.dtype)
             print(tally.row(), flush=True)
         for label, judge in peers.items():
             tally = Tally(label, n)

@@ -23,17 +23,19 @@ def special(sizes=(6, 5), constants=(), seed=0):
 def test_named_points_hold_what_they_promise():
     found = special()
     assert (found["negative"].x < 0).all()
-    assert (found["positive"].x > 0).all()
     assert not found["all zeros"].x.any()
-    assert 0 < np.count_nonzero(found["some zeros"].x == 0) < 11
+    for name, sign in (("zeros among negatives", -1), ("zeros among positives", 1)):
+        x = found[name].x
+        assert 0 < np.count_nonzero(x == 0) < 11
+        assert (x[x != 0] * sign > 0).all()
     assert len(np.unique(found["ties"].x)) == 1
     assert len(np.unique(found["grid"].x)) < 10
     assert np.abs(found["very large"].x).max() > 10
 
 
-def test_every_leaf_has_a_zero_among_some_zeros():
+def test_every_leaf_has_a_zero_among_others():
     for seed in range(20):
-        x = special((3, 1), seed=seed)["some zeros"].x
+        x = special((3, 1), seed=seed)["zeros among negatives"].x
         assert (x[:3] == 0).any()
         assert (x[3:] == 0).any()
 

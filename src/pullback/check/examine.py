@@ -138,10 +138,8 @@ class Examination:
 
     def _generic(self, name: str, x: Array) -> Iterator[Problem]:
         plan = generic_plan(self.subject.epsilon)
-        for u in (
-            self._direction(x),
-            self.domain.along(x, directions.relative(self.rng, self.subject.inputs, x)),
-        ):
+        for kind in (directions.generic, directions.relative):
+            u = self.domain.along(x, kind(self.rng, self.subject.inputs, x))
             found = list(self._tried(name, x, u, plan, self._wants_second(name)))
             problems = [p for p in found if p is not None]
             if problems and self._symmetric_instead(problems[0]):
@@ -189,9 +187,8 @@ class Examination:
             far = point.x if share == 1.0 else points.towards(self.start, point.x, share)
             x = self.domain.into(far)
             name = point.name if share == 1.0 else f"towards {point.name}"
-            u = self.domain.along(x, self._special_direction(point, x))
             try:
-                found = list(self._tried(name, x, u, self._brief(), False, held))
+                found = self._along_special(point, name, x, held)
             except RuleFault as fault:
                 self._note(
                     f"the rule raises at {name} inputs, where the function does not: {fault}"
@@ -207,13 +204,25 @@ class Examination:
             return point.special
         return np.zeros(point.x.size, bool) if point.keep_ties else None
 
-    def _special_direction(self, point: points.Point, x: Array) -> Array:
+    def _along_special(
+        self, point: points.Point, name: str, x: Array, held: Array | None
+    ) -> list[Problem | None]:
+        found: list[Problem | None] = []
+        for u in self._special_directions(point, x):
+            found += self._tried(name, x, self.domain.along(x, u), self._brief(), False, held)
+            if any(found):
+                break
+        return found
+
+    def _special_directions(self, point: points.Point, x: Array) -> Iterator[Array]:
+        """One for most points; where entries sit at chosen values, all of these and then one of each."""
         layout = self.subject.inputs
         if point.keep_ties:
-            return directions.tie_keeping(self.rng, layout, x)
+            yield directions.tie_keeping(self.rng, layout, x)
+            return
+        yield directions.generic(self.rng, layout, x)
         if point.special.any():
-            return directions.sparse_at(self.rng, layout, x, point.special)
-        return directions.generic(self.rng, layout, x)
+            yield directions.sparse_at(self.rng, layout, x, point.special)
 
     def _unreached(self) -> Iterator[Problem]:
         """One more point for entries whose gradient was zero everywhere so far."""
@@ -238,7 +247,8 @@ class Examination:
         self.reached |= first.said.r != 0
         if not first.resolved().any():
             return
-        self.points.append(name)
+        if name not in self.points[-1:]:
+            self.points.append(name)
         kinks = self.kinks
         yield from self._judged(first, "value")
         if kinks == self.kinks and (second or self.order == 1):

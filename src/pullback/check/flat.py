@@ -89,6 +89,8 @@ class Subject:
         self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
         self.calls = 0
         self.scale = np.zeros(self.outputs.size)
+        self.noise: float | None = None
+        self._upstream: tuple[Array, list[Array]] | None = None
 
     @property
     def epsilon(self) -> float:
@@ -99,6 +101,12 @@ class Subject:
         """The point the user gave."""
         return self.inputs.join(self.rule.start()).copy()
 
+    def upstream(self, w: Array) -> list[Array]:
+        """The leaf arrays of `w`: the same list as last time for the same vector."""
+        if self._upstream is None or self._upstream[0] is not w:
+            self._upstream = (w, self.outputs.split(w))
+        return self._upstream[1]
+
     def value(self, x: Array) -> Array:
         """f(x)."""
         self.calls += 1
@@ -107,7 +115,7 @@ class Subject:
     def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
         """f(x), and the rule's gradient for the upstream `w`."""
         self.calls += 1
-        values, r = self.rule.vjp(self.inputs.split(x), self.outputs.split(w))
+        values, r = self.rule.vjp(self.inputs.split(x), self.upstream(w))
         y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
         return y, self.inputs.join(r)
 
@@ -115,13 +123,13 @@ class Subject:
         """The rule's gradient at `x`, run after another call of the function at `other`."""
         self.calls += 2
         split = self.inputs.split
-        return self.inputs.join(self.rule.vjp_after(split(x), split(other), self.outputs.split(w)))
+        return self.inputs.join(self.rule.vjp_after(split(x), split(other), self.upstream(w)))
 
     def say(self, x: Array, w: Array, u: Array, *, second: bool = False) -> Said:
         """What the rule says at `x`."""
         self.calls += 1
         split = self.inputs.split
-        claims = self.rule.claims(split(x), self.outputs.split(w), split(u), second=second)
+        claims = self.rule.claims(split(x), self.upstream(w), split(u), second=second)
         jvp, no_jvp = _joined(self.outputs, claims.jvp)
         again, no_second = _joined(self.inputs, claims.second)
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)

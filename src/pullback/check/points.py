@@ -54,32 +54,28 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     base = np.where(x == 0, scale * rng.normal(size=x.size), x)
     yield from _threshold_points(rng, layout, base, constants)
     yield _negative(rng, base)
-    yield _zeros(rng, layout, base, 0.5)
+    yield _zeros(rng, layout, -np.abs(base), 0.2, "zeros among negatives")
     yield _tied(rng, layout, scale)
     yield _grid(rng, base, scale)
     yield _scaled(rng, base, "large", 1.5, 8)
     yield _scaled(rng, base, "tiny", 1e-4, 1e-1)
     if base.size <= LARGE:
-        yield _positive(rng, base)
+        yield _zeros(rng, layout, np.abs(base), 0.2, "zeros among positives")
         yield _scaled(rng, base, "very large", 12, 150)
-        yield _zeros(rng, layout, base, 1.0)
+        yield _zeros(rng, layout, base, 1.0, "all zeros")
 
 
 def _negative(rng: Rng, base: Array) -> Point:
     return Point("negative", -np.abs(base) * rng.uniform(0.5, 3, base.size), NOTHING)
 
 
-def _positive(rng: Rng, base: Array) -> Point:
-    return Point("positive", np.abs(base) * rng.uniform(0.5, 3, base.size), NOTHING)
-
-
-def _zeros(rng: Rng, layout: Layout, base: Array, share: float) -> Point:
+def _zeros(rng: Rng, layout: Layout, base: Array, share: float, name: str) -> Point:
+    """Zeros in every leaf: next to entries of one sign they are the greatest, or the least."""
     chosen = rng.random(base.size) < share
     for k in range(len(layout.leaves)):
         span = layout.span(k)
         if span.stop > span.start:
             chosen[rng.integers(span.start, span.stop)] = True
-    name = "some zeros" if share < 1 else "all zeros"
     return Point(name, np.where(chosen, 0.0, base), chosen)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from pullback.check.directions import generic
 from pullback.check.flat import Subject
-from pullback.check.probe import Array
+from pullback.check.noise import noise_of, usual_noise
+from pullback.check.probe import Array, OutsideDomain
 from pullback.check.sides import Sides, bent, extrapolated, outside, smooth
 from pullback.check.trial import BARS, GENERIC, Trial
 
@@ -21,6 +22,7 @@ MOST = 20_000
 # in short formats so small a share of very many outputs is chance, and stays undecided
 RARE = 5e-4
 NONE = np.empty(0, int)
+SAMPLE = 1_000
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,10 @@ def doubt(subject: Subject, trial: Trial, suspects: Array) -> Doubt:
     rare = RARE if trial.point in GENERIC else 40 * RARE
     if subject.epsilon > 1e-10 and found.wrong.size < rare * trial.claimed.size:
         found = Doubt(NONE, found.kinks, np.concatenate([found.open, found.wrong]))
-    if found.wrong.size and trial.held is not None and subject.epsilon < 1e-10:
+    placed = trial.held is not None
+    if found.wrong.size and (placed or found.at_kink) and subject.epsilon < 1e-10:
         found = _generalised(subject, trial, found)
-        if found.wrong.size and not found.at_kink:
+        if found.wrong.size and placed and not found.at_kink:
             right = found.wrong[_has_derivative(subject, trial, found.wrong)]
             found = replace(found, wrong=right)
     return replace(found, kinks=np.concatenate([kinks, found.kinks]))
@@ -178,12 +181,19 @@ def _has_derivative(subject: Subject, trial: Trial, chosen: Array) -> Array:
     """Whether derivatives along directions add up, as they do where there is a derivative at all."""
     rng = np.random.default_rng(2)
     one, two = (generic(rng, subject.inputs, trial.x) for _ in range(2))
-    step, found = 1e-5, []
+    step, centre = 1e-5, entries(subject, trial, chosen)(0.0)
+    right, left = [], []
     for u in (one, two, one + two):
         at = entries(subject, replace(trial, u=u), chosen)
-        found.append((at(step) - at(-step)) / (2 * step))
-    gap = np.abs(found[2] - found[0] - found[1])
-    return gap <= 1e-3 * (np.abs(found[0]) + np.abs(found[1]) + np.abs(found[2])) + 1e-9
+        right.append((at(step) - centre) / step)
+        left.append((centre - at(-step)) / step)
+    # from one side only: what is even about this point adds up to zero in the middle
+    return _add_up(right, 1e-2) & _add_up([(a + b) / 2 for a, b in zip(right, left, strict=True)])
+
+
+def _add_up(slopes: list[Array], share: float = 1e-3) -> Array:
+    gap = np.abs(slopes[2] - slopes[0] - slopes[1])
+    return gap <= share * (np.abs(slopes[0]) + np.abs(slopes[1]) + np.abs(slopes[2])) + 1e-9
 
 
 def _smooth_all_over(subject: Subject, trial: Trial) -> bool:
@@ -203,10 +213,11 @@ def measure(subject: Subject, trial: Trial, chosen: Array) -> Sides:
     """Both one-sided derivatives and the central one at the chosen entries."""
     coarse = subject.epsilon > 1e-10
     steps = [2.0 ** -(2 + k) if coarse else 4.0**-k / 110 for k in range(4)]
-    at = entries(subject, trial, chosen)
+    at, scale = entries(subject, trial, chosen), scales(subject, trial, chosen)
     centre = at(0.0)
     above, below = [at(h) for h in steps], [at(-h) for h in steps]
-    size = subject.epsilon * (np.abs(centre) + scales(subject, trial, chosen))
+    unit = _unit(subject) if trial.order == 1 else subject.epsilon
+    size = np.fmax(unit * (np.abs(centre) + scale), noise_of(at, scale))
     with np.errstate(all="ignore"):
         middle = [(a - b) / (2 * h) for a, b, h in zip(above, below, steps, strict=True)]
         right = [(a - centre) / h for a, h in zip(above, steps, strict=True)]
@@ -216,6 +227,23 @@ def measure(subject: Subject, trial: Trial, chosen: Array) -> Sides:
         right=extrapolated(right, steps, 2 * size, 1),
         left=extrapolated(left, steps, 2 * size, 1),
     )
+
+
+def _unit(subject: Subject) -> float:
+    """The rounding unit of the function's values as measured where the user is, once.
+
+    Where values hardly change, as near zero, a function that rounds inside looks flat, not noisy.
+    """
+    if subject.noise is None:
+        x = subject.start()
+        u = generic(np.random.default_rng(3), subject.inputs, x)
+        some = np.unique(np.linspace(0, subject.outputs.size - 1, SAMPLE).astype(int))
+        try:
+            found = usual_noise(lambda t: subject.value(x + t * u)[some], subject.scale[some])
+        except OutsideDomain:
+            found = 0.0
+        subject.noise = max(subject.epsilon, found)
+    return subject.noise
 
 
 def entries(subject: Subject, trial: Trial, chosen: Array) -> Callable[[float], Array]:

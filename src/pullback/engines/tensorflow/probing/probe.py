@@ -71,6 +71,7 @@ class TensorFlowProbe:
         self.seed, self.source_of = seed, source_of
         self.as_given: TensorFlowProbe | None = None
         self.program: Any = None
+        self.last_upstream: tuple[Any, list[Any]] = (None, [])
         self.notes: tuple[str, ...] = ()
         self.inputs = tuple(s.leaf for s in arguments.slots) + tuple(map(_leaf, self.variables))
         self.outputs: tuple[Leaf, ...] = ()
@@ -176,11 +177,11 @@ class TensorFlowProbe:
             variable.assign(tensor)
 
     def forward(self, tensors: list[Any]) -> list[Any]:
-        """Float outputs of the function, or `OutsideDomain` if it raises."""
+        """Float outputs of the function, or `OutsideDomain` if it raises, as it did not at first."""
         self.assign(tensors)
         try:
             return float_outputs(self.call(tensors))
-        except (tf.errors.InvalidArgumentError, ArithmeticError) as error:
+        except Exception as error:
             raise OutsideDomain(_first_line(error)) from error
         finally:
             if self.written:
@@ -202,8 +203,11 @@ class TensorFlowProbe:
         return ys, [_dense(g) for g in gradients]
 
     def upstream(self, ys: list[Any], ws: Arrays) -> list[Any]:
-        """Upstream gradients of the outputs' dtypes."""
-        return [_tensor(w, y.dtype) for w, y in zip(ws, ys, strict=True)]
+        """Upstream gradients of the outputs' dtypes; the same tensors for the same list."""
+        if self.last_upstream[0] is not ws:
+            made = [_tensor(w, y.dtype) for w, y in zip(ws, ys, strict=True)]
+            self.last_upstream = (ws, made)
+        return list(self.last_upstream[1])
 
     def ruled(self, run: Callable[[], Any]) -> Any:
         """Run the rule; what it raises is a fault of the rule."""
@@ -255,6 +259,7 @@ def named_outputs(result: Any) -> list[tuple[str, Any]]:
     found = []
     for path, leaf in zip(paths(structure, "out"), leaves, strict=True):
         parts = [tf.convert_to_tensor(leaf)] if is_variable(leaf) else components(leaf)
+        path += ".flat_values" if isinstance(leaf, tf.RaggedTensor) else ""
         found += [(path, p) for p in parts if isinstance(p, tf.Tensor) and moves(p.dtype)]
     return found
 

@@ -1,0 +1,52 @@
+"""How noisy a function is: what remains of its values when all that is smooth is taken away.
+
+High differences of equally spaced values are next to nothing where a function is smooth, and keep
+their size where its values are rounded, cancelled or computed in a shorter format inside.
+"""
+
+from collections.abc import Callable
+from math import comb
+
+import numpy as np
+
+from pullback.check.probe import Array
+
+ORDERS = (4, 5, 6)
+SPACING = 1e-4
+SIDE = 4
+# few differences of one entry tell its noise to within such a factor
+SAFETY = 3.0
+
+
+def noise_of(at: Callable[[float], Array], scale: Array) -> Array:
+    """The noise of every entry of `at` about zero, none far below what is usual among them.
+
+    `scale` is the size of values by which entries are compared.
+    """
+    level, size = _levels(at, scale)
+    return SAFETY * np.fmax(level, _usual(level, size) * size)
+
+
+def usual_noise(at: Callable[[float], Array], scale: Array) -> float:
+    """The noise that half of the entries stay below, relative to their size."""
+    return SAFETY * _usual(*_levels(at, scale))
+
+
+def _levels(at: Callable[[float], Array], scale: Array) -> tuple[Array, Array]:
+    values = np.stack([at(k * SPACING) for k in range(-SIDE, SIDE + 1)])
+    with np.errstate(all="ignore"):
+        level = np.min([_level(values, order) for order in ORDERS], axis=0)
+    return level, np.abs(values[SIDE]) + scale
+
+
+def _usual(level: Array, size: Array) -> float:
+    with np.errstate(all="ignore"):
+        relative = level / size
+    known = relative[np.isfinite(relative)]
+    return float(np.median(known)) if known.size else 0.0
+
+
+def _level(values: Array, order: int) -> Array:
+    """The size of independent errors that would make differences of this order as they are."""
+    differences = np.diff(values, n=order, axis=0)
+    return np.sqrt(np.mean(differences**2, axis=0) / comb(2 * order, order))
