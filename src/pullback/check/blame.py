@@ -85,10 +85,14 @@ class Scene:
         u[span] = self.trial.u[span]
         return u
 
-    def wrong_leaves(self) -> list[tuple[int, Look]]:
-        """Inputs whose gradient is wrong, with what was seen along each."""
+    def wrong_leaves(self, positions: Array) -> list[tuple[int, Look]]:
+        """Inputs whose gradient is wrong, with what was seen along each.
+
+        First those that are wrong at `positions`: elsewhere there may be kinks.
+        """
         looks = [(k, self.look(self.along_leaf(k))) for k in range(len(self.layout.leaves))]
         found = [(k, look) for k, look in looks if look.wrong.size]
+        found.sort(key=lambda one: not np.isin(positions, one[1].wrong).any())
         return found or looks[:1]
 
     def alone(self, entry: int, x: Array | None = None) -> Look:

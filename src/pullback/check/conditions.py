@@ -96,7 +96,8 @@ def condition_on(
 def _excused(values: Values) -> bool:
     """Whether the function bends at the value and the claim lies between its two sides."""
     look = values.scene.alone
-    near = 1e-4 * values.scale
+    # farther than the steps of a measurement, which must not cross the kink
+    near = 0.05 * values.scale
     try:
         here, *beside = (
             look(values.entry, values.point(values.value + step)) for step in (0.0, -near, near)
@@ -123,6 +124,8 @@ def _edge(values: Values, sign: float, cuts: Sequence[float]) -> float:
     for cut, after in zip(ahead, [*ahead[1:], INF], strict=False):
         far = (cut + after) / 2 if after < INF else cut + 0.5 * abs(cut) + 0.1 * values.scale
         right = values.is_right(sign * far)
+        if right is None:
+            right = values.is_right(sign * (cut + 0.3 * (far - cut)))
         if right is None:
             doubtful.append(cut)
         elif right and not doubtful:
@@ -195,9 +198,15 @@ def _with_sign(values: Values, found: Condition) -> Condition:
 
 def tied(scene: Scene, entry: int) -> bool:
     """Whether an entry that equals another is right as soon as it does not."""
-    x = scene.trial.x
+    x, values = scene.trial.x, Values(scene, entry, scene.trial.x)
     if np.count_nonzero(x == x[entry]) < 2:
         return False
-    apart = x.copy()
-    apart[entry] += 1e-3 * (abs(float(x[entry])) or abs(float(scene.trial.u[entry])) or 1.0)
-    return scene.error_at(entry, apart) == 0.0
+    near = 1e-3 * values.scale
+    sides = [values.is_right(values.value + step) for step in (near, -near)]
+    return True in sides and False not in sides
+
+
+def wrong_among(scene: Scene, entry: int, base: Array) -> bool:
+    """Whether an entry with its value is wrong among other values than those it was found with."""
+    values = Values(scene, entry, base)
+    return bool(values.error) and not _excused(values)

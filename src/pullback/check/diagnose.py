@@ -7,12 +7,12 @@ import numpy as np
 
 from pullback.check import words
 from pullback.check.blame import Look, Scene
-from pullback.check.conditions import Condition, condition_on, tied
+from pullback.check.conditions import Condition, condition_on, tied, wrong_among
 from pullback.check.examine import Examination, Problem
 from pullback.check.guess import Guess
 from pullback.check.hypotheses import first_that_holds
 from pullback.check.places import misplaced, reach_of, uncoupled
-from pullback.check.probe import Array, OutsideDomain, RuleFault
+from pullback.check.probe import OutsideDomain, RuleFault
 from pullback.check.report import Finding
 from pullback.check.staleness import staleness
 from pullback.check.trial import Trial
@@ -101,11 +101,11 @@ def _explained(exam: Examination, problem: Problem, trial: Trial, finding: Findi
         return _linear(exam, trial, finding)
     scene = Scene(exam.subject, trial)
     exam.look_at_program()
-    found = scene.wrong_leaves()
+    found = scene.wrong_leaves(problem.positions)
     which, look = found[0]
     leaf = scene.layout.leaves[which]
     finding = replace(finding, path=leaf.path)
-    stale = staleness(scene, which, look, exam.start)
+    stale = staleness(scene, which, look, exam.start, problem.generic)
     if stale is not None:
         return replace(finding, kind="stale", diagnosis=stale)
     finite = bool(np.isfinite(trial.claimed[problem.positions]).all())
@@ -160,19 +160,13 @@ def _where(exam: Examination, scene: Scene, which: int, entry: int) -> str | Non
         found = condition_on(scene, entry, base, exam.constants)
         if found is not None:
             return _in_words(name, found)
-        if base is exam.start and tied(scene, entry) and _is_right_untied(scene, entry, base):
+        if base is exam.start and tied(scene, entry) and not wrong_among(scene, entry, base):
             return words.WHERE_TIED
     return None
 
 
 def _in_words(name: str, found: Condition) -> str:
     return words.where(name, found.low, found.high, found.mirrored, dict(found.named))
-
-
-def _is_right_untied(scene: Scene, entry: int, base: Array) -> bool:
-    x = base.copy()
-    x[entry] = scene.trial.x[entry]
-    return scene.error_at(entry, x) == 0.0
 
 
 def _said(scene: Scene, which: int, guess: Guess, finding: Finding) -> Finding:

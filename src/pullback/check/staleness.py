@@ -11,13 +11,16 @@ from pullback.check.standins import stale_input
 NEAR = 0.01
 
 
-def staleness(scene: Scene, which: int, look: Look, start: Array) -> str | None:
-    """In words, what is held on to; `None` if nothing is."""
+def staleness(scene: Scene, which: int, look: Look, start: Array, generic: bool) -> str | None:
+    """In words, what is held on to; `None` if nothing is.
+
+    At points made of a few values (not `generic`), being right for older ones may be chance.
+    """
     if np.array_equal(scene.trial.x, start):
         return None
     if _same_as_at(scene, start):
         return words.STALE_FIRST
-    if len(scene.layout.leaves) > 1:
+    if generic and len(scene.layout.leaves) > 1:
         guess = stale_input(scene, which, look, start)
         if guess is not None:
             return words.stale_input(guess.word)

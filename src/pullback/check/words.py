@@ -7,8 +7,6 @@ POINTS = {
     "zeros among negatives": "where {x} is zero",
     "zeros among positives": "where {x} is zero",
     "all zeros": "where {x} is zero",
-    "zeros among negatives": "where {x} is zero",
-    "zeros among positives": "where {x} is zero",
     "ties": "where values are equal",
     "grid": "where values are equal, zero or whole",
     "negative": "where {x} is negative",
