@@ -115,3 +115,33 @@ def test_sparse_tensors_are_listed_by_their_values():
     sparse = tf.sparse.SparseTensor([[0, 1], [1, 2]], [1.0, 2.0], [2, 3])
     report = check(tf.sparse.reduce_sum, sparse, quick=True)
     assert [line.leaf.path for line in report.inputs] == ["args[0].values"]
+
+
+def test_a_check_is_not_run_inside_a_graph():
+    @tf.function(autograph=False)
+    def traced(x):
+        return check(tf.sin, x).ok
+
+    with pytest.raises(CheckError, match=r"cannot itself run inside a tf\.function"):
+        traced(X)
+
+
+def test_concrete_functions_have_a_readable_name():
+    function = tf.function(tf.sin).get_concrete_function(tf.TensorSpec([3], tf.float32))
+    report = check(function, X, quick=True)
+    assert report.ok
+    assert not report.name.startswith("b'")
+
+
+def test_arguments_that_a_function_changes_are_not_the_users():
+    params = {"w": np.array([1.0, 2.0]), "parts": [tf.Variable([3.0, 4.0], dtype=tf.float64)]}
+
+    def greedy(p):
+        p["extra"] = 1
+        p["parts"].append(None)
+        return p["w"] * p["parts"][0]
+
+    assert check(greedy, params, quick=True)
+    assert (list(params), len(params["parts"])) == (["w", "parts"], 1)
+    np.testing.assert_array_equal(params["w"], [1.0, 2.0])
+    np.testing.assert_array_equal(params["parts"][0].numpy(), [3.0, 4.0])

@@ -21,7 +21,16 @@ def function_of(fn: Any) -> tuple[Callable[..., Any], str]:
             "Write `pb.check(fn, *args)`."
         )
     name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
-    return fn, str(name)
+    return fn, name.decode() if isinstance(name, bytes) else str(name)
+
+
+def require_eager() -> None:
+    """A check runs its function with many numbers, which a graph under construction has none of."""
+    if not tf.executing_eagerly():
+        raise CheckError(
+            "check runs a function again and again with other numbers, so it cannot itself run "
+            "inside a tf.function or a graph. Call it outside: pb.check(traced_function, x)."
+        )
 
 
 def plain_line(error: BaseException) -> str:

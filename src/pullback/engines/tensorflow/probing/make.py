@@ -10,7 +10,7 @@ import tensorflow as tf
 from pullback.check.options import is_meant
 from pullback.check.probe import Leaf, OutsideDomain, RuleFault
 from pullback.engines.tensorflow.probing.arguments import Arguments, moves, to_array
-from pullback.engines.tensorflow.probing.callee import function_of, plain_line
+from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.lift import counterparts, lifted_layer
 from pullback.engines.tensorflow.probing.probe import (
     Lift,
@@ -32,6 +32,7 @@ def make_probe(
     fn: Any, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[str] | None, seed: int
 ) -> TensorFlowProbe:
     """The probe of `fn` at these arguments, at the best precision at which it runs."""
+    require_eager()
     fn, name = function_of(fn)
     arguments = Arguments(fn, args, kwargs, wrt)
     state = State(reachable_variables(fn, args, kwargs))
