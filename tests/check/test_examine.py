@@ -178,3 +178,32 @@ def test_a_rule_that_raises_is_a_fault():
     problem = first_problem(examination(NumpyProbe(sine, rule, [X])))
     assert problem is not None
     assert problem.kind == "fault"
+
+
+def _row_extreme(which, at_zero):
+    """The greatest or least of rows of four, with a rule that is wrong where that is zero."""
+
+    def rule(xs, ws):
+        x = np.real(xs[0]).reshape(2, 4)
+        best = x == which(x, 1, keepdims=True)
+        share = np.where((x == 0) & best, at_zero, 1.0) * best / best.sum(1, keepdims=True)
+        return [(ws[0][:, None] * share).reshape(-1)]
+
+    return NumpyProbe(lambda x: [which(x.reshape(2, 4), 1)], rule, [np.arange(1.0, 9) - 4.4])
+
+
+@pytest.mark.parametrize("which", [np.max, np.min], ids=["greatest", "least"])
+def test_a_zero_is_tried_where_it_is_the_extreme(which):
+    for seed in range(5):
+        assert first_problem(examination(_row_extreme(which, 1.0), seed=seed)) is None
+        assert first_problem(examination(_row_extreme(which, 0.0), seed=seed)).kind == "value"
+
+
+def test_zeros_are_moved_together_lest_the_one_moved_does_not_matter():
+    def rule(xs, ws):
+        slope = np.concatenate([np.cos(xs[0][:3]), 2 * xs[0][3:]])
+        return [ws[0] * np.where(xs[0] == 0, 0.0, slope)]
+
+    probe = NumpyProbe(lambda x: [np.concatenate([np.sin(x[:3]), x[3:] ** 2])], rule, [X])
+    for seed in range(5):
+        assert first_problem(examination(probe, seed=seed)).kind == "value"

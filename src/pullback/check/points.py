@@ -54,15 +54,21 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     base = np.where(x == 0, scale * rng.normal(size=x.size), x)
     yield from _threshold_points(rng, layout, base, constants)
     yield _negative(rng, base)
-    yield _zeros(rng, layout, -np.abs(base), 0.2, "zeros among negatives")
+    for _ in range(_times(base)):
+        yield _zeros(rng, layout, -np.abs(base), 0.2, "zeros among negatives")
     yield _tied(rng, layout, scale)
     yield _grid(rng, base, scale)
     yield _scaled(rng, base, "large", 1.5, 8)
     yield _scaled(rng, base, "tiny", 1e-4, 1e-1)
     if base.size <= LARGE:
-        yield _zeros(rng, layout, np.abs(base), 0.2, "zeros among positives")
+        for _ in range(_times(base)):
+            yield _zeros(rng, layout, np.abs(base), 0.2, "zeros among positives")
         yield _scaled(rng, base, "very large", 12, 150)
         yield _zeros(rng, layout, base, 1.0, "all zeros")
+
+
+def _times(base: Array) -> int:
+    return 2 if base.size <= SMALL else 1
 
 
 def _negative(rng: Rng, base: Array) -> Point:
@@ -104,8 +110,7 @@ def _threshold_points(
         return
     at, between = _candidates(constants)
     yield Point("between thresholds", _sprinkle(rng, base, between, 0.7)[0], NOTHING)
-    times = 2 if base.size <= SMALL else 1
-    for k in [*range(min(len(layout.leaves), MOST_LEAVES))] * times:
+    for k in [*range(min(len(layout.leaves), MOST_LEAVES))] * _times(base):
         x = base.copy()
         x[layout.span(k)] = _sprinkle(rng, base[layout.span(k)], between, 0.7)[0]
         yield Point("between thresholds", x, NOTHING)

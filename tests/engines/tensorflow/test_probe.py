@@ -245,3 +245,20 @@ FAULTS = {
 def test_rules_that_break_their_contract(name):
     fn, args, kind = FAULTS[name]
     assert kinds(check(tf.custom_gradient(fn), *args)) == [kind]
+
+
+def test_a_function_that_raises_elsewhere_is_checked_where_it_does_not():
+    def strict(x):
+        if float(tf.reduce_min(x)) <= 0:
+            raise ValueError("x must be positive")
+        return tf.sqrt(x)
+
+    report = pb.check(strict, tf.constant([0.5, 2.0]))
+    assert report.ok
+    assert "negative" in report.coverage.left_out
+
+
+def test_the_values_of_a_ragged_output_are_named_as_such():
+    ragged = tf.ragged.constant([[1.0, 2.0], [3.0]])
+    report = pb.check(lambda x: tf.ragged.map_flat_values(tf.sin, x), ragged)
+    assert [line.leaf.path for line in report.outputs] == ["out.flat_values"]
