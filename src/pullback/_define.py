@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+import numpy as np
+
 from pullback._engine import engine_of_type, load_present
 from pullback._function import OFFERS, RECIPES, Definition, GradientFunction
 from pullback._partials import make_partials_rule
@@ -59,6 +61,8 @@ def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) ->
         raise RuleSignatureError(
             f"custom_gradient takes a function; got {fn!r}. Write it as a decorator of one."
         )
+    if isinstance(fn, np.ufunc):
+        raise RuleSignatureError(_about_ufunc(fn))
     make = (_remake_custom, (fn, jvp))
     return GradientFunction(Definition(fn, None, jvp), make)
 
@@ -123,9 +127,20 @@ def _replace(fn: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
         raise RuleSignatureError(
             f"there is no gradient to replace on {fn!r}: it is not callable. Pass a function."
         )
+    if isinstance(fn, np.ufunc):
+        raise RuleSignatureError(_about_ufunc(fn))
     engine = engine_of_type(type(fn))
     wrapped = engine.wrap(fn, define, make) if engine else None
     return GradientFunction(define(fn), make) if wrapped is None else wrapped
+
+
+def _about_ufunc(fn: np.ufunc) -> str:
+    name, inputs = fn.__name__, ", ".join("xyzw"[: fn.nin])
+    return (
+        f"np.{name} is a NumPy ufunc, made for arrays, with options (`out`, `where`, `dtype`, ...) that are no inputs "
+        f"to have a gradient. Wanted a function of tensors: pass the {name} of your framework, or write "
+        f"`def {name}({inputs}): return np.{name}({inputs})` and pass that; NumPy's runs eagerly only."
+    )
 
 
 def _remake_custom(fn: Any, jvp: Any) -> Any:

@@ -530,3 +530,29 @@ def test_an_error_inside_a_rule_is_the_users_own() -> None:
     for mode in ("eager", "tape outside", "tape inside", "XLA"):
         with nothing_left_behind(), pytest.raises(OwnError, match="mine"):
             MODES[mode](pb.with_gradient(tf.sin, failing), [tf.constant(X)])
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        pb.custom_gradient,
+        lambda fn: pb.with_gradient(fn, tf.identity),
+        lambda fn: pb.with_partials(fn, x=tf.cos),
+    ],
+    ids=["custom_gradient", "with_gradient", "with_partials"],
+)
+def test_a_ufunc_of_numpy_is_told_what_to_write(define: Callable[..., Any]) -> None:
+    for ufunc, words in ((np.sin, "def sin(x): return np.sin(x)"), (np.add, "def add(x, y)")):
+        with pytest.raises(
+            RuleSignatureError, match=r"NumPy ufunc.*pass the .* of your framework"
+        ) as e:
+            define(ufunc)
+        assert words in str(e.value)
+
+
+def test_what_the_message_about_a_ufunc_advises_works() -> None:
+    def sin(x):
+        return np.sin(x)
+
+    function = pb.with_gradient(sin, lambda dy, *, inputs: dy * tf.cos(inputs["x"]))
+    assert_gradients(MODES["eager"](function, [tf.constant(X)]), [np.cos(X)])
