@@ -24,13 +24,22 @@ def lifted_layer(fn: Any, arguments: Arguments, lift: Any) -> Any:
         tensors = [tf.constant(x) for x in arguments.start()]
         copy(*arguments.build(tensors, lift)[0], **arguments.build(tensors, lift)[1])
         _take_over(copy, fn)
-        same = _made_of_the_same(copy, fn) and _alike(
-            _outcome(copy, arguments, double), _outcome(fn, arguments, native)
+        same = _made_of_the_same(copy, fn) and alike(
+            outcome(copy, arguments, double), outcome(fn, arguments, native)
         )
         _take_over(copy, fn)
     except Exception:
         return None
     return copy if same else None
+
+
+def built_copy(layer: Any) -> Any:
+    """A float64 copy of a built layer, model or loss with the values of its variables, or `None`."""
+    made = _rebuilt(layer)
+    if not getattr(made, "built", True):
+        made.build_from_config(layer.get_build_config())
+    _take_over(made, layer)
+    return made if _made_of_the_same(made, layer) else None
 
 
 def counterparts(copy: Any, fn: Any, variables: Sequence[Any]) -> list[Any] | None:
@@ -111,14 +120,17 @@ def _same_function(one: Any, other: Any) -> bool:
     return _is_function(other) and inspect.unwrap(one).__code__ is inspect.unwrap(other).__code__
 
 
-def _outcome(fn: Any, arguments: Arguments, lift: Any) -> list[Any]:
+def outcome(
+    fn: Any, arguments: Arguments, lift: Any, variables: Sequence[Any] | None = None
+) -> list[Any]:
     """Values, and gradients for an upstream of ones, as plain arrays."""
     tensors = [
         tf.constant(x, lift(s.dtype))
         for x, s in zip(arguments.start(), arguments.slots, strict=True)
     ]
     args, kwargs = arguments.build(tensors, lift)
-    variables = [raw_variable(v) for v in getattr(fn, "trainable_variables", ())]
+    if variables is None:
+        variables = [raw_variable(v) for v in getattr(fn, "trainable_variables", ())]
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         values = tf.nest.flatten(fn(*args, **kwargs))
@@ -127,7 +139,7 @@ def _outcome(fn: Any, arguments: Arguments, lift: Any) -> list[Any]:
     return [None if g is None else to_array(tf.convert_to_tensor(g)) for g in values + gradients]
 
 
-def _alike(some: list[Any], others: list[Any]) -> bool:
+def alike(some: list[Any], others: list[Any]) -> bool:
     return all(
         (a is None) == (b is None) and (a is None or np.allclose(a, b, 1e-2, 1e-3, equal_nan=True))
         for a, b in zip(some, others, strict=True)

@@ -11,7 +11,7 @@ from pullback.check.options import is_meant
 from pullback.check.probe import Leaf, OutsideDomain, RuleFault
 from pullback.engines.tensorflow.probing.arguments import Arguments, moves, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
-from pullback.engines.tensorflow.probing.lift import counterparts, lifted_layer
+from pullback.engines.tensorflow.probing.lift import alike, counterparts, lifted_layer, outcome
 from pullback.engines.tensorflow.probing.probe import (
     Lift,
     TensorFlowProbe,
@@ -21,6 +21,7 @@ from pullback.engines.tensorflow.probing.probe import (
     native,
     single,
 )
+from pullback.engines.tensorflow.probing.standin import with_stand_ins
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
 from pullback.errors import CheckError
 
@@ -205,18 +206,39 @@ def _try_lift(first: TensorFlowProbe, lift: Lift) -> TensorFlowProbe | None:
     first.state.restore()
     variables = None if layer is None else counterparts(layer, first.fn, first.variables)
     if layer is not None and variables is not None:
-        return _verified(_of_layer(first, layer, variables, lift))
-    if first.variables and lift is double and not _all_double(first.variables):
+        return _verified(_of_copy(first, layer, variables, lift))
+    fits = lift is not double or not first.variables or _all_double(first.variables)
+    plain = _verified(_fresh(first, lift, first.variables, first.state)) if fits else None
+    if lift is double and (plain is None or plain.value_epsilon > _FINE):
+        return _with_stand_ins(first) or plain
+    return plain
+
+
+def _with_stand_ins(first: TensorFlowProbe) -> TensorFlowProbe | None:
+    """A probe in float64 of the function with other variables, tensors and layers in it."""
+    found = with_stand_ins(first.fn)
+    if found is None or first.seed is not None:
         return None
-    return _verified(_fresh(first, lift, first.variables, first.state))
+    fn, made = found
+    variables = [made.get(id(v)) for v in first.variables]
+    if any(v is None for v in variables):
+        return None
+    try:
+        ours = outcome(first.fn, first.arguments, native, first.variables)
+        same = alike(outcome(fn, first.arguments, double, variables), ours)
+    except Exception:
+        return None
+    finally:
+        first.state.restore()
+    return _verified(_of_copy(first, fn, variables, double)) if same else None
 
 
-def _of_layer(
-    first: TensorFlowProbe, layer: Any, variables: Sequence[Any], lift: Lift
+def _of_copy(
+    first: TensorFlowProbe, copy: Any, variables: Sequence[Any], lift: Lift
 ) -> TensorFlowProbe:
-    """A probe of a layer's copy, which also puts back what is done to the layer itself."""
-    state = State(reachable_variables(layer))
-    base = TensorFlowProbe(layer, first.arguments, name=first.name, seed=first.seed)
+    """A probe of a function's copy, which also puts back what is done to the function itself."""
+    state = State([*reachable_variables(copy), *variables])
+    base = TensorFlowProbe(copy, first.arguments, name=first.name, seed=first.seed)
     probe = _fresh(base, lift, variables, state)
     probe.outputs, probe.notes, probe.source_of = first.outputs, first.notes, first.fn
     probe.inputs = first.inputs

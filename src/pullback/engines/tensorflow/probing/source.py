@@ -16,7 +16,7 @@ _DEPTH = 8
 def rule_location(probe: Any) -> str | None:
     """`file:line` of the rule of a probe's function, of rules inside it, or of the function itself."""
     fn = probe.source_of or probe.fn
-    own = _known_rule(fn) or _returned_rule(probe, fn)
+    own = _known_rule(fn) or _returned_rule(probe)
     rules = [own] if own is not None else _override_rules(fn) or _rules_inside(fn)
     found = list(dict.fromkeys(filter(None, map(_location, rules))))
     if found:
@@ -65,10 +65,10 @@ def _known_rule(fn: Any) -> Any:
     return None
 
 
-def _returned_rule(probe: Any, fn: Any) -> Any:
+def _returned_rule(probe: Any) -> Any:
     """The backward function that the body of a custom gradient returns beside its result."""
-    body = inspect.unwrap(fn) if callable(fn) else fn
-    if body is fn or not callable(body):
+    body = inspect.unwrap(probe.fn)
+    if body is probe.fn or not callable(body):
         return None
     try:
         tensors = probe.tensors(probe.start())

@@ -86,7 +86,7 @@ def _named_in(function: Any) -> Iterator[Any]:
     """What the code of a function names: cells, and globals that may lead to variables."""
     yield from (_content(cell) for cell in function.__closure__ or ())
     known = function.__globals__
-    names = set(_names(function.__code__))
+    names = set(code_names(function.__code__))
     for name in names & known.keys():
         value = known[name]
         if isinstance(value, ModuleType):
@@ -97,12 +97,12 @@ def _named_in(function: Any) -> Iterator[Any]:
             yield value
 
 
-def _names(code: Any) -> Iterator[str]:
+def code_names(code: Any) -> Iterator[str]:
     """Global names and attributes in a function and the functions written inside it."""
     yield from code.co_names
     for inner in code.co_consts:
         if hasattr(inner, "co_names"):
-            yield from _names(inner)
+            yield from code_names(inner)
 
 
 def _holds(value: Any) -> bool:
