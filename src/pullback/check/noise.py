@@ -16,15 +16,18 @@ SPACING = 1e-4
 SIDE = 4
 # few differences of one entry tell its noise to within such a factor
 SAFETY = 3.0
+CHAOS = 0.05
 
 
 def noise_of(at: Callable[[float], Array], scale: Array) -> Array:
     """The noise of every entry of `at` about zero, none far below what is usual among them.
 
-    `scale` is the size of values by which entries are compared.
+    `scale` is the size of values by which entries are compared. Values that jump about like chaos
+    say nothing of a derivative: their noise is infinite.
     """
     level, size = _levels(at, scale)
-    return SAFETY * np.fmax(level, _usual(level, size) * size)
+    found = SAFETY * np.fmax(level, _usual(level, size) * size)
+    return np.where(found > CHAOS * size, np.inf, found)
 
 
 def usual_noise(at: Callable[[float], Array], scale: Array) -> float:
