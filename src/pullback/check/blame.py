@@ -12,6 +12,8 @@ from pullback.check.trial import BARS, Trial, run
 FEW = 4
 # after so many halvings with one right half each, the wrong entries are taken to lie together
 SURE = 4
+# for large errors of functions with a kink at every step, such as sorting
+SHORT_STEPS = Plan(first=2.0**-20, ratio=4, least=2, most=2, enough=1e-4)
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ class Scene:
         self.layout = subject.inputs
         # what is being traced is as large as the error found, so the bars need not be finer
         self.floor = 1e-3 * float(np.max(trial.gap[np.isfinite(trial.gap)], initial=0.0))
-        self.plan: Plan = brief_plan(subject.epsilon)
-        if trial.gap.size and self._small():
-            self.plan = generic_plan(subject.epsilon)
+        self.small = bool(trial.gap.size) and self._small()
+        plan = generic_plan if self.small else brief_plan
+        self.plan: Plan = plan(subject.epsilon)
 
     def _small(self) -> bool:
         with np.errstate(all="ignore"):
@@ -90,15 +92,29 @@ class Scene:
 
         First those that are wrong at `positions`: elsewhere there may be kinks.
         """
-        looks = [(k, self.look(self.along_leaf(k))) for k in range(len(self.layout.leaves))]
+        looks = self._along_each()
+        if self._crosses_kinks(looks):
+            self.plan = SHORT_STEPS
+            looks = self._along_each()
         found = [(k, look) for k, look in looks if look.wrong.size]
         found.sort(key=lambda one: not np.isin(positions, one[1].wrong).any())
         return found or looks[:1]
 
+    def _along_each(self) -> list[tuple[int, Look]]:
+        return [(k, self.look(self.along_leaf(k))) for k in range(len(self.layout.leaves))]
+
+    def _crosses_kinks(self, looks: list[tuple[int, Look]]) -> bool:
+        """Whether shorter steps find fewer entries wrong, but not none."""
+        which, look = max(looks, key=lambda one: one[1].wrong.size)
+        if self.small or self.subject.epsilon > 1e-10 or not look.wrong.size:
+            return False
+        shorter = self.look(self.along_leaf(which), plan=SHORT_STEPS).wrong.size
+        return 0 < shorter < 0.9 * look.wrong.size
+
     def alone(self, entry: int, x: Array | None = None) -> Look:
         """A look along one entry, moved by a share of its own size."""
         value = abs(float((self.trial.x if x is None else x)[entry]))
-        usual = abs(float(self.trial.u[entry])) or self._usual(entry)
+        usual = abs(float(self.trial.u[entry])) or self.usual_size(entry)
         u = np.zeros(self.layout.size)
         u[entry] = max(value, 1e-6 * usual) if value else usual
         return self.look(u, x)
@@ -116,7 +132,8 @@ class Scene:
             return look.share or 1.0
         return 0.0 if look.known_right(share).any() else None
 
-    def _usual(self, entry: int) -> float:
+    def usual_size(self, entry: int) -> float:
+        """The size of a typical move of the entries beside this one."""
         moved = np.abs(self.trial.u[self.layout.span(self.layout.leaf_of(entry))])
         moved = moved[moved > 0]
         return float(np.median(moved)) if moved.size else 1.0

@@ -4,7 +4,7 @@ The values tried lie between, and beside, what function and rule compare with; w
 constant fits, the edge is found by halving.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +14,6 @@ from pullback.check.probe import Array, OutsideDomain
 
 HALVINGS = 12
 MOST_CUTS = 8
-# multiples of a wrong value of which one is right, if any value is
-ELSEWHERE = (0.25, -1.0, 0.01, 4.0)
 INF = float("inf")
 # an error that has shrunk to this share beside its edge fades out
 FADED = 0.2
@@ -61,6 +59,12 @@ class Values:
         self.right_somewhere |= found == 0.0
         return None if found is None else found == 0.0
 
+    def elsewhere(self) -> Iterator[float]:
+        """Values of which one is right, if any is."""
+        usual = self.scene.usual_size(self.entry)
+        yield from (times * self.value for times in (0.25, -1.0, 0.01, 4.0, -4.0))
+        yield from (usual, -usual)
+
     def partners(self) -> dict[float, str]:
         """What other inputs of the same shape hold at the same place."""
         layout = self.scene.layout
@@ -83,7 +87,7 @@ def condition_on(
         return None
     if _only_there(values):
         return Condition(values.value, values.value)
-    if not any(values.is_right(times * values.value) for times in ELSEWHERE):
+    if not any(values.is_right(value) for value in values.elsewhere()):
         return None
     low = -_edge(values, -1.0, [-c for c in reversed(cuts)])
     high = _edge(values, 1.0, cuts)

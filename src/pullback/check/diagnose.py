@@ -9,11 +9,12 @@ from pullback.check import words
 from pullback.check.blame import Look, Scene
 from pullback.check.conditions import Condition, condition_on, tied, wrong_among
 from pullback.check.examine import Examination, Problem
-from pullback.check.guess import Guess
+from pullback.check.guess import Guess, is_close
 from pullback.check.hypotheses import first_that_holds
 from pullback.check.places import misplaced, reach_of, uncoupled
 from pullback.check.probe import OutsideDomain, RuleFault
 from pullback.check.report import Finding
+from pullback.check.rounding import lost_bits
 from pullback.check.staleness import staleness
 from pullback.check.trial import Trial
 
@@ -113,10 +114,31 @@ def _explained(exam: Examination, problem: Problem, trial: Trial, finding: Findi
         return _special(exam, problem, scene, (which, look), finding, finite)
     if not finite:
         return replace(finding, kind="nonfinite", diagnosis=words.not_finite(leaf.name))
+    if not np.array_equal(trial.x, exam.start) and not is_close(look, 1e-3):
+        conditional = _conditional(exam, problem, scene, (which, look), finding)
+        if conditional is not None:
+            return conditional
     guess = first_that_holds(scene, which, look, [k for k, _ in found])
     if guess is not None:
         return _said(scene, which, guess, finding)
     return _by_place(exam, problem, scene, (which, look), finding)
+
+
+def _conditional(
+    exam: Examination, problem: Problem, scene: Scene, blamed: tuple[int, Look], finding: Finding
+) -> Finding | None:
+    """Wrong at some values only, if so."""
+    which, look = blamed
+    entry = scene.wrong_element(which, look, problem.positions)
+    if entry is None:
+        return None
+    found = condition_on(scene, entry, scene.trial.x, exam.constants)
+    if found is None:
+        return None
+    if _denied(exam, scene, which, look, found):
+        return replace(finding, kind="stale", diagnosis=words.STALE_BRANCH)
+    text = f"wrong only {_in_words(scene.layout.leaves[which].name, found)}"
+    return replace(finding, kind="condition", diagnosis=text)
 
 
 def _linear(exam: Examination, trial: Trial, finding: Finding) -> Finding:
@@ -143,6 +165,9 @@ def _special(
     """Right in general: which values make it wrong, or which element was not met before?"""
     which, look = blamed
     name = scene.layout.leaves[which].name
+    guess = lost_bits(scene, which, look)
+    if guess is not None:
+        return _said(scene, which, guess, finding)
     entry = scene.wrong_element(which, look, problem.positions)
     where = None if entry is None else _where(exam, scene, which, entry)
     if entry is not None and where is None and not exam.right_in_general[entry]:
@@ -193,16 +218,23 @@ def _by_place(
     guess = None if reach is None else misplaced(scene, reach)
     if guess is not None:
         return _said(scene, which, guess, finding)
-    entry = scene.wrong_element(which, look, problem.positions)
-    if entry is not None and leaf.size > 1:
-        found = condition_on(scene, entry, scene.trial.x, exam.constants)
-        if found is not None:
-            text = f"wrong only {_in_words(leaf.name, found)}"
-            return replace(finding, kind="condition", diagnosis=text)
+    conditional = _conditional(exam, problem, scene, blamed, finding) if leaf.size > 1 else None
+    if conditional is not None:
+        return conditional
     guess = None if reach is None else uncoupled(scene, which, reach)
     if guess is not None:
         return _said(scene, which, guess, finding)
     return _last_word(scene, which, look, finding)
+
+
+def _denied(exam: Examination, scene: Scene, which: int, look: Look, found: Condition) -> bool:
+    """Entries of such values are right elsewhere, and all was right at first: an old branch."""
+    x = scene.trial.x[scene.layout.span(which)]
+    if found.named or look.got.size != x.size or np.array_equal(scene.trial.x, exam.start):
+        return False
+    size = np.abs(x) if found.mirrored else x
+    inside = (size > found.low) & (size < found.high)
+    return int(np.sum(inside & look.known_right(look.share))) > 0.2 * int(np.sum(inside))
 
 
 def _few(exam: Examination, scene: Scene, which: int, few: list[int], finding: Finding) -> Finding:

@@ -116,7 +116,7 @@ def _ratio(scene: Scene, which: int, look: Look) -> Guess | None:
         return Guess("detached")
     if abs(number - 1) < 2e-6 and not persists(scene, which, look):
         return Guess("precision", number - 1, "float32")
-    return Guess("sign" if abs(number + 1) < 1e-6 else "factor", number)
+    return Guess("sign" if abs(number + 1) < 1e-4 else "factor", number)
 
 
 def _ratio_again(scene: Scene, which: int, number: float, times: int) -> bool:

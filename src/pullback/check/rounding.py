@@ -34,6 +34,17 @@ FORMATS: dict[str, Callable[[Array], Array]] = {
 UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 
 
+def lost_bits(scene: Scene, which: int, look: Look) -> Guess | None:
+    """Whether a small error is one of rounding."""
+    if not is_close(look, 2e-2):
+        return None
+    for guess in (short_format, rounded_inputs, rounding_noise):
+        held = guess(scene, which, look)
+        if held is not None:
+            return held
+    return None
+
+
 def short_format(scene: Scene, which: int, look: Look) -> Guess | None:
     """The gradient, or what it makes of an upstream, holds no more bits than a shorter format."""
     if scene.subject.rule.rule_epsilon > 1e-10 or not is_close(look, 2e-2):

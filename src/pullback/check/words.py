@@ -51,7 +51,7 @@ def _size(off: float) -> str:
 
 def _named(amount: float) -> str:
     whole = round(amount)
-    if abs(amount - whole) < 1e-6 * amount and whole < 1e7:
+    if abs(amount - whole) < 1e-5 * amount and whole < 1e7:
         return str(whole)
     for value, name in ((math.pi, "π"), (2 * math.pi, "2π"), (math.e, "e"), (math.sqrt(2), "√2")):
         if abs(amount - value) < 1e-6 * value:
@@ -240,6 +240,9 @@ SECOND_UPSTREAM = (
 )
 STALE_LAST = "shared state: the backward pass uses the values of the last forward call"
 STALE_FIRST = "shared state: the backward pass uses the values of an earlier forward call"
+STALE_BRANCH = (
+    "shared state: the backward pass takes the branch (a mask, an index) of an earlier forward call"
+)
 NOT_LINEAR = (
     "the rule is not linear in its upstream gradient (clipped, squared, or with something added)"
 )
