@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 from pullback.engines.tensorflow import tf_private as private
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-_OF_THE_USER: set[CodeType] = set()
+# By identity, as a code object takes long to hash; those of methods live as long as this module.
+_OF_THE_USER: set[int] = set()
 _RECORDING: CodeType = private.record_operation.__code__
 
 
 def runs_user_code(method: _Method) -> _Method:
     """Mark a method: gradients asked for below it are the user's own affair, not part of what is transposed."""
-    _OF_THE_USER.add(method.__code__)
+    _OF_THE_USER.add(id(method.__code__))
     return method
 
 
@@ -36,7 +37,7 @@ def is_transposed() -> bool:
 def _is_transposed(frame: Any) -> bool:
     if not _accumulators():
         return False
-    while frame is not None and frame.f_code not in _OF_THE_USER:
+    while frame is not None and id(frame.f_code) not in _OF_THE_USER:
         # Recording calls nobody back but for an accumulator that transposes a backward function.
         if frame.f_code is _RECORDING or _has_tangents(frame):
             return True
@@ -56,7 +57,7 @@ def _has_tangents(frame: Any) -> bool:
 def _keep_apart(frame: Any) -> None:
     """Split what the functions now building their backward pass keep of it."""
     building: dict[int, bool] = {}
-    while frame is not None and frame.f_code not in _OF_THE_USER:
+    while frame is not None and id(frame.f_code) not in _OF_THE_USER:
         name = frame.f_code.co_name
         if name == "_build_functions_for_outputs":
             building[id(frame.f_locals["self"])] = _is_transposed(frame)
