@@ -215,13 +215,13 @@ class Examination:
         return found
 
     def _special_directions(self, point: points.Point, x: Array) -> Iterator[Array]:
-        """One for most points; where entries sit at chosen values, all of these and then one of each."""
-        layout = self.subject.inputs
+        """All entries; then, if that met kinks, one of each of those that sit at chosen values."""
+        layout, before = self.subject.inputs, (self.kinks, self.undecided)
         if point.keep_ties:
             yield directions.tie_keeping(self.rng, layout, x)
             return
         yield directions.generic(self.rng, layout, x)
-        if point.special.any():
+        if point.special.any() and before != (self.kinks, self.undecided):
             yield directions.sparse_at(self.rng, layout, x, point.special)
 
     def _unreached(self) -> Iterator[Problem]:
