@@ -99,6 +99,12 @@ def test_nothing_is_said_of_everywhere_when_the_check_stopped_early():
     assert "tried 1 point to order" in str(RIGHT)
 
 
+def test_second_order_findings_say_how_to_leave_them_out():
+    second = dataclasses.replace(FINDING, kind="second")
+    assert "order=1 leaves" in str(dataclasses.replace(WRONG, findings=(second,)))
+    assert "order=1 leaves" not in str(WRONG)
+
+
 def test_terminal_and_notebook_show_the_same_lines():
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(WRONG)

@@ -93,6 +93,8 @@ def _finding(finding: Finding, truth: str) -> list[list[Piece]]:
         lines.append([(text, "")])
     if finding.source:
         lines.append([(f"    rule: {finding.source}", "dim")])
+    if finding.kind == "second":
+        lines.append([("    order=1 leaves second derivatives out", "dim")])
     return lines
 
 
