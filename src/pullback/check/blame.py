@@ -162,13 +162,17 @@ class Scene:
         entries = entries[self.trial.u[entries] != 0]
         while entries.size > 1:
             left, right = entries[: entries.size // 2], entries[entries.size // 2 :]
-            entries = left if self._is_wrong(left) else right
-        return int(entries[0]) if entries.size and self._is_wrong(entries) else None
+            entries = left if self._is_wrong(left, positions) else right
+        return int(entries[0]) if entries.size and self._is_wrong(entries, positions) else None
 
-    def _is_wrong(self, entries: list[int] | Array) -> bool:
+    def _is_wrong(self, entries: list[int] | Array, positions: Array | None = None) -> bool:
+        """Whether moving these entries shows an error, at certain positions of the output if given."""
         u = np.zeros(self.layout.size)
         u[entries] = self.trial.u[entries]
-        return bool(np.any(u) and self.look(u).wrong.size)
+        if not np.any(u):
+            return False
+        wrong = self.look(u).wrong
+        return bool(wrong.size) if positions is None else bool(np.isin(wrong, positions).any())
 
     def _bisect(self, entries: Array) -> list[int] | None:
         """Halve what is moved as long as only one half is wrong."""

@@ -14,6 +14,7 @@ from pullback.check.probe import Array, OutsideDomain
 
 HALVINGS = 12
 MOST_CUTS = 8
+SAMPLE = 8
 INF = float("inf")
 # an error that has shrunk to this share beside its edge fades out
 FADED = 0.2
@@ -59,9 +60,12 @@ class Values:
         self.right_somewhere |= found == 0.0
         return None if found is None else found == 0.0
 
-    def elsewhere(self) -> Iterator[float]:
+    def elsewhere(self, cuts: Sequence[float]) -> Iterator[float]:
         """Values of which one is right, if any is."""
         usual = self.scene.usual_size(self.entry)
+        below = max((c for c in cuts if c < self.value), default=None)
+        above = min((c for c in cuts if c > self.value), default=None)
+        yield from (c - 0.02 * (self.value - c) for c in (below, above) if c is not None)
         yield from (times * self.value for times in (0.25, -1.0, 0.01, 4.0, -4.0))
         yield from (usual, -usual)
 
@@ -87,7 +91,7 @@ def condition_on(
         return None
     if _only_there(values):
         return Condition(values.value, values.value)
-    if not any(values.is_right(value) for value in values.elsewhere()):
+    if not any(values.is_right(value) for value in values.elsewhere(cuts)):
         return None
     low = -_edge(values, -1.0, [-c for c in reversed(cuts)])
     high = _edge(values, 1.0, cuts)
@@ -129,7 +133,7 @@ def _edge(values: Values, sign: float, cuts: Sequence[float]) -> float:
         far = (cut + after) / 2 if after < INF else cut + 0.5 * abs(cut) + 0.1 * values.scale
         right = values.is_right(sign * far)
         if right is None:
-            right = values.is_right(sign * (cut + 0.3 * (far - cut)))
+            right = values.is_right(sign * (cut + 0.1 * (far - cut)))
         if right is None:
             doubtful.append(cut)
         elif right and not doubtful:
@@ -210,7 +214,53 @@ def tied(scene: Scene, entry: int) -> bool:
     return True in sides and False not in sides
 
 
+def wrong_together(scene: Scene, entry: int) -> bool:
+    """Whether entries that share a value are wrong for that value, not for sharing it."""
+    x, span = scene.trial.x, scene.layout.span(scene.layout.leaf_of(entry))
+    group = np.zeros(x.size, bool)
+    group[span] = x[span] == x[entry]
+    step = 1e-3 * (abs(float(x[entry])) or scene.usual_size(entry))
+    direction = np.where(group, scene.usual_size(entry), 0.0)
+    here, *beside = (scene.look(direction, x + s * step * group) for s in (0.0, 1.0, -1.0))
+    right = [not b.wrong.size and b.known_right(here.share).any() for b in beside]
+    return bool(here.wrong.size) and all(right)
+
+
 def wrong_among(scene: Scene, entry: int, base: Array) -> bool:
     """Whether an entry with its value is wrong among other values than those it was found with."""
     values = Values(scene, entry, base)
     return bool(values.error) and not _excused(values)
+
+
+def condition_among(scene: Scene, which: int, constants: Sequence[float]) -> Condition | None:
+    """What tells wrong entries from right ones, where one entry's value cannot be changed alone."""
+    span = scene.layout.span(which)
+    x, used = scene.trial.x[span], scene.trial.u[span] != 0
+    places = np.flatnonzero(used & (scene.trial.said.r[span] != 0))
+    if places.size < 4 or scene.layout.leaves[which].is_complex:
+        return None
+    ordered = places[np.argsort(x[places], kind="stable")]
+    spread = np.linspace(0, ordered.size - 1, SAMPLE).astype(int)
+    picks = np.unique(np.concatenate([ordered[spread], ordered[:3], ordered[-3:]]))
+    errors = [scene.error_at(span.start + int(p)) for p in picks]
+    wrong = np.array([e is not None and e > 0 for e in errors])
+    right = np.array([e == 0.0 for e in errors])
+    return separated(x[picks[wrong]], x[picks[right]], constants)
+
+
+def separated(wrong: Array, right: Array, constants: Sequence[float]) -> Condition | None:
+    """The plainest interval that holds the wrong values and none of the right ones."""
+    if wrong.size < 2 or right.size < 2:
+        return None
+    for mirrored in (False, True):
+        bad, good = (np.abs(v) if mirrored else v for v in (wrong, right))
+        if bad.min() > good.max():
+            return Condition(low=_bound(good.max(), bad.min(), constants), mirrored=mirrored)
+        if bad.max() < good.min():
+            return Condition(high=_bound(bad.max(), good.min(), constants), mirrored=mirrored)
+    return None
+
+
+def _bound(low: float, high: float, constants: Sequence[float]) -> float:
+    known = sorted({0.0, *constants, *(-c for c in constants)}, key=abs)
+    return next((c for c in known if low <= c <= high), roundest(float(low), float(high)))

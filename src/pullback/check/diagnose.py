@@ -7,7 +7,14 @@ import numpy as np
 
 from pullback.check import words
 from pullback.check.blame import Look, Scene
-from pullback.check.conditions import Condition, condition_on, tied, wrong_among
+from pullback.check.conditions import (
+    Condition,
+    condition_among,
+    condition_on,
+    tied,
+    wrong_among,
+    wrong_together,
+)
 from pullback.check.examine import Examination, Problem
 from pullback.check.guess import Guess, is_close
 from pullback.check.hypotheses import first_that_holds
@@ -134,9 +141,11 @@ def _conditional(
         return None
     found = condition_on(scene, entry, scene.trial.x, exam.constants)
     if found is None:
-        return None
-    if _denied(exam, scene, which, look, found):
+        found = condition_among(scene, which, exam.constants)
+    elif _denied(exam, scene, (which, look, entry), found):
         return replace(finding, kind="stale", diagnosis=words.STALE_BRANCH)
+    if found is None:
+        return None
     text = f"wrong only {_in_words(scene.layout.leaves[which].name, found)}"
     return replace(finding, kind="condition", diagnosis=text)
 
@@ -186,6 +195,9 @@ def _where(exam: Examination, scene: Scene, which: int, entry: int) -> str | Non
         if found is not None:
             return _in_words(name, found)
         if base is exam.start and tied(scene, entry) and not wrong_among(scene, entry, base):
+            if wrong_together(scene, entry):
+                value = float(scene.trial.x[entry])
+                return _in_words(name, Condition(value, value))
             return words.WHERE_TIED
     return None
 
@@ -227,10 +239,19 @@ def _by_place(
     return _last_word(scene, which, look, finding)
 
 
-def _denied(exam: Examination, scene: Scene, which: int, look: Look, found: Condition) -> bool:
+def _denied(
+    exam: Examination, scene: Scene, blamed: tuple[int, Look, int], found: Condition
+) -> bool:
     """Entries of such values are right elsewhere, and all was right at first: an old branch."""
-    x = scene.trial.x[scene.layout.span(which)]
+    which, look, entry = blamed
+    span = scene.layout.span(which)
+    x = scene.trial.x[span]
     if found.named or look.got.size != x.size or np.array_equal(scene.trial.x, exam.start):
+        return False
+    alone = scene.alone(entry)
+    if not np.array_equal(
+        np.flatnonzero(np.abs(alone.wanted) > 100 * alone.bars), [entry - span.start]
+    ):
         return False
     size = np.abs(x) if found.mirrored else x
     inside = (size > found.low) & (size < found.high)

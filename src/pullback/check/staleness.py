@@ -9,6 +9,8 @@ from pullback.check.standins import stale_input
 
 # how far from the first point the second look is, as a share of the way to the wrong one
 NEAR = 0.01
+# so many do not cross a threshold on such a way by chance
+MANY = 8
 
 
 def staleness(scene: Scene, which: int, look: Look, start: Array, generic: bool) -> str | None:
@@ -49,4 +51,6 @@ def _grows_from(scene: Scene, which: int, look: Look, start: Array) -> bool:
         near = scene.look(u, x=start + NEAR * (scene.trial.x - start))
     except OutsideDomain:
         return False
-    return near.wrong.size >= max(1, look.wrong.size / 2) and near.share < 0.3 * look.share
+    if near.wrong.size < max(1, look.wrong.size / 2):
+        return False
+    return near.wrong.size >= MANY or near.share < 0.3 * look.share
