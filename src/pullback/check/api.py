@@ -108,13 +108,18 @@ def _examination(rule: Probe, truth: Probe, domain: Any, order: int, seed: int) 
 
 def _require_same_shapes(rule: Probe, truth: Probe) -> None:
     for what in ("inputs", "outputs"):
-        ours = [leaf.shape for leaf in getattr(rule, what)]
-        theirs = [leaf.shape for leaf in getattr(truth, what)]
+        ours = [_shape(leaf) for leaf in getattr(rule, what)]
+        theirs = [_shape(leaf) for leaf in getattr(truth, what)]
         if ours != theirs:
             raise CheckError(
                 f"{rule.name} and against={truth.name} differ in their {what}: "
-                f"{ours} and {theirs}. They must agree to be compared."
+                f"{', '.join(ours)} and {', '.join(theirs)}. They must agree to be compared."
             )
+
+
+def _shape(leaf: Leaf) -> str:
+    """What must be the same: the shape, and for a variable which it is."""
+    return f"{leaf.name if leaf.kind == 'variable' else ''}{list(leaf.shape)}"
 
 
 def _course(exam: Examination, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
@@ -191,7 +196,8 @@ def _not_finite(exam: Examination) -> list[str]:
         for k in range(len(layout.leaves))
     ]
     return [
-        f"{leaf.name}: {count} entries are NaN or infinite as given, which tells nothing about them"
+        f"{leaf.name}: {count} of {leaf.size} entries are NaN or infinite as given: nothing is told "
+        "about them"
         for leaf, count in zip(layout.leaves, counts, strict=True)
         if count
     ]

@@ -80,6 +80,7 @@ def test_no_line_of_keras_is_called_the_rule():
         (lambda k: tf.cast(k, tf.float32), (tf.constant([1, 2]),), r"given k: int32\[2\]"),
         (tf.sin, (0.3,), "given x: float 0.3"),
         (tf.sin, (tf.zeros([0, 3]),), r"given x: float32\[0, 3\]"),
+        (keras.layers.Dense, (X,), r"Dense is a class, .* `pb.check\(Dense\(...\), \*args\)`"),
         ("Relu7", (X,), "no op 'Relu7'. Did you mean 'Relu"),
         ("Sin", (X, X), r"Sin takes 1 argument.* \(x\)"),
     ],
@@ -92,6 +93,15 @@ def test_refusals_name_the_arguments(fn, args, text):
 def test_a_function_to_compare_with_is_refused_as_such():
     with pytest.raises(CheckError, match=r"^against: .* raised ZeroDivisionError"):
         check(tf.sin, X, against=lambda x: x / (1 // 0))
+
+
+def test_functions_that_are_compared_read_the_same_variables():
+    one, other = (
+        tf.Variable([1.0, 2.0, 3.0], name="one"),
+        tf.Variable([1.0, 2.0, 3.0], name="other"),
+    )
+    with pytest.raises(CheckError, match=r"differ in their inputs: .*one\[3\] and .*other\[3\]"):
+        check(lambda x: x * one, X, against=lambda x: x * other)
 
 
 def test_every_name_in_wrt_must_mean_something():
@@ -107,7 +117,7 @@ def test_an_unknown_mode_is_refused_before_anything_else():
 def test_entries_that_are_not_finite_are_mentioned():
     report = check(tf.sin, tf.constant([1.0, math.nan, 2.0]), quick=True)
     assert any(
-        "x: 1 entries are NaN or infinite as given" in note for note in report.coverage.notes
+        "x: 1 of 3 entries are NaN or infinite as given" in note for note in report.coverage.notes
     )
 
 

@@ -20,6 +20,11 @@ def function_of(fn: Any) -> tuple[Callable[..., Any], str]:
             f"the first argument of check is the function to check; got {type(fn).__name__}. "
             "Write `pb.check(fn, *args)`."
         )
+    if isinstance(fn, type) and any("__call__" in vars(kind) for kind in fn.__mro__):
+        raise CheckError(
+            f"{fn.__name__} is a class, and its instances are what is called. Write "
+            f"`pb.check({fn.__name__}(...), *args)`."
+        )
     name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
     return fn, name.decode() if isinstance(name, bytes) else str(name)
 
