@@ -13,7 +13,7 @@ from pullback.check.domain import parse
 from pullback.check.examine import Examination, Problem
 from pullback.check.flat import Subject
 from pullback.check.options import Options, as_code
-from pullback.check.probe import Leaf, Probe
+from pullback.check.probe import Leaf, OutsideDomain, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.errors import CheckError
 
@@ -56,6 +56,10 @@ def check(
         truth = rule if against is None else _against(args, options)
         try:
             exam, found = _examined(rule, truth, options)
+        except OutsideDomain as error:
+            raise CheckError(
+                f"{rule.name} ran with the given arguments at first, and later did not: {error}"
+            ) from error
         finally:
             truth.close()
     finally:

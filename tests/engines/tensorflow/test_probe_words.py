@@ -155,3 +155,16 @@ def test_arguments_that_a_function_changes_are_not_the_users():
     assert (list(params), len(params["parts"])) == (["w", "parts"], 1)
     np.testing.assert_array_equal(params["w"], [1.0, 2.0])
     np.testing.assert_array_equal(params["parts"][0].numpy(), [3.0, 4.0])
+
+
+def test_a_function_that_stops_running_is_refused():
+    calls = []
+
+    def flaky(x):
+        calls.append(1)
+        if len(calls) > 5:
+            raise RuntimeError("tired")
+        return 2 * x
+
+    with pytest.raises(CheckError, match=r"flaky ran with the given arguments at first, .*: tired"):
+        check(flaky, X)
