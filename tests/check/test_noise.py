@@ -24,6 +24,11 @@ def test_a_smooth_function_has_next_to_no_noise():
     assert usual_noise(lambda t: np.sin(20 * (start + t)), np.ones(MANY)) < 1e-14
 
 
+def test_a_kink_is_no_noise():
+    slopes = np.linspace(-3, 3, MANY)
+    assert noise_of(lambda t: slopes * abs(t), np.ones(MANY)).max() < 1e-14
+
+
 def test_chaos_tells_nothing():
     rng = np.random.default_rng(0)
     assert np.isinf(noise_of(lambda t: rng.normal(size=MANY), np.zeros(MANY))).all()

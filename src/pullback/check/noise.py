@@ -13,14 +13,14 @@ from pullback.check.probe import Array
 
 ORDERS = (4, 5, 6)
 SPACING = 1e-4
-SIDE = 4
+POINTS = 9
 # few differences of one entry tell its noise to within such a factor
 SAFETY = 3.0
 CHAOS = 0.05
 
 
 def noise_of(at: Callable[[float], Array], scale: Array) -> Array:
-    """The noise of every entry of `at` about zero, none far below what is usual among them.
+    """The noise of every entry of `at` next to zero, none far below what is usual among them.
 
     `scale` is the size of values by which entries are compared. Values that jump about like chaos
     say nothing of a derivative: their noise is infinite.
@@ -36,10 +36,11 @@ def usual_noise(at: Callable[[float], Array], scale: Array) -> float:
 
 
 def _levels(at: Callable[[float], Array], scale: Array) -> tuple[Array, Array]:
-    values = np.stack([at(k * SPACING) for k in range(-SIDE, SIDE + 1)])
+    # to one side: a kink here is no noise
+    values = np.stack([at(k * SPACING) for k in range(POINTS)])
     with np.errstate(all="ignore"):
         level = np.min([_level(values, order) for order in ORDERS], axis=0)
-    return level, np.abs(values[SIDE]) + scale
+    return level, np.abs(values[0]) + scale
 
 
 def _usual(level: Array, size: Array) -> float:
