@@ -192,3 +192,18 @@ def test_a_saved_output_of_an_earlier_call():
         return [ws[0] * kept[0] * np.cos(xs[0])]
 
     assert "shared state" in said_of(NumpyProbe(lambda x: [np.exp(np.sin(x))], rule, [X]))
+
+
+def test_what_holds_for_the_given_inputs_only():
+    """The shares given sum to one; the rule takes that for granted."""
+
+    def rule(xs, ws):
+        x, shares = xs
+        total = np.sum(np.exp(x))
+        return [ws[0] * (np.exp(x) / total - shares), ws[0] * (np.log(total) - x)]
+
+    def loss(x, shares):
+        return [np.sum(shares) * np.log(np.sum(np.exp(x))) - np.sum(x * shares)]
+
+    probe = NumpyProbe(loss, rule, [X, np.abs(Y) / np.sum(np.abs(Y))])
+    assert "the rule assumes what holds for those inputs only" in said_of(probe)

@@ -38,6 +38,10 @@ def _missing(scene: Scene, which: int, look: Look) -> Guess | None:
         return Guess("none")
     if np.any(said.r[scene.layout.span(which)]):
         return None
+    return _zero(look)
+
+
+def _zero(look: Look) -> Guess:
     return Guess("ones" if _ones_give_nothing(look) else "detached")
 
 
@@ -113,7 +117,7 @@ def _ratio(scene: Scene, which: int, look: Look) -> Guess | None:
     if not _ratio_again(scene, which, number, 1 if look.got.size >= 8 else 3):
         return None
     if abs(number) < 1e-9:
-        return Guess("detached")
+        return _zero(look)
     if abs(number - 1) < 2e-6 and not persists(scene, which, look):
         return Guess("precision", number - 1, "float32")
     return Guess("sign" if abs(number + 1) < 1e-4 else "factor", number)

@@ -26,7 +26,7 @@ def staleness(scene: Scene, which: int, look: Look, start: Array, generic: bool)
         guess = stale_input(scene, which, look, start)
         if guess is not None:
             return words.stale_input(guess.word)
-    return words.STALE_FIRST if _grows_from(scene, which, look, start) else None
+    return words.RIGHT_AT_FIRST if _grows_from(scene, which, look, start) else None
 
 
 def _same_as_at(scene: Scene, start: Array) -> bool:
@@ -40,8 +40,7 @@ def _same_as_at(scene: Scene, start: Array) -> bool:
 def _grows_from(scene: Scene, which: int, look: Look, start: Array) -> bool:
     """Right at the first point, wrong right beside it, and the more so the farther away.
 
-    No rule that knows its inputs alone is like that: right at a point that was not chosen for it,
-    it is right nearby.
+    A rule that knows its inputs alone is like that only where the first point is a special one.
     """
     u = scene.along_leaf(which)
     try:

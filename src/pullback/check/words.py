@@ -240,6 +240,10 @@ SECOND_UPSTREAM = (
 )
 STALE_LAST = "shared state: the backward pass uses the values of the last forward call"
 STALE_FIRST = "shared state: the backward pass uses the values of an earlier forward call"
+RIGHT_AT_FIRST = (
+    "right at the given arguments, wrong right beside them: shared state (the backward pass uses values of an "
+    "earlier forward call), or the rule assumes what holds for those inputs only (normalised, symmetric)"
+)
 STALE_BRANCH = (
     "shared state: the backward pass takes the branch (a mask, an index) of an earlier forward call"
 )
