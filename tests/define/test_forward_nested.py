@@ -6,7 +6,6 @@ must not serve the other.
 
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,22 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.errors import NotLinearError
+from tests.define.orders import (
+    FORWARD,
+    NOT_LINEAR,
+    REFUSED,
+    REVERSE,
+    Function,
+    gradient,
+    inside,
+    mapping,
+    nested,
+    tangent,
+    tangent_and_gradient,
+)
 
 X = np.array([2.0, 3.0], np.float32)
 LIMIT = 20.0
-REFUSED = (NotLinearError, tf.errors.InvalidArgumentError)
-NOT_LINEAR = "not linear in its upstream"
-
-Function = Callable[..., Any]
 
 
 def cube(x):
@@ -38,70 +45,6 @@ def clipped(dy, *, inputs):
 
 def seven(dx):
     return 7.0 * dx
-
-
-def tangent(function: Function, x: Any) -> Any:
-    with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
-        y = function(x)
-    return accumulator.jvp(y)
-
-
-def gradient(function: Function, x: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = function(x)
-    return tape.gradient(y, x)
-
-
-def second(function: Function, x: Any) -> Any:
-    """The derivative of the gradient of the sum of squares: its upstream depends on the input."""
-    with tf.GradientTape() as outer:
-        outer.watch(x)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.reduce_sum(function(x) ** 2)
-        slope = tape.gradient(y, x)
-    return outer.gradient(slope, x)
-
-
-def tangent_and_gradient(function: Function, x: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
-            y = function(x)
-    return accumulator.jvp(y), tape.gradient(y, x)
-
-
-def inside(way: Function) -> Function:
-    return lambda function, x: tf.function(lambda x: way(function, x))(x)
-
-
-REVERSE: dict[str, Function] = {
-    "tape outside": gradient,
-    "tape inside": inside(gradient),
-    "two tapes": second,
-    "two tapes inside": inside(second),
-}
-FORWARD: dict[str, Function] = {
-    "accumulator outside": tangent,
-    "accumulator inside": inside(tangent),
-}
-
-
-def nested(function: Function, depth: int) -> list[Function]:
-    """The function in tf.functions, the innermost first."""
-    found: list[Function] = [tf.function(function)]
-    for _ in range(depth - 1):
-        found.append(tf.function(calling(found[-1])))
-    return found
-
-
-def calling(function: Function) -> Function:
-    return lambda x: function(x)
-
-
-def mapping(function: Function) -> Function:
-    return lambda x: tf.vectorized_map(function, x)
 
 
 orders = pytest.mark.parametrize("forward", FORWARD)

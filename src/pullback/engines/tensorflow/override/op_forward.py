@@ -12,6 +12,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.forward import refuse_nonlinear, transposed
 from pullback.engines.tensorflow.attach.splice import splice
+from pullback.engines.tensorflow.attach.transposing import is_transposed, runs_user_code
 from pullback.engines.tensorflow.override.scope import suspended
 
 Backward = Callable[..., list[Any]]
@@ -28,6 +29,7 @@ class OpTangents:
         self._rule = rule
         self._name = name
 
+    @runs_user_code  # the rule is checked here, once
     def __call__(self, *tangents: Any) -> list[Any]:
         with suspended(), private.push_forwardprop_state():
             zeros = [tf.zeros_like(self._outputs[i]) for i in self._flowing]
@@ -51,8 +53,8 @@ class OpTangents:
 def linear_if_transposed(
     backward: Backward, gradients: list[Any], upstream: Sequence[Any], rule: Any, name: str
 ) -> Any:
-    """The gradients; where they are built to be transposed into forward mode, checked to be linear in the upstream."""
-    if tf.executing_eagerly() or not private.is_building_tangents():
+    """The gradients; where they will be transposed into forward mode, checked to be linear in the upstream."""
+    if not is_transposed():
         return gradients
     given = [dy for dy in upstream if dy is not None]
 

@@ -18,6 +18,7 @@ from pullback._pullback import split_second
 from pullback._rule import DEFAULT
 from pullback._tree import Structure, flatten
 from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.attach.transposing import runs_user_code
 from pullback.engines.tensorflow.override.op_forward import linear_if_transposed, with_second
 from pullback.engines.tensorflow.override.scope import Bound, resume, suspend
 from pullback.engines.tensorflow.tf_private import overriding as private
@@ -106,7 +107,6 @@ def carries_gradient(tensor: Any) -> bool:
 def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list[Any]]:
     """The backward function of an op under one or more nested overrides."""
     outputs = call.outputs or ()
-    eagerly = call.operation is None
     quiet = tuple(i for i, t in enumerate(outputs) if not carries_gradient(t))
 
     def op_pullback(*upstream: Any) -> list[Any]:
@@ -116,8 +116,6 @@ def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list
         token = suspend()
         try:
             gradients = _run(chain, 0, call, dys)
-            if eagerly:
-                return gradients
             again = functools.partial(_run, chain, 0, call)
             return linear_if_transposed(again, gradients, dys, chain[0].entry.rule, call.type)
         finally:
@@ -126,6 +124,7 @@ def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list
     return op_pullback
 
 
+@runs_user_code
 def _run(
     chain: tuple[Bound, ...],
     position: int,
@@ -145,7 +144,14 @@ def _run(
     if second is None or not explicit:
         return fit(returned)
     first = functools.partial(_run, chain, position, call, explicit=False)
-    return with_second(call, fit(returned), upstream, first, lambda *dd: fit(second(*dd)))
+    return with_second(
+        call, fit(returned), upstream, first, functools.partial(_run_second, fit, second)
+    )
+
+
+@runs_user_code
+def _run_second(fit: Callable[[Any], list[Any]], second: Any, *doubled: Any) -> list[Any]:
+    return fit(second(*doubled))
 
 
 def _fitted(
