@@ -59,6 +59,10 @@ def polar_rule(first, second):
     return rule
 
 
+def tanh_back(xs, ws):
+    return ws[0] * (1 - np.tanh(xs[0] @ xs[1]) ** 2)
+
+
 CASES = {
     "above": (sine, where(lambda x: x > 3, 2.0), [X], (3.0,), "wrong only where x > 3"),
     "below": (sine, where(lambda x: x < -2, 0.0), [X], (2.0,), "wrong only where x < −2"),
@@ -91,6 +95,62 @@ CASES = {
         [M, N],
         (),
         "the gradient for `x` is computed with `y` transposed",
+    ),
+    "factor transposed": (
+        lambda x, y: [np.tanh(x @ y)],
+        lambda xs, ws: [tanh_back(xs, ws) @ xs[1], xs[0].T @ tanh_back(xs, ws)],
+        [M, N],
+        (),
+        "the gradient for `x` is computed with `y` transposed by mistake",
+    ),
+    "output for input": (
+        lambda x: [x**2],
+        lambda xs, ws: [ws[0] * 2 * xs[0] ** 2],
+        [X],
+        (),
+        "computed with the output in place of `x`",
+    ),
+    "summed upstream": (
+        sine,
+        lambda xs, ws: [np.sum(ws[0]) * slope(xs[0])],
+        [X],
+        (),
+        "mixes elements along axis 0, which the function keeps apart",
+    ),
+    "laid along": (
+        lambda x: [np.sum(x * x, axis=1)],
+        lambda xs, ws: [2 * ws[0][None, :] * xs[0]],
+        [RNG.normal(size=(6, 6))],
+        (),
+        "laid along axis 1 and not axis 0",
+    ),
+    "straight through": (
+        lambda x: [np.round(np.real(x))],
+        lambda xs, ws: [ws[0] + 0 * xs[0]],
+        [X],
+        (),
+        "the function is flat in `x`",
+    ),
+    "wrong index": (
+        lambda x: [x[::2] ** 2],
+        lambda xs, ws: [np.repeat(ws[0], 2) * 2 * xs[0]],
+        [X],
+        (),
+        "on which the function does not depend here",
+    ),
+    "constant": (
+        lambda x: [np.sin(x * np.pi / 180)],
+        lambda xs, ws: [ws[0] * np.cos(xs[0] * np.pi / 180)],
+        [X],
+        (),
+        "a factor 180/π too many",
+    ),
+    "normalised upstream": (
+        sine,
+        lambda xs, ws: [ws[0] / np.linalg.norm(ws[0]) * slope(xs[0])],
+        [X],
+        (),
+        "not linear in its upstream",
     ),
     "wrong operand": (
         lambda x, y: [x * np.exp(y)],
@@ -158,6 +218,16 @@ def said_of(probe):
     assert problem is not None
     with np.errstate(all="ignore"):
         return diagnose(exam, problem, explain=True).diagnosis
+
+
+def test_a_rule_that_changes_from_run_to_run():
+    runs = []
+
+    def rule(xs, ws):
+        runs.append(ws[0] * slope(xs[0]))
+        return [sum(runs[-2:])]
+
+    assert "another gradient each time it runs" in said_of(NumpyProbe(sine, rule, [X]))
 
 
 class Remembering:

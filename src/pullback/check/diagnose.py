@@ -18,11 +18,12 @@ from pullback.check.conditions import (
 from pullback.check.examine import Examination, Problem
 from pullback.check.guess import Guess, is_close
 from pullback.check.hypotheses import first_that_holds
-from pullback.check.places import misplaced, reach_of, uncoupled
+from pullback.check.places import misplaced, one_sided, reach_of, uncoupled
 from pullback.check.probe import OutsideDomain, RuleFault
 from pullback.check.report import Finding
 from pullback.check.rounding import lost_bits
-from pullback.check.staleness import staleness
+from pullback.check.staleness import is_restless, staleness
+from pullback.check.standins import output_for_input
 from pullback.check.trial import Trial
 
 
@@ -32,7 +33,17 @@ def diagnose(exam: Examination, problem: Problem, *, explain: bool) -> Finding:
     if explain and problem.kind in ("value", "linear") and problem.trial is not None:
         with contextlib.suppress(RuleFault, OutsideDomain):
             finding = _explained(exam, problem, problem.trial, finding)
+    if explain and problem.kind in ("zero", "stale", "value") and is_restless(exam):
+        finding = replace(finding, kind="stale", diagnosis=words.STATEFUL)
+    elif explain and problem.kind == "zero" and _needs_upstream(exam):
+        finding = replace(finding, kind="linear", diagnosis=words.NOT_LINEAR)
     return replace(finding, source=exam.subject.rule.source())
+
+
+def _needs_upstream(exam: Examination) -> bool:
+    """Whether an upstream of zero gives no number, as when it is divided by its size."""
+    _, zero = exam.subject.pull(exam.start, np.zeros(exam.subject.outputs.size))
+    return not np.isfinite(zero).all()
 
 
 def _plain(exam: Examination, problem: Problem) -> Finding:
@@ -233,7 +244,12 @@ def _by_place(
     conditional = _conditional(exam, problem, scene, blamed, finding) if leaf.size > 1 else None
     if conditional is not None:
         return conditional
-    guess = None if reach is None else uncoupled(scene, which, reach)
+    guess = output_for_input(scene, which, look)
+    if guess is None and reach is not None:
+        guess = uncoupled(scene, which, reach)
+    entry = None if guess else scene.wrong_element(which, look, problem.positions)
+    if entry is not None:
+        guess = one_sided(scene, which, entry)
     if guess is not None:
         return _said(scene, which, guess, finding)
     return _last_word(scene, which, look, finding)

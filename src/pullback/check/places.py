@@ -113,9 +113,22 @@ def misplaced(scene: Scene, reach: Reach) -> Guess | None:
 
 def uncoupled(scene: Scene, which: int, reach: Reach) -> Guess | None:
     """One entry acts on more, or depends on others, than the rule knows."""
-    if reach.look.trial.whole and np.any(reach.here & ~reach.said):
+    if reach.look.trial.whole and reach.here.sum() > 1 and np.any(reach.here & ~reach.said):
         return Guess("couplings", word="one by one" if reach.said.sum() < 2 else "some")
     return _dependence(scene, which, reach.entry, reach.look)
+
+
+def one_sided(scene: Scene, which: int, entry: int) -> Guess | None:
+    """An entry on which only the rule acts, or only the function."""
+    look = scene.alone(entry)
+    leaf = scene.layout.leaves[which]
+    where = scene.layout.locate(entry).removeprefix(leaf.path)
+    size = max(float(np.max(np.abs(v), initial=0.0)) for v in (look.got, look.wanted))
+    if not np.isfinite(size) or leaf.size < 2:
+        return None
+    if np.all(np.abs(look.wanted) <= 1e-9 * size):
+        return Guess("unused", word=where)
+    return Guess("left out", word=where) if np.all(np.abs(look.got) <= 1e-9 * size) else None
 
 
 def _telling(scene: Scene, which: int) -> tuple[int, Look | None]:
@@ -139,6 +152,8 @@ def _axes(leaf: Leaf, here: Array, said: Array) -> Guess | None:
     wide = [{a for a in range(len(leaf.shape)) if np.ptp(k[:, a])} for k in (ours, theirs)]
     if wide[1] - wide[0] and wide[0] - wide[1]:
         return Guess("axis", word=f"{_numbers(wide[1])} and not {_numbers(wide[0])}")
+    if wide[1] - wide[0]:
+        return Guess("mixes", word=_numbers(wide[1] - wide[0]))
     for axis in wide[0] & wide[1]:
         a, b = ours[:, axis], theirs[:, axis]
         if a.min() == b.max() or a.max() == b.min():
@@ -157,7 +172,22 @@ def _other_places(scene: Scene, reach: Reach) -> Guess | None:
         return None
     layout = scene.subject.outputs
     there, right = (layout.index(int(np.flatnonzero(mask)[0])) for mask in (said, here))
+    taken = _axes_taken(scene.layout.index(reach.entry), there, right)
+    if taken is not None:
+        return taken
     return Guess("places", word=f"output {list(there)} is used in place of {list(right)}")
+
+
+def _axes_taken(
+    index: tuple[int, ...], there: tuple[int, ...], right: tuple[int, ...]
+) -> Guess | None:
+    """Whether one place along a single axis was looked up by the wrong axis of the entry."""
+    if len(index) != 2 or len(there) != 1 or index[0] == index[1]:
+        return None
+    if (there[0], right[0]) not in ((index[1], index[0]), (index[0], index[1])):
+        return None
+    wrong = index.index(there[0])
+    return Guess("spread", word=f"axis {wrong} and not axis {1 - wrong}")
 
 
 def _dependence(scene: Scene, which: int, entry: int, look: Look) -> Guess | None:

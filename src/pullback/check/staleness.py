@@ -4,6 +4,7 @@ import numpy as np
 
 from pullback.check import words
 from pullback.check.blame import Look, Scene
+from pullback.check.examine import Examination
 from pullback.check.probe import Array, OutsideDomain
 from pullback.check.standins import stale_input
 
@@ -27,6 +28,14 @@ def staleness(scene: Scene, which: int, look: Look, start: Array, generic: bool)
         if guess is not None:
             return words.stale_input(guess.word)
     return words.RIGHT_AT_FIRST if _grows_from(scene, which, look, start) else None
+
+
+def is_restless(exam: Examination) -> bool:
+    """Whether the same call gives another gradient the next time."""
+    w = np.ones(exam.subject.outputs.size)
+    first, again = (exam.subject.pull(exam.start, w)[1] for _ in range(2))
+    slack = 1e-9 * float(np.max(np.abs(np.nan_to_num(first)), initial=0.0))
+    return not np.allclose(first, again, rtol=1e-6, atol=slack, equal_nan=True)
 
 
 def _same_as_at(scene: Scene, start: Array) -> bool:

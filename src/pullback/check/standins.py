@@ -4,6 +4,7 @@ What the function would say with those values in place is measured, and compared
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -14,16 +15,48 @@ from pullback.check.probe import Array, OutsideDomain
 
 # replacements tried at most: each costs a measurement
 MOST = 12
+# matrices up to this size are solved with
+LARGEST = 512
 
 
 def stand_in(scene: Scene, which: int, look: Look) -> Guess | None:
     """The claim is right for inputs rearranged or exchanged."""
-    for count, (guess, x) in enumerate(_replaced(scene)):
-        if count == MOST:
-            return None
+    for guess, x in islice(_replaced(scene), MOST):
         if says(scene, which, look, x):
             return guess
+    return _transposed_factor(scene, which, look)
+
+
+def _transposed_factor(scene: Scene, which: int, look: Look) -> Guess | None:
+    """The claim along u is right along V⁻¹Vᵀu (or uVᵀV⁻¹): the matrix V was not transposed.
+
+    Unlike a replaced input, this leaves alone what else the function makes of the product.
+    """
+    leaf, span = scene.layout.leaves[which], scene.layout.span(which)
+    u = scene.trial.u[span].reshape(leaf.shape or (1,))
+    for k, other in enumerate(scene.layout.leaves):
+        if k == which or len(set(other.shape)) != 1 or len(other.shape) != 2 or leaf.is_complex:
+            continue
+        v = scene.trial.x[scene.layout.span(k)].reshape(other.shape)
+        for moved in _turned(v, u):
+            times = float(np.max(np.abs(moved))) / float(np.max(np.abs(u)))
+            direction = np.zeros(scene.layout.size)
+            direction[span] = moved.ravel() / times
+            if is_same(look.got, scene.look(direction).wanted * times, look):
+                return Guess("saved", word="transposed", other=k)
     return None
+
+
+def _turned(v: Array, u: Array) -> Iterator[Array]:
+    size = v.shape[0]
+    if size > LARGEST or np.linalg.matrix_rank(v) < size:
+        return
+    if u.shape[0] == size:
+        yield np.linalg.solve(v, v.T @ u)
+    if u.shape[-1] == size and u.ndim == 2:
+        yield np.linalg.solve(v.T, v @ u.T).T
+    elif u.shape == (size,):
+        yield np.linalg.solve(v.T, v @ u)
 
 
 def stale_input(scene: Scene, which: int, look: Look, start: Array) -> Guess | None:
@@ -47,6 +80,18 @@ def says(scene: Scene, which: int, look: Look, x: Array) -> bool:
 def _replaced(scene: Scene) -> Iterator[tuple[Guess, Array]]:
     yield from _rearranged(scene)
     yield from _exchanged(scene)
+
+
+def output_for_input(scene: Scene, which: int, look: Look) -> Guess | None:
+    """The claim is right for an input that has the value of the output."""
+    span = scene.layout.span(which)
+    if scene.subject.outputs.size != span.stop - span.start:
+        return None
+    x = scene.trial.x.copy()
+    x[span] = scene.subject.value(look.trial.x)
+    if not np.isfinite(x).all() or not says(scene, which, look, x):
+        return None
+    return Guess("mixed up", word="the output", other=which)
 
 
 def _rearranged(scene: Scene) -> Iterator[tuple[Guess, Array]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 POINTS = {
     "zeros among negatives": "where {x} is zero",
@@ -19,6 +20,20 @@ POINTS = {
     "within thresholds": "where |{x}| is below a threshold of the function or rule",
     "at thresholds": "at a threshold of the function or rule",
     "entries not reached before": "where the gradient was zero at first",
+}
+
+
+CONSTANTS = {
+    "π": math.pi,
+    "2π": 2 * math.pi,
+    "e": math.e,
+    "√2": math.sqrt(2),
+    "√π": math.sqrt(math.pi),
+    "√(2π)": math.sqrt(2 * math.pi),
+    "2/√π": 2 / math.sqrt(math.pi),
+    "1/ln 2": 1 / math.log(2),
+    "ln 10": math.log(10),
+    "180/π": 180 / math.pi,
 }
 
 
@@ -53,10 +68,11 @@ def _named(amount: float) -> str:
     whole = round(amount)
     if abs(amount - whole) < 1e-5 * amount and whole < 1e7:
         return str(whole)
-    for value, name in ((math.pi, "π"), (2 * math.pi, "2π"), (math.e, "e"), (math.sqrt(2), "√2")):
+    for name, value in CONSTANTS.items():
         if abs(amount - value) < 1e-6 * value:
             return name
-    return ""
+    plain = Fraction(amount).limit_denominator(12)
+    return str(plain) if abs(amount - plain) < 1e-6 * amount else ""
 
 
 def sign(name: str) -> str:
@@ -164,6 +180,40 @@ def axis(name: str, which: str) -> str:
     return f"wrong axis in the gradient for `{name}`: the rule mixes elements along {which}"
 
 
+def mixes(name: str, which: str) -> str:
+    """Elements that act on each other in the rule only."""
+    return (
+        f"the gradient for `{name}` mixes elements along {which}, which the function keeps apart: an upstream "
+        "gradient summed or averaged over the wrong axis, or keepdims forgotten?"
+    )
+
+
+def spread(name: str, which: str) -> str:
+    """An upstream gradient laid along the other axis."""
+    return f"wrong axis in the gradient for `{name}`: the upstream gradient is laid along {which}"
+
+
+def flat(name: str) -> str:
+    """A gradient of a function that has none."""
+    return (
+        f"the function is flat in `{name}`, but the rule gives a gradient: if that is meant (straight-through), "
+        "name the function it is the derivative of with against="
+    )
+
+
+def unused(name: str, where: str) -> str:
+    """A gradient for an element without influence."""
+    return (
+        f"the gradient for `{name}` reaches element {where}, on which the function does not depend here: "
+        "a wrong index or place"
+    )
+
+
+def left_out(name: str, where: str) -> str:
+    """An element with influence but without gradient."""
+    return f"a term is missing: element {where} of `{name}` gets no gradient, but the function depends on it"
+
+
 def direction(name: str, which: str) -> str:
     """An accumulation that runs the wrong way."""
     return (
@@ -184,7 +234,14 @@ def part_of_outputs(name: str, outputs: str, number: float) -> str:
 
 def saved(name: str, other: str, how: str) -> str:
     """An operand that was not turned round, or was."""
-    return f"the gradient for `{name}` is computed with `{other}` {how}"
+    turn = "transpose" if how.startswith("transposed") else "flip"
+    return f"the gradient for `{name}` is computed with `{other}` {how} by mistake: one {turn} too many or missing"
+
+
+def mixed_up(name: str, other: str, used: str) -> str:
+    """A saved tensor taken for another."""
+    used = used if " " in used else f"`{used}`"
+    return f"the gradient for `{name}` is computed with {used} in place of `{other}`"
 
 
 def of_guess(kind: str, name: str, other: str, number: float, word: str) -> tuple[str, str]:
@@ -203,11 +260,13 @@ def of_guess(kind: str, name: str, other: str, number: float, word: str) -> tupl
         "outputs swapped": ("swapped", lambda: f"the upstream gradients of {word} are swapped"),
         "output": ("term", lambda: part_of_outputs(name, word, number)),
         "saved": (word.split(" ")[0], lambda: saved(name, other, word)),
-        "mixed up": (
-            "saved",
-            lambda: f"the gradient for `{name}` is computed with `{word}` in place of `{other}`",
-        ),
+        "mixed up": ("saved", lambda: mixed_up(name, other, word)),
         "axis": ("axis", lambda: axis(name, word)),
+        "mixes": ("axis", lambda: mixes(name, word)),
+        "spread": ("axis", lambda: spread(name, word)),
+        "flat": ("flat", lambda: flat(name)),
+        "unused": ("places", lambda: unused(name, word)),
+        "left out": ("term", lambda: left_out(name, word)),
         "direction": ("reversed", lambda: direction(name, word)),
         "couplings": ("term", lambda: couplings(name, word)),
     }
@@ -244,6 +303,7 @@ RIGHT_AT_FIRST = (
     "right at the given arguments, wrong right beside them: shared state (the backward pass uses values of an "
     "earlier forward call), or the rule assumes what holds for those inputs only (normalised, symmetric)"
 )
+STATEFUL = "shared state: the backward pass gives another gradient each time it runs (a counter or buffer it changes)"
 STALE_BRANCH = (
     "shared state: the backward pass takes the branch (a mask, an index) of an earlier forward call"
 )
