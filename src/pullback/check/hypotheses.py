@@ -40,18 +40,23 @@ def _missing(scene: Scene, which: int, look: Look) -> Guess | None:
         return Guess("none")
     if np.any(said.r[scene.layout.span(which)]):
         return None
-    return _zero(look)
+    return _zero(scene, look)
 
 
-def _zero(look: Look) -> Guess:
-    return Guess("ones" if _ones_give_nothing(look) else "detached")
+def _zero(scene: Scene, look: Look) -> Guess:
+    return Guess("ones" if _ones_give_nothing(scene, look) else "detached")
 
 
-def _ones_give_nothing(look: Look) -> bool:
+def _ones_give_nothing(scene: Scene, look: Look) -> bool:
     """Whether an upstream of ones gives no gradient, so that zero is what forgetting it looks like."""
-    if not look.trial.whole or look.wanted.size < 2 or not np.isfinite(look.wanted).all():
+    ahead, behind = (
+        scene.subject.value(look.trial.x + t * look.trial.u) for t in (2.0**-10, -(2.0**-10))
+    )
+    moved = ahead - behind
+    if moved.size < 2 or not np.isfinite(moved).all() or not np.any(moved):
         return False
-    return abs(float(np.sum(look.wanted))) <= 1e-7 * float(np.sum(np.abs(look.wanted)))
+    rounding = 10 * scene.subject.epsilon * float(np.sum(np.abs(ahead)))
+    return abs(float(np.sum(moved))) <= 1e-6 * float(np.sum(np.abs(moved))) + rounding
 
 
 def _upstream(scene: Scene, which: int, look: Look) -> Guess | None:
@@ -121,7 +126,7 @@ def _ratio(scene: Scene, which: int, look: Look) -> Guess | None:
     if not _ratio_again(scene, which, number, 1 if look.got.size >= 8 else 3):
         return None
     if abs(number) < 1e-9:
-        return _zero(look)
+        return _zero(scene, look)
     if abs(number - 1) < 2e-6 and not persists(scene, which, look):
         return Guess("precision", number - 1, "float32")
     return Guess("sign" if abs(number + 1) < 1e-4 else "factor", number)
