@@ -6,8 +6,9 @@ argument that says itself what it is to be traced as stays what it is.
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,12 +18,21 @@ from pullback._function import GradientFunction
 
 def install() -> None:
     """Let functions with a gradient of their own tell how they are traced."""
-    GradientFunction.__tf_tracing_type__ = _tracing_type  # type: ignore[attr-defined]
+    GradientFunction.__tf_tracing_type__ = as_itself  # type: ignore[attr-defined]
 
 
-def _tracing_type(function: Any, context: Any) -> Itself:
+def traced_as_itself(value: Any) -> Callable[[Any], Itself]:
+    """What TensorFlow calls to know how an object is traced: as itself, whatever it wraps."""
+    return functools.partial(_tracing_type, weakref.ref(value))
+
+
+# A property comes before attributes of that name that were copied along from the function behind.
+as_itself = property(traced_as_itself)
+
+
+def _tracing_type(reference: weakref.ref[Any], context: Any) -> Itself:
     del context
-    return Itself(function)
+    return Itself(reference())
 
 
 class Itself(tf.types.experimental.TraceType):

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from pullback._overriding import Activation
+from pullback.engines.tensorflow.attach.as_argument import as_itself
 from pullback.engines.tensorflow.override import scope
 from pullback.engines.tensorflow.tf_private import overriding as private
 from pullback.errors import TargetError
@@ -28,6 +29,7 @@ class Overridden:
     """A function that runs under an override. Use it like the function itself."""
 
     autograph_info__ = {}  # noqa: RUF012  # an attribute AutoGraph looks for: the function behind converts itself
+    __tf_tracing_type__ = as_itself
 
     def __init__(self, override: Any, function: Any) -> None:
         functools.update_wrapper(self, function)

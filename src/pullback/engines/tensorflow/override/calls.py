@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pullback._bind import Binder
+from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
 from pullback.engines.tensorflow.tf_private import overriding as private
 
 Dispatcher = Callable[["Held", tuple[Any, ...], dict[str, Any]], Any]
@@ -58,14 +59,17 @@ class Held:
         return self._binders[as_method]
 
     def grab(self) -> None:
-        """Put the trampoline in; whoever looks still sees the function's own signature."""
+        """Put the trampoline in; whoever looks still sees the function's own signature, and it, not what it wraps."""
         if self.signature is not None:
             self.function.__signature__ = self.signature
+        if hasattr(self.function, "__wrapped__"):
+            self.function.__tf_tracing_type__ = traced_as_itself(self.function)
         self.function.__code__ = self.trampoline
 
     def release(self) -> None:
         """Put the original code back."""
         self.function.__code__ = self.code
+        self.function.__dict__.pop("__tf_tracing_type__", None)
         if self.signature is not None:
             del self.function.__signature__
         # AutoGraph has noted that it shall not convert this function: true of the trampoline only.
