@@ -8,16 +8,15 @@ As TensorFlow keeps one backward pass per function for both, functions that hold
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.tf_private import transposing as stack
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # By identity, as a code object takes long to hash; those of methods live as long as this module.
 _OF_THE_USER: set[int] = set()
-_RECORDING: CodeType = private.record_operation.__code__
 
 
 def runs_user_code(method: _Method) -> _Method:
@@ -35,43 +34,31 @@ def is_transposed() -> bool:
 
 
 def _is_transposed(frame: Any) -> bool:
-    if not _accumulators():
+    if not stack.accumulator_is_open():
         return False
     while frame is not None and id(frame.f_code) not in _OF_THE_USER:
-        # Recording calls nobody back but for an accumulator that transposes a backward function.
-        if frame.f_code is _RECORDING or _has_tangents(frame):
+        if stack.transposes(frame):
             return True
         frame = frame.f_back
     return False
-
-
-def _has_tangents(frame: Any) -> bool:
-    """Whether this is a frame of TensorFlow that prepares the call of a function with arguments that have tangents."""
-    name = frame.f_code.co_name
-    if name == "_build_functions_for_outputs":
-        known = frame.f_locals
-        return bool(known["input_tangents"]) or _tangents(known["inference_args"])
-    return name == "_select_forward_and_backward_functions" and _tangents(frame.f_locals["args"])
 
 
 def _keep_apart(frame: Any) -> None:
     """Split what the functions now building their backward pass keep of it."""
     building: dict[int, bool] = {}
     while frame is not None and id(frame.f_code) not in _OF_THE_USER:
-        name = frame.f_code.co_name
-        if name == "_build_functions_for_outputs":
-            building[id(frame.f_locals["self"])] = _is_transposed(frame)
-        elif name == "_construct_forward_backward":
-            _split(frame.f_locals["self"], "_cached_function_pairs", building)
-        elif name == "_call_flat":
-            _split(frame.f_locals["self"], "_higher_order_tape_functions", building)
+        built, store = stack.built_in(frame), stack.store_in(frame)
+        if built is not None:
+            building[id(built)] = _is_transposed(frame)
+        elif store is not None:
+            _split(store, building)
         frame = frame.f_back
 
 
-def _split(holder: Any, attribute: str, building: Mapping[int, bool]) -> None:
-    kept = getattr(holder, attribute)
+def _split(store: stack.Store, building: Mapping[int, bool]) -> None:
+    kept = getattr(store.holder, store.attribute)
     if not isinstance(kept, _Kept):
-        setattr(holder, attribute, _Kept(kept, building))
+        setattr(store.holder, store.attribute, _Kept(kept, building))
 
 
 class _Kept:
@@ -90,11 +77,3 @@ class _Kept:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._of[is_transposed()][key] = value
-
-
-def _accumulators() -> bool:
-    return bool(private._tfe.TFE_Py_PackJVPs([])[0])
-
-
-def _tangents(tensors: Sequence[Any]) -> bool:
-    return bool(private._tfe.TFE_Py_PackJVPs(list(tensors))[1])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -53,6 +52,8 @@ from tensorflow.python.ops.gradients_util import _GradientsHelper as _gradients_
 # tf.vectorized_map turns IdentityN into a plain identity and so drops its gradient; we put in our converter.
 from tensorflow.python.ops.parallel_for import pfor as pfor
 from tensorflow.python.ops.resource_variable_ops import variable_accessed as variable_accessed
+
+from pullback.engines.tensorflow.tf_private import transposing
 
 _GENERATED = "__autograph_generated_file"
 gradients_across = _gradients_helper
@@ -118,16 +119,6 @@ def data_type(tensor: Any) -> int:
 def concrete_shape(tensor: Any) -> tuple[int, ...]:
     """The shape of a concrete tensor, without making a TensorShape."""
     return tensor._shape_tuple()
-
-
-def is_building_tangents() -> bool:
-    """Whether a backward pass is being built only to be transposed into a function's forward mode."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name == "_build_functions_for_outputs":
-            return bool(frame.f_locals.get("input_tangents"))
-        frame = frame.f_back
-    return False
 
 
 def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Sequence[Any]:
@@ -233,6 +224,8 @@ def _sing() -> None:
     wanted = (1, [7.0, 7.0], (2,), tf.float32.as_datatype_enum)
     if found != wanted:
         raise AttributeError(f"recording gave {found}, wanted {wanted}")
+    if transposing.changed():
+        raise AttributeError(f"forward mode lacks {', '.join(transposing.changed())}")
 
 
 def _canary_pullback(upstream: Any) -> list[Any]:

@@ -99,6 +99,7 @@ from pullback.engines.tensorflow.tf_private import (
 )
 from pullback.engines.tensorflow.tf_private import set_gradient_name as set_gradient_name
 from pullback.engines.tensorflow.tf_private import set_op_callbacks as set_op_callbacks
+from pullback.engines.tensorflow.tf_private import transposing as _transposing
 
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
 
@@ -364,6 +365,7 @@ def check_override() -> None:
         finally:
             set_op_callbacks(before)
     kept = callable(backprop.record_gradient) and execute.record_gradient is not None
+    kept = kept and not _transposing.changed()
     if "Relu" not in seen or y.numpy().tolist() != [1.0, 0.0] or not kept:
         from pullback.errors import EngineError
 

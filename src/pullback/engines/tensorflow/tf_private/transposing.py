@@ -1,0 +1,118 @@
+"""Every private part of TensorFlow that tells whether a gradient will be transposed, each with the reason.
+
+TensorFlow does not say for which purpose it builds a backward pass. Its frames on the stack do: which method runs, and
+what it was given.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+# Whether an accumulator is open, and whether it has tangents of given tensors.
+from tensorflow.python import pywrap_tfe as _tfe
+
+# The functions that build and keep backward passes.
+from tensorflow.python.eager.polymorphic_function import concrete_function as _functions
+from tensorflow.python.eager.record import record_operation as _record_operation
+
+_Delayed = _functions._DelayedRewriteGradientFunctions
+_Concrete = _functions.ConcreteFunction
+
+# Recording calls nobody back but for an accumulator that transposes a backward function.
+_RECORDING: CodeType = _record_operation.__code__
+# Builds the backward pass of a function for a tape or an accumulator.
+_BUILDING: CodeType = _functions._TapeGradientFunctions._build_functions_for_outputs.__code__
+# Chooses the backward pass of a function that is called.
+_CHOOSING: CodeType = _Concrete._select_forward_and_backward_functions.__code__
+# Both below look up what they keep by `get`, build it where it is missing, and put it in.
+_REWRITING: CodeType = _Delayed._construct_forward_backward.__code__
+_CALLING: CodeType = _Concrete._call_flat.__code__
+_KEPT_WHEN_REWRITING = "_cached_function_pairs"
+_KEPT_WHEN_CALLING = "_higher_order_tape_functions"
+
+
+class Store(NamedTuple):
+    """Where a function keeps backward passes."""
+
+    holder: Any
+    attribute: str
+
+
+def accumulator_is_open() -> bool:
+    """Whether any accumulator computes tangents here."""
+    return bool(_tfe.TFE_Py_PackJVPs([])[0])
+
+
+def have_tangents(tensors: Sequence[Any]) -> bool:
+    """Whether an accumulator has tangents of any of these."""
+    return bool(_tfe.TFE_Py_PackJVPs(list(tensors))[1])
+
+
+def transposes(frame: Any) -> bool:
+    """Whether what runs in this frame asks for gradients in order to transpose them."""
+    code = frame.f_code
+    if code is _BUILDING:
+        known = frame.f_locals
+        return bool(known["input_tangents"]) or have_tangents(known["inference_args"])
+    return code is _RECORDING or (code is _CHOOSING and have_tangents(frame.f_locals["args"]))
+
+
+def built_in(frame: Any) -> Any:
+    """The backward pass that is being built in this frame, if one is."""
+    return frame.f_locals["self"] if frame.f_code is _BUILDING else None
+
+
+def store_in(frame: Any) -> Store | None:
+    """The store into which what this frame builds will be put, if it has one."""
+    if frame.f_code is _REWRITING:
+        return Store(frame.f_locals["self"], _KEPT_WHEN_REWRITING)
+    if frame.f_code is _CALLING:
+        return Store(frame.f_locals["self"], _KEPT_WHEN_CALLING)
+    return None
+
+
+def changed() -> list[str]:
+    """What is not as it was in the TensorFlow that this was written for."""
+    missing = [
+        f"{code.co_name}({name})"
+        for code, names in _PARAMETERS.items()
+        for name in names
+        if name not in code.co_varnames
+    ]
+    missing += [
+        f"{code.co_name}: {name}"
+        for code, names in _USED.items()
+        for name in names
+        if name not in code.co_names
+    ]
+    # A thread of its own has neither the caller's accumulators nor the graph that the caller may be building.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        shown = thread.submit(_accumulators_show).result()
+    return missing if shown else [*missing, "TFE_Py_PackJVPs"]
+
+
+_PARAMETERS: dict[CodeType, tuple[str, ...]] = {
+    _BUILDING: ("self", "inference_args", "input_tangents"),
+    _CHOOSING: ("self", "args"),
+    _REWRITING: ("self",),
+    _CALLING: ("self",),
+}
+_USED: dict[CodeType, tuple[str, ...]] = {
+    _Delayed.__init__.__code__: (_KEPT_WHEN_REWRITING,),
+    _Delayed.forward_backward.__code__: (_KEPT_WHEN_REWRITING, "get"),
+    _Concrete.__init__.__code__: (_KEPT_WHEN_CALLING,),
+    _CHOOSING: (_KEPT_WHEN_CALLING, "get"),
+}
+
+
+def _accumulators_show() -> bool:
+    x, other = tf.constant(1.0), tf.constant(2.0)
+    before = accumulator_is_open()
+    with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0)):
+        found = (accumulator_is_open(), have_tangents([other]), have_tangents([other, x]))
+    return (before, *found) == (False, True, False, True)
