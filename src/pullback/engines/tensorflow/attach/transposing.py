@@ -8,7 +8,9 @@ As TensorFlow keeps one backward pass per function for both, functions that hold
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any, TypeVar
 
 from pullback.engines.tensorflow import tf_private as private
@@ -28,16 +30,15 @@ def runs_user_code(method: _Method) -> _Method:
 def is_transposed() -> bool:
     """Whether the gradient that is being computed will be transposed; functions that keep it keep it for this only."""
     frame = sys._getframe(1)
-    if not private.executing_eagerly():
-        _keep_apart(frame)
+    if private.executing_eagerly():
+        return (stack.accumulator_is_open() or _here.later) and _is_transposed(frame)
+    _keep_apart(frame)
     return _is_transposed(frame)
 
 
 def _is_transposed(frame: Any) -> bool:
-    if not stack.accumulator_is_open():
-        return False
     while frame is not None and id(frame.f_code) not in _OF_THE_USER:
-        if stack.transposes(frame):
+        if frame.f_code is _LATER or stack.transposes(frame):
             return True
         frame = frame.f_back
     return False
@@ -77,3 +78,30 @@ class _Kept:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._of[is_transposed()][key] = value
+
+
+class _Here(threading.local):
+    later = (
+        False  # whether a gradient runs in this thread that was built elsewhere, to be transposed
+    )
+
+
+_here = _Here()
+
+
+class ToBeTransposed:
+    """A function that computes gradients later; they will be transposed."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any) -> Any:
+        """Run it."""
+        before, _here.later = _here.later, True
+        try:
+            return self._function(*args)
+        finally:
+            _here.later = before
+
+
+_LATER: CodeType = ToBeTransposed.__call__.__code__

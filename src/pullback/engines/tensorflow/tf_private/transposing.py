@@ -7,7 +7,7 @@ what it was given.
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -16,15 +16,23 @@ import tensorflow as tf
 # Whether an accumulator is open, and whether it has tangents of given tensors.
 from tensorflow.python import pywrap_tfe as _tfe
 
+# The forward mode of single ops.
+from tensorflow.python.eager import forwardprop as _forwardprop
+
 # The functions that build and keep backward passes.
 from tensorflow.python.eager.polymorphic_function import concrete_function as _functions
 from tensorflow.python.eager.record import record_operation as _record_operation
+
+# The functions behind tf.py_function, by the token that an op has.
+from tensorflow.python.ops import script_ops as _script_ops
 
 _Delayed = _functions._DelayedRewriteGradientFunctions
 _Concrete = _functions.ConcreteFunction
 
 # Recording calls nobody back but for an accumulator that transposes a backward function.
 _RECORDING: CodeType = _record_operation.__code__
+# Transposes the gradient of one op of TensorFlow, with the accumulators put aside.
+_TRANSPOSING: CodeType = _forwardprop._jvp_helper.__code__
 # Builds the backward pass of a function for a tape or an accumulator.
 _BUILDING: CodeType = _functions._TapeGradientFunctions._build_functions_for_outputs.__code__
 # Chooses the backward pass of a function that is called.
@@ -59,7 +67,9 @@ def transposes(frame: Any) -> bool:
     if code is _BUILDING:
         known = frame.f_locals
         return bool(known["input_tangents"]) or have_tangents(known["inference_args"])
-    return code is _RECORDING or (code is _CHOOSING and have_tangents(frame.f_locals["args"]))
+    if code is _CHOOSING:
+        return have_tangents(frame.f_locals["args"])
+    return code is _RECORDING or code is _TRANSPOSING
 
 
 def built_in(frame: Any) -> Any:
@@ -74,6 +84,13 @@ def store_in(frame: Any) -> Store | None:
     if frame.f_code is _CALLING:
         return Store(frame.f_locals["self"], _KEPT_WHEN_CALLING)
     return None
+
+
+def wrap_py_function(results: Any, wrap: Callable[[Any], Any]) -> None:
+    """Put something around the function that will run in the tf.py_function with these symbolic results."""
+    token = next(iter(results)).op.get_attr("token").decode()
+    behind = _script_ops._py_funcs.get(token)
+    behind._func = wrap(behind._func)
 
 
 def changed() -> list[str]:
@@ -107,6 +124,8 @@ _USED: dict[CodeType, tuple[str, ...]] = {
     _Delayed.forward_backward.__code__: (_KEPT_WHEN_REWRITING, "get"),
     _Concrete.__init__.__code__: (_KEPT_WHEN_CALLING,),
     _CHOOSING: (_KEPT_WHEN_CALLING, "get"),
+    _script_ops.EagerFunc.__init__.__code__: ("_func",),
+    _script_ops._EagerPyFuncGrad.__code__: ("_py_funcs", "get"),
 }
 
 
