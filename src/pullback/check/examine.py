@@ -43,6 +43,7 @@ class Examination:
         self.rng = np.random.default_rng(seed)
         self.start = domain.start
         self.reached = np.zeros(subject.inputs.size, bool)
+        self.judged = np.zeros(subject.inputs.size, bool)
         self.right_in_general = np.zeros(subject.inputs.size, bool)
         self.points: list[str] = []
         self.left_out: list[str] = []
@@ -225,13 +226,13 @@ class Examination:
             yield directions.sparse_at(self.rng, layout, x, point.special)
 
     def _unreached(self) -> Iterator[Problem]:
-        """One more point for entries whose gradient was zero everywhere so far."""
-        dead = ~self.reached
-        if not dead.any() or dead.all():
-            return
-        x = self._elsewhere(0)
-        x[dead] = -x[dead] * self.rng.uniform(1, 3, int(dead.sum()))
-        yield from self._special(points.Point("entries not reached before", x, points.NOTHING))
+        """Points for entries whose gradient was zero wherever something could be told so far."""
+        for moved in (points.turned, points.raised):
+            dead = ~self.judged
+            if dead.any() and not dead.all():
+                x = moved(self.rng, self._elsewhere(0), dead)
+                point = points.Point("entries not reached before", x, points.NOTHING)
+                yield from self._special(point)
 
     def _tried(
         self, name: str, x: Array, u: Array, plan: Plan, second: bool, held: Array | None = None
@@ -249,8 +250,10 @@ class Examination:
             return
         if name not in self.points[-1:]:
             self.points.append(name)
-        kinks = self.kinks
+        kinks, unclear = self.kinks, self.kinks + self.undecided
         yield from self._judged(first, "value")
+        if unclear == self.kinks + self.undecided:
+            self.judged |= first.said.r != 0
         if kinks == self.kinks and (second or self.order == 1):
             yield from self._linear(first)
         if again is not None:

@@ -55,14 +55,14 @@ def generic_plan(epsilon: float) -> Plan:
         return Plan(first=1 / 2, ratio=2, least=3, most=4, enough=0.05)
     if epsilon > 1e-10:
         return Plan(first=1 / 8, ratio=2, least=4, most=6, enough=1e-5)
-    return Plan(first=1 / 256, ratio=4, least=3, most=7, enough=3e-10)
+    return Plan(first=2.0**-12, ratio=4, least=3, most=6, enough=3e-10)
 
 
 def brief_plan(epsilon: float) -> Plan:
     """Cheap: for the many points where a rule is right or grossly wrong."""
     if epsilon > 1e-10:
         return generic_plan(epsilon)
-    return Plan(first=1 / 1024, ratio=4, least=2, most=6, enough=1e-5)
+    return Plan(first=2.0**-12, ratio=4, least=2, most=5, enough=1e-5)
 
 
 def slopes(line: Line, plan: Plan, epsilon: float, scales: Sequence[Scale]) -> tuple[Slope, ...]:
@@ -108,7 +108,7 @@ class _Ladder:
         wanted = enough * (np.abs(table.best) + table.size)
         unsettled = table.error > np.maximum(wanted, 2 * self.ratio * table.rounding)
         improving = unsettled & ((table.error < 0.5 * table.before) | ~np.isfinite(table.error))
-        return np.count_nonzero(improving) <= FEW * improving.size
+        return bool(np.count_nonzero(improving) <= FEW * improving.size)
 
     def slope(self) -> Slope:
         """Derivative and error bar of every entry."""

@@ -12,32 +12,31 @@ import numpy as np
 from pullback.check.probe import Array
 
 ORDERS = (4, 5, 6)
-SPACING = 1e-4
 POINTS = 9
 # few differences of one entry tell its noise to within such a factor
 SAFETY = 3.0
 CHAOS = 0.05
 
 
-def noise_of(at: Callable[[float], Array], scale: Array) -> Array:
+def noise_of(at: Callable[[float], Array], scale: Array, spacing: float) -> Array:
     """The noise of every entry of `at` next to zero, none far below what is usual among them.
 
     `scale` is the size of values by which entries are compared. Values that jump about like chaos
     say nothing of a derivative: their noise is infinite.
     """
-    level, size = _levels(at, scale)
+    level, size = _levels(at, scale, spacing)
     found = SAFETY * np.fmax(level, _usual(level, size) * size)
     return np.where(found > CHAOS * size, np.inf, found)
 
 
-def usual_noise(at: Callable[[float], Array], scale: Array) -> float:
+def usual_noise(at: Callable[[float], Array], scale: Array, spacing: float) -> float:
     """The noise that half of the entries stay below, relative to their size."""
-    return SAFETY * _usual(*_levels(at, scale))
+    return SAFETY * _usual(*_levels(at, scale, spacing))
 
 
-def _levels(at: Callable[[float], Array], scale: Array) -> tuple[Array, Array]:
+def _levels(at: Callable[[float], Array], scale: Array, spacing: float) -> tuple[Array, Array]:
     # to one side: a kink here is no noise
-    values = np.stack([at(k * SPACING) for k in range(POINTS)])
+    values = np.stack([at(k * spacing) for k in range(POINTS)])
     with np.errstate(all="ignore"):
         level = np.min([_level(values, order) for order in ORDERS], axis=0)
     return level, np.abs(values[0]) + scale

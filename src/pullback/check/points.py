@@ -15,6 +15,8 @@ MOST_LEAVES = 3
 SMALL = 64
 # beyond this many entries calls are expensive, and fewer are made
 LARGE = 200_000
+# shares of zeros: several, then one in each leaf only
+ZEROS = (0.2, 0.0)
 
 
 @dataclass(frozen=True)
@@ -54,21 +56,35 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     base = np.where(x == 0, scale * rng.normal(size=x.size), x)
     yield from _threshold_points(rng, layout, base, constants)
     yield _negative(rng, base)
-    for _ in range(_times(base)):
-        yield _zeros(rng, layout, -np.abs(base), 0.2, "zeros among negatives")
+    for k in range(_times(base)):
+        yield _zeros(rng, layout, -np.abs(base), ZEROS[k], "zeros among negatives")
     yield _tied(rng, layout, scale)
     yield _grid(rng, base, scale)
     yield _scaled(rng, base, "large", 1.5, 8)
     yield _scaled(rng, base, "tiny", 1e-4, 1e-1)
     if base.size <= LARGE:
-        for _ in range(_times(base)):
-            yield _zeros(rng, layout, np.abs(base), 0.2, "zeros among positives")
+        for k in range(_times(base)):
+            yield _zeros(rng, layout, np.abs(base), ZEROS[k], "zeros among positives")
         yield _scaled(rng, base, "very large", 12, 150)
         yield _zeros(rng, layout, base, 1.0, "all zeros")
 
 
 def _times(base: Array) -> int:
     return 2 if base.size <= SMALL else 1
+
+
+def raised(rng: Rng, x: Array, which: Array) -> Array:
+    """The point with some entries above all others."""
+    out = x.copy()
+    out[which] = np.max(np.abs(x), initial=0.0) * rng.uniform(1.1, 2.0, int(which.sum()))
+    return out
+
+
+def turned(rng: Rng, x: Array, which: Array) -> Array:
+    """The point with some entries of the other sign, and larger."""
+    out = x.copy()
+    out[which] *= -rng.uniform(1, 3, int(which.sum()))
+    return out
 
 
 def _negative(rng: Rng, base: Array) -> Point:
@@ -109,10 +125,10 @@ def _threshold_points(
     if not constants:
         return
     at, between = _candidates(constants)
-    yield Point("between thresholds", _sprinkle(rng, base, between, 0.7)[0], NOTHING)
+    yield Point("between thresholds", _apart(rng, _sprinkle(rng, base, between, 0.7)[0]), NOTHING)
     for k in [*range(min(len(layout.leaves), MOST_LEAVES))] * _times(base):
         x = base.copy()
-        x[layout.span(k)] = _sprinkle(rng, base[layout.span(k)], between, 0.7)[0]
+        x[layout.span(k)] = _apart(rng, _sprinkle(rng, base[layout.span(k)], between, 0.7)[0])
         yield Point("between thresholds", x, NOTHING)
     reach = max(float(np.max(np.abs(constants))), 1e-3) * rng.uniform(1.1, 2, base.size)
     yield Point("above thresholds", reach, NOTHING)
@@ -140,6 +156,11 @@ def _sprinkle(rng: Rng, base: Array, values: Array, share: float) -> tuple[Array
     out, mask = base.copy(), np.zeros(base.size, bool)
     out[order], mask[order] = picks[: order.size], True
     return out, mask
+
+
+def _apart(rng: Rng, x: Array) -> Array:
+    """Hardly moved, so that no two entries are equal by chance."""
+    return x * rng.uniform(0.998, 1.002, x.size)
 
 
 def _mixed_signs(layout: Layout, x: Array) -> Array:

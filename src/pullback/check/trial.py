@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pullback.check.flat import Said, Subject
-from pullback.check.ladder import Plan, Slope, slopes
+from pullback.check.ladder import Part, Plan, Scale, Slope, slopes
 from pullback.check.probe import Array, OutsideDomain
 from pullback.check.vectors import blocks, typical
 
@@ -80,8 +80,11 @@ def run(
         return subject.pull(x + t * u, w) if twice else (subject.value(x + t * u),)
 
     size = typical(said.r)
-    of_rule = [lambda part: np.abs(said.r[part]) + size] if twice else []
-    scales = [subject.scale.__getitem__, *of_rule]
+
+    def of_rule(part: Part) -> Array:
+        return np.abs(said.r[part]) + size
+
+    scales: list[Scale] = [subject.scale.__getitem__, *([of_rule] if twice else [])]
     measured, *more = slopes(line, plan, subject.epsilon, scales)
     first = _first(Trial(point, x, u, w, said, measured.value, measured))
     if said.second is None:
@@ -90,10 +93,12 @@ def run(
 
 
 def _first(trial: Trial) -> Trial:
-    """With the claim put in: J·u where the rule can be transposed, else its one number."""
+    """With the claim put in: J·u where the rule can be transposed or is zero, else its one number."""
     said = trial.said
     if said.jvp is not None:
         return replace(trial, claimed=said.jvp)
+    if not np.any(said.r):
+        return replace(trial, claimed=np.zeros(trial.w.size))
     w, measured = trial.w, trial.slope
     known = np.isfinite(measured.error)
     total = np.array([np.sum(w[known] * measured.value[known])])

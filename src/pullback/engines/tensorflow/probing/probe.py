@@ -180,12 +180,15 @@ class TensorFlowProbe:
         """Float outputs of the function, or `OutsideDomain` if it raises, as it did not at first."""
         self.assign(tensors)
         try:
-            return float_outputs(self.call(tensors))
+            ys = float_outputs(self.call(tensors))
         except Exception as error:
             raise OutsideDomain(_first_line(error)) from error
         finally:
             if self.written:
                 self.state.restore(self.written)
+        if self.outputs and [tuple(y.shape) for y in ys] != [y.shape for y in self.outputs]:
+            raise OutsideDomain("the outputs have other shapes than at the given arguments")
+        return ys
 
     def call(self, tensors: list[Any]) -> Any:
         """The function itself, on these tensors, with random numbers held fixed."""
