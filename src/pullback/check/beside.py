@@ -8,12 +8,14 @@ import numpy as np
 from pullback.check.confirm import Doubt
 from pullback.check.directions import generic
 from pullback.check.flat import Subject
-from pullback.check.measuring import CLEAN, entries, unit_of
+from pullback.check.measuring import entries, unit_of
 from pullback.check.probe import Array
 from pullback.check.trial import BARS, Trial
 
 # with so few entries, so many more places beside a point are tried
 FEW, MORE = 1_000, 24
+# with more noise than this, steps right beside a point measure nothing else
+QUIET = 1e-9
 
 
 def without_limits(subject: Subject, trial: Trial, found: Doubt) -> Doubt:
@@ -33,7 +35,7 @@ def without_limits(subject: Subject, trial: Trial, found: Doubt) -> Doubt:
             return replace(found, wrong=right)
         return found
     value = np.abs(trial.slope.value[found.wrong])
-    if unit_of(subject) < CLEAN and np.all(trial.gap[found.wrong] > 1e-2 * value):
+    if unit_of(subject) < QUIET and np.all(trial.gap[found.wrong] > 1e-2 * value):
         return _generalised(subject, trial, found, _right_beside(trial))
     return found
 
