@@ -14,11 +14,12 @@ def load() -> Engine:
     """The engine; no op runs here, because devices and strategies may have to be set up before any op."""
     with _explained():
         from pullback.engines.tensorflow import tf_private
-        from pullback.engines.tensorflow.attach import py_function, vectorized
+        from pullback.engines.tensorflow.attach import loaded, py_function, vectorized
         from pullback.engines.tensorflow.engine import TensorFlowEngine
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
     vectorized.install()
     py_function.install()
+    loaded.install()
     keras_saving.install()
     ORIGINS.append(tf_private.origin_of_line)
     return TensorFlowEngine(prove)

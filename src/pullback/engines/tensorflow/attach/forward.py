@@ -40,7 +40,7 @@ def refuse_nonlinear(
     tangents: Sequence[Any],
     gradients: Callable[[Sequence[Any]], Sequence[Any]],
     at: Sequence[Any],
-    rule: Rule,
+    rule: Rule | str,
     name: str,
 ) -> list[Any]:
     """The tangents as they are if the rule is additive in its upstream; an error otherwise."""

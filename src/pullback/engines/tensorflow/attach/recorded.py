@@ -20,7 +20,7 @@ from pullback._tree import flatten
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.forward import refuse_nonlinear, transposed
 from pullback.engines.tensorflow.attach.graph_captures import prepare
-from pullback.engines.tensorflow.attach.splice import splice
+from pullback.engines.tensorflow.attach.splice import TRANSPOSABLE, splice
 from pullback.engines.tensorflow.attach.transposing import is_transposed, runs_user_code
 from pullback.engines.tensorflow.values import core, dense, project_tangent, with_core
 from pullback.errors import UnsupportedError
@@ -274,7 +274,8 @@ def finish(
     if "outputs" in wants:
         recorded.outputs = outputs
     recorded.values = values
-    splice(ran.job.definition.name, values, sources, recorded.backward, recorded.forward, ready)
+    name = ran.job.definition.name if jvp else f"{ran.job.definition.name}_{TRANSPOSABLE}"
+    splice(name, values, sources, recorded.backward, recorded.forward, ready)
     recorded.values = ()
     return ran.outputs(outputs)
 

@@ -20,6 +20,8 @@ from pullback.engines.tensorflow.attach.graph_captures import through
 
 Backward = Callable[..., Sequence[Any]]
 PREFIX = "pullback_"
+# In the name of a gradient whose transpose gives the tangents, so that it must be linear: a file keeps the name.
+TRANSPOSABLE = "by_transpose"
 _numbers = itertools.count()
 # A file saved without its gradients must not find another's under the same name in another process.
 _PROCESS = secrets.token_hex(4)

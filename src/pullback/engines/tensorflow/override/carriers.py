@@ -14,7 +14,7 @@ from pullback._engine import Kind
 from pullback._pullback import Pullback
 from pullback.engines.tensorflow.attach.graph import differentiate
 from pullback.engines.tensorflow.attach.recorded import Recorded, finish
-from pullback.engines.tensorflow.attach.splice import splice
+from pullback.engines.tensorflow.attach.splice import TRANSPOSABLE, splice
 from pullback.engines.tensorflow.override.graphs import enclosing, kept
 from pullback.engines.tensorflow.override.op_rules import OpCall, carries_gradient, chain_pullback
 from pullback.engines.tensorflow.override.scope import Bound, suspended
@@ -36,9 +36,8 @@ def spliced(chain: tuple[Bound, ...], call: OpCall, outputs: Sequence[Any]) -> l
         given = dict(zip(flowing, upstream, strict=True))
         return run(*(given.get(i) for i in range(len(outputs))))
 
-    fresh = splice(
-        call.type, [outputs[i] for i in flowing], list(call.inputs or ()), spliced_pullback
-    )
+    name = f"{call.type}_{TRANSPOSABLE}"
+    fresh = splice(name, [outputs[i] for i in flowing], list(call.inputs or ()), spliced_pullback)
     fresh[0].op._pullback_chain = ()
     replaced = dict(zip(flowing, fresh, strict=True))
     return [replaced.get(i, t) for i, t in enumerate(outputs)]

@@ -23,8 +23,14 @@ from tensorflow.python.eager import forwardprop as _forwardprop
 from tensorflow.python.eager.polymorphic_function import concrete_function as _functions
 from tensorflow.python.eager.record import record_operation as _record_operation
 
+# Holds the gradient functions of files that were loaded before.
+from tensorflow.python.framework.ops import gradient_registry as _gradient_registry
+
 # The functions behind tf.py_function, by the token that an op has.
 from tensorflow.python.ops import script_ops as _script_ops
+
+# Makes gradient functions of those that a file holds.
+from tensorflow.python.saved_model import function_deserialization as _loading
 
 _Delayed = _functions._DelayedRewriteGradientFunctions
 _Concrete = _functions.ConcreteFunction
@@ -40,6 +46,7 @@ _CHOOSING: CodeType = _Concrete._select_forward_and_backward_functions.__code__
 # Both below look up what they keep by `get`, build it where it is missing, and put it in.
 _REWRITING: CodeType = _Delayed._construct_forward_backward.__code__
 _CALLING: CodeType = _Concrete._call_flat.__code__
+_OF_A_FILE: Callable[[Any], Any] = _loading._gen_gradient_func
 _KEPT_WHEN_REWRITING = "_cached_function_pairs"
 _KEPT_WHEN_CALLING = "_higher_order_tape_functions"
 
@@ -93,6 +100,19 @@ def wrap_py_function(results: Any, wrap: Callable[[Any], Any]) -> None:
     behind._func = wrap(behind._func)
 
 
+def wrap_loaded_gradients(wrap: Callable[[Any, str], Any]) -> None:
+    """Put something around each gradient function, by its name, that comes or has come out of a file."""
+
+    def made(function: Any) -> Any:
+        return wrap(_OF_A_FILE(function), tf.compat.as_str(function.name))
+
+    _loading._gen_gradient_func = made
+    for entry in list(_gradient_registry._registry.values()):
+        if getattr(entry["type"], "__code__", None) in _OF_A_FILE.__code__.co_consts:
+            function = entry["type"].__closure__[0].cell_contents
+            entry["type"] = wrap(entry["type"], tf.compat.as_str(function.name))
+
+
 def changed() -> list[str]:
     """What is not as it was in the TensorFlow that this was written for."""
     missing = [
@@ -126,6 +146,7 @@ _USED: dict[CodeType, tuple[str, ...]] = {
     _CHOOSING: (_KEPT_WHEN_CALLING, "get"),
     _script_ops.EagerFunc.__init__.__code__: ("_func",),
     _script_ops._EagerPyFuncGrad.__code__: ("_py_funcs", "get"),
+    _loading.load_function_def_library.__code__: ("_gen_gradient_func",),
 }
 
 
