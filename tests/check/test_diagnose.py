@@ -156,7 +156,7 @@ def finding_of(name, **options):
     problem = first_problem(exam)
     assert problem is not None
     with np.errstate(all="ignore"):
-        return diagnose(exam, problem, **{"explain": True, **options})
+        return diagnose(exam, problem, **{"explain": True, **options})[0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -170,7 +170,7 @@ def test_the_diagnosis_names_the_mistake(name):
 def test_numbers_come_with_an_error_bar():
     finding = finding_of("factor")
     assert finding.got == pytest.approx(2 * finding.wanted)
-    assert 0 < finding.error < 1e-9
+    assert 0 < finding.error < 1e-6 * abs(finding.wanted)
 
 
 def test_the_wrong_element_is_in_the_path():
@@ -200,7 +200,7 @@ def test_an_element_is_found_in_logarithmically_many_calls(size):
     problem = first_problem(exam)
     assert problem is not None
     before = exam.subject.calls
-    finding = diagnose(exam, problem, explain=True)
+    finding = diagnose(exam, problem, explain=True)[0]
     assert finding.path == f"args[0][{size // 3}]"
     assert exam.subject.calls - before < 80 + 20 * np.log2(size)
 
@@ -212,4 +212,4 @@ def test_a_rule_that_looks_at_the_sign_of_its_upstream_is_not_linear():
     exam = examination(NumpyProbe(sine, rule, [X]))
     problem = first_problem(exam)
     assert problem is not None
-    assert diagnose(exam, problem, explain=True).kind == "linear"
+    assert diagnose(exam, problem, explain=True)[0].kind == "linear"

@@ -99,7 +99,7 @@ def _examined(
         problem = next(_course(exam, options.quick, options.modes), None)
         if problem is None:
             return exam, ()
-        return exam, (diagnose(exam, problem, explain=options.explain),)
+        return exam, diagnose(exam, problem, explain=options.explain)
 
 
 def _examination(rule: Probe, truth: Probe, domain: Any, order: int, seed: int) -> Examination:

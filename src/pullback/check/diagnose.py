@@ -26,18 +26,23 @@ from pullback.check.staleness import is_restless, staleness
 from pullback.check.standins import output_for_input
 from pullback.check.trial import Trial
 
+# what is said of the rule as a whole, not of one input
+WHOLE = ("stale", "swapped", "linear", "second", "condition", "nonfinite")
+MOST = 4
 
-def diagnose(exam: Examination, problem: Problem, *, explain: bool) -> Finding:
-    """What a problem is, in words and numbers."""
-    finding = _plain(exam, problem)
+
+def diagnose(exam: Examination, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
+    """What a problem is, in words and numbers: one finding for each input that is wrong."""
+    findings: tuple[Finding, ...] = (_plain(exam, problem),)
     if explain and problem.kind in ("value", "linear") and problem.trial is not None:
         with contextlib.suppress(RuleFault, OutsideDomain):
-            finding = _explained(exam, problem, problem.trial, finding)
+            findings = _explained(exam, problem, problem.trial, findings[0])
     if explain and problem.kind in ("zero", "stale", "value") and is_restless(exam):
-        finding = replace(finding, kind="stale", diagnosis=words.STATEFUL)
+        findings = (replace(findings[0], kind="stale", diagnosis=words.STATEFUL),)
     elif explain and problem.kind == "zero" and _needs_upstream(exam):
-        finding = replace(finding, kind="linear", diagnosis=words.NOT_LINEAR)
-    return replace(finding, source=exam.subject.rule.source())
+        findings = (replace(findings[0], kind="linear", diagnosis=words.NOT_LINEAR),)
+    source = exam.subject.rule.source()
+    return tuple(replace(finding, source=source) for finding in findings)
 
 
 def _needs_upstream(exam: Examination) -> bool:
@@ -115,15 +120,64 @@ def _share(trial: Trial, at: int) -> float:
     return float(trial.gap[at]) / size
 
 
-def _explained(exam: Examination, problem: Problem, trial: Trial, finding: Finding) -> Finding:
+def _explained(
+    exam: Examination, problem: Problem, trial: Trial, finding: Finding
+) -> tuple[Finding, ...]:
     if problem.kind == "linear":
-        return _linear(exam, trial, finding)
+        return (_linear(exam, trial, finding),)
     scene = Scene(exam.subject, trial)
     exam.look_at_program()
     found = scene.wrong_leaves(problem.positions)
-    which, look = found[0]
+    first = _blamed(exam, problem, scene, found, finding)
+    if first.kind in WHOLE or not problem.generic:
+        return (first,)
+    surely = [
+        (k, look) for k, look in found[1:MOST] if np.isin(problem.positions, look.wrong).any()
+    ]
+    rest = [_in_brief(scene, k, look, found, finding) for k, look in surely]
+    # an input that is given no gradient may be meant so
+    return tuple(sorted([first, *rest], key=lambda one: one.kind == "none"))
+
+
+def _in_brief(
+    scene: Scene, which: int, look: Look, found: list[tuple[int, Look]], finding: Finding
+) -> Finding:
+    """A further input that is wrong, without a search for elements and conditions."""
+    finding = _along(scene, which, look, finding)
+    guess = first_that_holds(scene, which, look, [k for k, _ in found])
+    if guess is None:
+        return _last_word(scene, which, look, finding)
+    return _said(scene, which, guess, finding)
+
+
+def _along(scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
+    """The finding with the numbers seen when this input alone is moved."""
+    path = scene.layout.leaves[which].path
+    if not look.wrong.size:
+        return replace(finding, path=path)
+    worst = int(look.wrong[int(np.argmax(look.gap[look.wrong]))])
+    outputs = scene.subject.outputs
+    return replace(
+        finding,
+        path=path,
+        got=float(look.got[worst]) + 0.0,
+        wanted=float(look.wanted[worst]),
+        error=float(look.bars[worst]),
+        output=outputs.locate(worst) if look.trial.whole else outputs.leaves[0].path,
+    )
+
+
+def _blamed(
+    exam: Examination,
+    problem: Problem,
+    scene: Scene,
+    found: list[tuple[int, Look]],
+    finding: Finding,
+) -> Finding:
+    """What is wrong with the input that is blamed first."""
+    (which, look), trial = found[0], scene.trial
     leaf = scene.layout.leaves[which]
-    finding = replace(finding, path=leaf.path)
+    finding = _along(scene, which, look, finding)
     stale = staleness(scene, which, look, exam.start, problem.generic)
     if stale is not None:
         return replace(finding, kind="stale", diagnosis=stale)

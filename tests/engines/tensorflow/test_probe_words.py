@@ -168,3 +168,40 @@ def test_a_function_that_stops_running_is_refused():
 
     with pytest.raises(CheckError, match=r"flaky ran with the given arguments at first, .*: tired"):
         check(flaky, X)
+
+
+def test_every_wrong_input_has_a_finding_with_its_own_numbers():
+    @tf.custom_gradient
+    def product(a, b, c):
+        return a * b * c, lambda dy: (2 * dy * b * c, -dy * a * c, dy * a * b)
+
+    report = pb.check(product, *(tf.constant([0.3, -0.7, 1.1]) * k for k in (1.0, 2.0, 3.0)))
+    assert [(f.kind, f.path) for f in report.findings] == [
+        ("factor", "args[0]"),
+        ("sign", "args[1]"),
+    ]
+    assert [line.ok for line in report.inputs] == [False, False, None]
+    doubled, turned = report.findings
+    assert doubled.got == pytest.approx(2 * doubled.wanted, rel=1e-6)
+    assert turned.got == pytest.approx(-turned.wanted, rel=1e-6)
+
+
+def test_an_input_without_gradient_comes_last_for_it_may_be_meant_so():
+    @tf.custom_gradient
+    def hinge(truth, guess):
+        margin = 1 - truth * guess
+        slope = tf.where(margin > 0, -truth, 0.0)
+        return tf.nn.relu(margin), lambda dy: (None, 2 * dy * slope)
+
+    report = pb.check(hinge, tf.constant([1.0, -1.0, 1.0]), tf.constant([0.2, 0.4, -0.6]))
+    assert [(f.kind, f.path) for f in report.findings] == [
+        ("factor", "args[1]"),
+        ("none", "args[0]"),
+    ]
+    assert report.findings[1].got == 0
+
+
+def test_points_at_which_the_outputs_have_other_shapes_are_left_out():
+    report = pb.check(lambda x: tf.boolean_mask(x, x > 0), tf.constant([0.5, -1.0, 2.0, -0.3]))
+    assert report.ok
+    assert "negative" in report.coverage.left_out
