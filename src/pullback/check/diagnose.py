@@ -95,19 +95,22 @@ def _numbers(exam: Examination, problem: Problem) -> Finding:
     where = layout.locate(worst) if trial.whole else layout.leaves[0].path
     second = trial.order == 2
     path = where if second else subject.inputs.leaves[0].path
-    text = (
-        words.SECOND if second else words.term(subject.inputs.leaves[0].name, _share(trial, worst))
-    )
     return Finding(
         kind="second" if second else "value",
         path=path,
-        diagnosis=text,
+        diagnosis=_first_words(exam, trial, worst),
         got=float(trial.claimed[worst]),
         wanted=float(trial.slope.value[worst]),
         error=float(trial.slope.error[worst]),
         point=trial.point,
         output="" if second else where,
     )
+
+
+def _first_words(exam: Examination, trial: Trial, worst: int) -> str:
+    if trial.order == 2:
+        return words.SECOND if np.isfinite(trial.claimed[worst]) else words.SECOND_NOT_FINITE
+    return words.term(exam.subject.inputs.leaves[0].name, _share(trial, worst))
 
 
 def _worst(trial: Trial, problem: Problem) -> int:
@@ -248,7 +251,9 @@ def _special(
         return _few(exam, scene, which, [entry], finding)
     where = where or words.at_point(name, scene.trial.point)
     if finite:
-        return replace(finding, kind="condition", diagnosis=f"wrong only {where}")
+        # a short format lets pass elsewhere what is wrong there too
+        text = f"wrong {where}" if exam.subject.epsilon > 1e-4 else f"wrong only {where}"
+        return replace(finding, kind="condition", diagnosis=text)
     return replace(finding, kind="nonfinite", diagnosis=words.not_finite(name, where))
 
 
@@ -289,7 +294,7 @@ def _by_place(
     which, look = blamed
     leaf = scene.layout.leaves[which]
     few = scene.wrong_elements(which, look)
-    if few is not None and len(few) < max(2, leaf.size):
+    if few is not None and len(few) < leaf.size:
         return _few(exam, scene, which, few, finding)
     reach = reach_of(scene, which)
     guess = None if reach is None else misplaced(scene, reach)

@@ -28,8 +28,18 @@ def _elsewhere(scene: Scene, which: int, look: Look, wrong: list[int]) -> Guess 
         or _part_of_outputs(scene, look)
         or order_of_outputs(scene, look)
         or moved(scene, which, look)
+        or _conjugate(scene, which, look)
         or stand_in(scene, which, look)
     )
+
+
+def _conjugate(scene: Scene, which: int, look: Look) -> Guess | None:
+    """Complex numbers of the right size and another angle."""
+    leaves = (scene.layout.leaves[which], *scene.subject.outputs.leaves)
+    if not look.trial.whole or not all(leaf.is_complex for leaf in leaves):
+        return None
+    got, wanted = (np.abs(part.view(np.complex128)) for part in (look.got, look.wanted))
+    return Guess("conjugate") if np.allclose(got, wanted, rtol=1e-5, atol=0) else None
 
 
 def _missing(scene: Scene, which: int, look: Look) -> Guess | None:

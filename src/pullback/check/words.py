@@ -265,6 +265,7 @@ def of_guess(kind: str, name: str, other: str, number: float, word: str) -> tupl
         "mixes": ("axis", lambda: mixes(name, word)),
         "spread": ("axis", lambda: spread(name, word)),
         "flat": ("flat", lambda: flat(name)),
+        "conjugate": ("conjugate", lambda: conjugate(name)),
         "unused": ("places", lambda: unused(name, word)),
         "left out": ("term", lambda: left_out(name, word)),
         "direction": ("reversed", lambda: direction(name, word)),
@@ -272,6 +273,14 @@ def of_guess(kind: str, name: str, other: str, number: float, word: str) -> tupl
     }
     found, say = texts.get(kind, (kind, lambda: rearranged(name, word)))
     return found, say()
+
+
+def conjugate(name: str) -> str:
+    """Right in size, wrong in angle."""
+    return (
+        f"the gradient for `{name}` has the right size and the wrong angle in the complex plane: "
+        "a complex conjugate is missing, or one too many"
+    )
 
 
 def slightly(name: str, share: float, side: str) -> str:
@@ -293,6 +302,9 @@ def term(name: str, share: float) -> str:
 SECOND = (
     "right to first order, wrong to second: a saved tensor was detached, or the rule is not "
     "differentiable as written"
+)
+SECOND_NOT_FINITE = (
+    "right to first order, but the second derivative is not finite (NaN or infinite)"
 )
 SECOND_UPSTREAM = (
     "right to first order, wrong to second: the upstream gradient is detached inside the rule"

@@ -205,3 +205,17 @@ def test_points_at_which_the_outputs_have_other_shapes_are_left_out():
     report = pb.check(lambda x: tf.boolean_mask(x, x > 0), tf.constant([0.5, -1.0, 2.0, -0.3]))
     assert report.ok
     assert "negative" in report.coverage.left_out
+
+
+def test_a_missing_conjugate_is_named():
+    @tf.custom_gradient
+    def square(z):
+        return z * z, lambda dy: 2 * dy * z
+
+    z = tf.constant([0.3 + 0.7j, -1.1 + 0.2j, 0.5 - 0.9j])
+    assert "complex conjugate" in pb.check(square, z).diagnosis
+
+
+def test_a_second_derivative_that_is_not_a_number_is_called_that():
+    report = pb.check(lambda x: tf.where(x > 0, tf.sqrt(x), 0.0), tf.constant([1.0, -2.0, 3.0]))
+    assert "second derivative is not finite" in report.diagnosis
