@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own as arguments of a tf.function.
+"""Functions with a gradient of their own, or under an override, as arguments of a tf.function.
 
 TensorFlow puts in place of an argument whatever its `__wrapped__` leads to: the plain function, without its rule. An
 argument that says itself what it is to be traced as stays what it is.

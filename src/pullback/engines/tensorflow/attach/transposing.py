@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.tf_private import transposing as stack
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-# By identity, as a code object takes long to hash; those of methods live as long as this module.
+# By identity, as a code object takes long to hash; those of methods live as long as their module.
 _OF_THE_USER: set[int] = set()
 
 
@@ -31,29 +31,39 @@ def is_transposed() -> bool:
     """Whether the gradient that is being computed will be transposed; functions that keep it keep it for this only."""
     frame = sys._getframe(1)
     if private.executing_eagerly():
-        return (stack.accumulator_is_open() or _here.later) and _is_transposed(frame)
-    _keep_apart(frame)
-    return _is_transposed(frame)
+        open_here = stack.accumulator_is_open() or _here.later
+        return open_here and _is_transposed(_telling(frame))
+    frames = _telling(frame)
+    _keep_apart(frames)
+    return _is_transposed(frames)
 
 
-def _is_transposed(frame: Any) -> bool:
-    while frame is not None and id(frame.f_code) not in _OF_THE_USER:
-        if frame.f_code is _LATER or stack.transposes(frame):
-            return True
+def _telling(frame: Any) -> list[Any]:
+    """The frames that tell what a gradient is for, innermost first. This runs for every op with a rule."""
+    found: list[Any] = []
+    while frame is not None:
+        code = id(frame.f_code)
+        if code in _OF_THE_USER:
+            break
+        if code in _TELLING:
+            found.append(frame)
         frame = frame.f_back
-    return False
+    return found
 
 
-def _keep_apart(frame: Any) -> None:
+def _is_transposed(frames: Sequence[Any]) -> bool:
+    return any(frame.f_code is _LATER or stack.transposes(frame) for frame in frames)
+
+
+def _keep_apart(frames: Sequence[Any]) -> None:
     """Split what the functions now building their backward pass keep of it."""
     building: dict[int, bool] = {}
-    while frame is not None and id(frame.f_code) not in _OF_THE_USER:
+    for position, frame in enumerate(frames):
         built, store = stack.built_in(frame), stack.store_in(frame)
         if built is not None:
-            building[id(built)] = _is_transposed(frame)
+            building[id(built)] = _is_transposed(frames[position:])
         elif store is not None:
             _split(store, building)
-        frame = frame.f_back
 
 
 def _split(store: stack.Store, building: Mapping[int, bool]) -> None:
@@ -105,3 +115,4 @@ class ToBeTransposed:
 
 
 _LATER: CodeType = ToBeTransposed.__call__.__code__
+_TELLING = stack.TELLING | {id(_LATER)}

@@ -46,6 +46,10 @@ _CHOOSING: CodeType = _Concrete._select_forward_and_backward_functions.__code__
 # Both below look up what they keep by `get`, build it where it is missing, and put it in.
 _REWRITING: CodeType = _Delayed._construct_forward_backward.__code__
 _CALLING: CodeType = _Concrete._call_flat.__code__
+# All of them, by identity: a code object takes long to hash.
+TELLING = frozenset(
+    id(code) for code in (_RECORDING, _TRANSPOSING, _BUILDING, _CHOOSING, _REWRITING, _CALLING)
+)
 _OF_A_FILE: Callable[[Any], Any] = _loading._gen_gradient_func
 _KEPT_WHEN_REWRITING = "_cached_function_pairs"
 _KEPT_WHEN_CALLING = "_higher_order_tape_functions"
