@@ -31,11 +31,15 @@ def is_transposed() -> bool:
     """Whether the gradient that is being computed will be transposed; functions that keep it keep it for this only."""
     frame = sys._getframe(1)
     if private.executing_eagerly():
-        open_here = stack.accumulator_is_open() or _here.later
-        return open_here and _is_transposed(_telling(frame))
+        return may_be_transposed_at_once() and _is_transposed(_telling(frame))
     frames = _telling(frame)
     _keep_apart(frames)
     return _is_transposed(frames)
+
+
+def may_be_transposed_at_once() -> bool:
+    """Whether it is worth asking in eager code, in a fraction of the time."""
+    return stack.accumulator_is_open() or _here.later
 
 
 def _telling(frame: Any) -> list[Any]:

@@ -18,7 +18,10 @@ from pullback._pullback import split_second
 from pullback._rule import DEFAULT
 from pullback._tree import Structure, flatten
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach.transposing import runs_user_code
+from pullback.engines.tensorflow.attach.transposing import (
+    may_be_transposed_at_once,
+    runs_user_code,
+)
 from pullback.engines.tensorflow.override.op_forward import linear_if_transposed, with_second
 from pullback.engines.tensorflow.override.scope import Bound, resume, suspend
 from pullback.engines.tensorflow.tf_private import overriding as private
@@ -107,6 +110,7 @@ def carries_gradient(tensor: Any) -> bool:
 def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list[Any]]:
     """The backward function of an op under one or more nested overrides."""
     outputs = call.outputs or ()
+    eagerly = call.operation is None
     quiet = tuple(i for i, t in enumerate(outputs) if not carries_gradient(t))
 
     def op_pullback(*upstream: Any) -> list[Any]:
@@ -116,6 +120,8 @@ def chain_pullback(chain: tuple[Bound, ...], call: OpCall) -> Callable[..., list
         token = suspend()
         try:
             gradients = _run(chain, 0, call, dys)
+            if eagerly and not may_be_transposed_at_once():
+                return gradients
             again = functools.partial(_run, chain, 0, call)
             return linear_if_transposed(again, gradients, dys, chain[0].entry.rule, call.type)
         finally:
@@ -205,9 +211,9 @@ class _Original:
 
     def __call__(self, *upstream: Any) -> Any:
         flat = self._below(upstream)
-        names = argument_names(self._call.type, len(flat))
-        if any(name.endswith("]") for name in names):
-            return [g for g, name in zip(flat, names, strict=True) if name.endswith("]")]
+        listed = _listed(self._call.type, len(flat))
+        if listed:
+            return [flat[i] for i in listed]
         return flat[0] if len(flat) == 1 else tuple(flat)
 
 
@@ -311,6 +317,12 @@ def argument_names(op_type: str, count: int) -> tuple[str, ...]:
         elif len(lists) == 1:
             names += [f"{argument.name}[{i}]" for i in range(spread)]
     return tuple(names) if len(names) == count else tuple(f"inputs[{i}]" for i in range(count))
+
+
+@functools.cache
+def _listed(op_type: str, count: int) -> tuple[int, ...]:
+    """Which inputs of an op are elements of a list."""
+    return tuple(i for i, n in enumerate(argument_names(op_type, count)) if n.endswith("]"))
 
 
 class OpInputs(Inputs):

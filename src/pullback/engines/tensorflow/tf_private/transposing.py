@@ -64,7 +64,7 @@ class Store(NamedTuple):
 
 def accumulator_is_open() -> bool:
     """Whether any accumulator computes tangents here."""
-    return bool(_tfe.TFE_Py_PackJVPs([])[0])
+    return _tfe.TFE_Py_PackJVPs(())[0] != ()
 
 
 def have_tangents(tensors: Sequence[Any]) -> bool:
