@@ -32,10 +32,6 @@ def clipped(dy, *, inputs):
     return tf.clip_by_value(dy * 2.0 * inputs[0], -LIMIT, LIMIT)
 
 
-def seven(dx):
-    return 7.0 * dx
-
-
 def saved(function: Function, folder: Path) -> str:
     module = tf.Module()
     module.run = tf.function(function, input_signature=[tf.TensorSpec([2])])
@@ -83,12 +79,6 @@ def test_a_rule_that_is_not_linear_is_refused(
 def test_a_linear_rule_is_transposed(kind: str, forward: str, tmp_path: Path) -> None:
     function = loaded(MADE[kind](linear, tmp_path))
     np.testing.assert_allclose(FORWARD[forward](function, tf.constant(X)), 2 * X)
-
-
-@pytest.mark.parametrize("forward", FORWARD)
-def test_an_explicit_jvp_is_in_the_file(forward: str, tmp_path: Path) -> None:
-    function = loaded(saved(pb.with_gradient(square, clipped, jvp=seven), tmp_path))
-    np.testing.assert_allclose(FORWARD[forward](function, tf.constant(X)), [7.0, 7.0])
 
 
 def test_custom_gradients_of_others_are_left_alone(tmp_path: Path) -> None:
