@@ -11,7 +11,7 @@ from pullback.check.sides import bent, outside, smooth
 from pullback.check.trial import BARS, Trial
 
 # how much shorter steps are where longer ones meet kink upon kink
-SHORT = 1e-3
+SHORT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,14 @@ def cleared_by_short_steps(subject: Subject, trial: Trial, chosen: Array) -> tup
             right, left = (at(h) - centre) / h, (centre - at(-h)) / h
             told = np.isfinite(right - left) & (noise / h < slack)
             ever |= told
-            middle = (right + left) / 2
-            cleared |= told & (np.abs(claimed - middle) < slack)
+            middle, width = (right + left) / 2, np.abs(right - left)
+            near = slack
             if subject.epsilon > 1e-10:
                 cleared |= told & (np.abs(trial.slope.value[chosen] - middle) > slack)
+            else:
+                near = np.minimum(slack, 1e-5 * np.abs(claimed) + noise / h + width)
+            cleared |= told & (np.abs(claimed - middle) < near)
             # a bend stays as wide when the step shrinks; curvature shrinks with it
-            width = np.abs(right - left)
             lasting = told & (width > slack) & (width > 0.3 * before)
             low, high = np.minimum(right, left), np.maximum(right, left)
             edge = 0.05 * width + noise / h
@@ -93,7 +95,7 @@ def refuted_nearby(subject: Subject, trial: Trial, found: Doubt) -> Doubt:
     stable = claim_noise(subject, trial, found.open) < 0.2 * gap
     with np.errstate(invalid="ignore"):
         sure = (gap > BARS * error) & (np.abs(value) > BARS * error) & smooth(sides, gap)
-        wrong = stable & sure & (gap > 1e-3 * np.abs(value))
+        wrong = stable & sure & (gap > 1e-5 * np.abs(value))
     return replace(found, wrong=found.open[wrong], open=found.open[~wrong])
 
 

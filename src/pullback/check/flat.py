@@ -89,7 +89,7 @@ class Subject:
         self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
         self.calls = 0
         self.scale = np.zeros(self.outputs.size)
-        self.noise: float | None = None
+        self.noise: dict[float, float] = {}
         self._upstream: tuple[Array, list[Array]] | None = None
 
     @property

@@ -55,7 +55,7 @@ def generic_plan(epsilon: float) -> Plan:
         return Plan(first=1 / 2, ratio=2, least=3, most=4, enough=0.05)
     if epsilon > 1e-10:
         return Plan(first=1 / 8, ratio=2, least=4, most=6, enough=1e-5)
-    return Plan(first=2.0**-12, ratio=4, least=3, most=6, enough=3e-10)
+    return Plan(first=2.0**-8, ratio=4, least=3, most=7, enough=3e-10)
 
 
 def brief_plan(epsilon: float) -> Plan:

@@ -20,7 +20,7 @@ CLEAN = 1e-13
 def measure(subject: Subject, trial: Trial, chosen: Array, reach: float = 1.0) -> Sides:
     """Both one-sided derivatives and the central one at the chosen entries."""
     coarse = subject.epsilon > 1e-10
-    steps = [2.0 ** -(2 + k) if coarse else reach * 4.0**-k / 1700 for k in range(4)]
+    steps = [2.0 ** -(2 + k) if coarse else reach * 4.0**-k / 110 for k in range(4)]
     at, scale = entries(subject, trial, chosen), scales(subject, trial, chosen)
     centre = at(0.0)
     above, below = [at(h) for h in steps], [at(-h) for h in steps]
@@ -37,23 +37,32 @@ def measure(subject: Subject, trial: Trial, chosen: Array, reach: float = 1.0) -
     )
 
 
-def unit_of(subject: Subject) -> float:
+def unit_of(subject: Subject, spacing: float = SPACING) -> float:
     """The rounding unit of the function's values as measured where the user is, once.
 
     Where values hardly change, as near zero, a function that rounds inside looks flat, not noisy.
     """
-    if subject.noise is None:
+    if spacing not in subject.noise:
         x = subject.start()
         u = generic(np.random.default_rng(3), subject.inputs, x)
         some = np.unique(np.linspace(0, subject.outputs.size - 1, SAMPLE).astype(int))
         try:
             found = usual_noise(
-                lambda t: subject.value(x + t * u)[some], subject.scale[some], SPACING
+                lambda t: subject.value(x + t * u)[some],
+                subject.scale[some],
+                spacing,
+                # what rounds inside does not move by short steps
+                still=0.0 if spacing == SPACING else np.inf,
             )
         except OutsideDomain:
             found = 0.0
-        subject.noise = max(subject.epsilon, found)
-    return subject.noise
+        subject.noise[spacing] = max(subject.epsilon, found)
+    return subject.noise[spacing]
+
+
+def is_clean(subject: Subject) -> bool:
+    """Whether very short steps measure the function; kinks are less in the way of shorter ones."""
+    return any(unit_of(subject, spacing) < CLEAN for spacing in (SPACING, SPACING / 100))
 
 
 def entries(subject: Subject, trial: Trial, chosen: Array) -> Callable[[float], Array]:

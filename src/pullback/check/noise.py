@@ -29,9 +29,15 @@ def noise_of(at: Callable[[float], Array], scale: Array, spacing: float) -> Arra
     return np.where(found > CHAOS * size, np.inf, found)
 
 
-def usual_noise(at: Callable[[float], Array], scale: Array, spacing: float) -> float:
-    """The noise that half of the entries stay below, relative to their size."""
-    return SAFETY * _usual(*_levels(at, scale, spacing))
+def usual_noise(
+    at: Callable[[float], Array], scale: Array, spacing: float, still: float = 0.0
+) -> float:
+    """The noise that half of the entries stay below, relative to their size.
+
+    `still` is what an entry counts for that does not move at all.
+    """
+    level, size = _levels(at, scale, spacing)
+    return SAFETY * _usual(np.where(level == 0, still, level), size)
 
 
 def _levels(at: Callable[[float], Array], scale: Array, spacing: float) -> tuple[Array, Array]:
@@ -45,7 +51,7 @@ def _levels(at: Callable[[float], Array], scale: Array, spacing: float) -> tuple
 def _usual(level: Array, size: Array) -> float:
     with np.errstate(all="ignore"):
         relative = level / size
-    known = relative[np.isfinite(relative)]
+    known = relative[~np.isnan(relative)]
     return float(np.median(known)) if known.size else 0.0
 
 

@@ -20,7 +20,7 @@ from pullback.check.confirm import (
 )
 from pullback.check.directions import generic
 from pullback.check.flat import Subject
-from pullback.check.measuring import CLEAN, entries, measure, scales, unit_of
+from pullback.check.measuring import entries, is_clean, measure, scales
 from pullback.check.probe import Array
 from pullback.check.short_formats import lasting
 from pullback.check.sides import smooth
@@ -48,7 +48,7 @@ def doubt(subject: Subject, trial: Trial, suspects: Array) -> Doubt:
     if subject.epsilon > 1e-10:
         found = lasting(subject, trial, found)
     else:
-        if not found.wrong.size and found.open.size and unit_of(subject) < CLEAN:
+        if not found.wrong.size and found.open.size and is_clean(subject):
             found = refuted_nearby(subject, trial, found)
         found = without_limits(subject, trial, found)
     return replace(found, kinks=np.concatenate([kinks, found.kinks]))
