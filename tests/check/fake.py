@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pullback.check.domain import parse
 from pullback.check.examine import Examination, Problem
 from pullback.check.flat import Subject
 from pullback.check.probe import Claims, Facts, InMode, Leaf, RuleFault, Unsupported
+from pullback.check.search.domain import parse
 
 EPSILON = float(np.finfo(np.float64).eps)
 Function = Callable[..., list[np.ndarray]]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.check.diagnose import diagnose
+from pullback.check.diagnosis.diagnose import diagnose
 from tests.check.fake import NumpyProbe, examination, first_problem
 
 RNG = np.random.default_rng(11)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullback.check.domain import parse, symmetric_leaves
 from pullback.check.flat import Layout
 from pullback.check.probe import Leaf
+from pullback.check.search.domain import parse, symmetric_leaves
 from pullback.errors import CheckError
 
 ONE = Layout([Leaf("args[0]", "x", (4,), "float64")])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pullback.check.ladder import Plan, Slope, brief_plan, generic_plan, slopes
+from pullback.check.measure.ladder import Plan, Slope, brief_plan, generic_plan, slopes
 
 EPSILON = float(np.finfo(np.float64).eps)
 

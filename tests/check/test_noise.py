@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.check.noise import noise_of, usual_noise
+from pullback.check.measure.noise import noise_of, usual_noise
 from tests.check.fake import NumpyProbe, examination, first_problem
 
 MANY = 400

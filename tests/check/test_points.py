@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullback.check import directions, points
 from pullback.check.flat import Layout
 from pullback.check.probe import Leaf
+from pullback.check.search import directions, points
 
 
 def layout(*sizes):

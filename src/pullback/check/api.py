@@ -8,13 +8,13 @@ import numpy as np
 
 from pullback._engine import engine_of
 from pullback._tree import flatten
-from pullback.check.diagnose import diagnose
-from pullback.check.domain import parse
+from pullback.check.diagnosis.diagnose import diagnose
 from pullback.check.examine import Examination, Problem
 from pullback.check.flat import Subject
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Leaf, OutsideDomain, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
+from pullback.check.search.domain import parse
 from pullback.errors import CheckError
 
 

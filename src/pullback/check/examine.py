@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pullback.check import directions, points
-from pullback.check.domain import Domain, symmetric_leaves
+from pullback.check.doubt.witness import Doubt, doubt
 from pullback.check.flat import Subject
-from pullback.check.ladder import Plan, brief_plan, generic_plan
+from pullback.check.measure.ladder import Plan, brief_plan, generic_plan
+from pullback.check.measure.trial import GENERIC, Trial, run
+from pullback.check.measure.vectors import all_finite, typical
 from pullback.check.probe import Array, InMode, OutsideDomain, RuleFault, Unsupported
-from pullback.check.trial import GENERIC, Trial, run
-from pullback.check.vectors import all_finite, typical
-from pullback.check.witness import Doubt, doubt
+from pullback.check.search import directions, points
+from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.errors import CheckError
 
 

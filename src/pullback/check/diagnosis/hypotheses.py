@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from pullback.check.blame import Look, Scene
-from pullback.check.guess import NEARLY, Guess, is_close, is_same
-from pullback.check.places import moved, order_of_outputs, swapped
-from pullback.check.rounding import persists, rounded_inputs, rounding_noise, short_format
-from pullback.check.standins import stand_in
+from pullback.check.diagnosis.blame import Look, Scene
+from pullback.check.diagnosis.guess import NEARLY, Guess, is_close, is_same
+from pullback.check.diagnosis.places import moved, order_of_outputs, swapped
+from pullback.check.diagnosis.rounding import persists, rounded_inputs, rounding_noise, short_format
+from pullback.check.diagnosis.standins import stand_in
 
 
 def first_that_holds(scene: Scene, which: int, look: Look, wrong: list[int]) -> Guess | None:

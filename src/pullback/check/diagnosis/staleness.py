@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from pullback.check import words
-from pullback.check.blame import Look, Scene
+from pullback.check.diagnosis import words
+from pullback.check.diagnosis.blame import Look, Scene
+from pullback.check.diagnosis.standins import stale_input
 from pullback.check.examine import Examination
 from pullback.check.probe import Array, OutsideDomain
-from pullback.check.standins import stale_input
 
 # how far from the first point the second look is, as a share of the way to the wrong one
 NEAR = 0.01

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pullback.check.measure.trial import BARS
 from pullback.check.probe import Array
-from pullback.check.trial import BARS
 
 Estimate = tuple[Array, Array]
 

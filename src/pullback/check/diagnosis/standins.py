@@ -8,9 +8,9 @@ from itertools import islice
 
 import numpy as np
 
-from pullback.check.blame import Look, Scene
-from pullback.check.guess import Guess, is_same
-from pullback.check.places import Change, rearrangements
+from pullback.check.diagnosis.blame import Look, Scene
+from pullback.check.diagnosis.guess import Guess, is_same
+from pullback.check.diagnosis.places import Change, rearrangements
 from pullback.check.probe import Array, OutsideDomain
 
 # replacements tried at most: each costs a measurement

@@ -6,8 +6,8 @@ from itertools import combinations
 
 import numpy as np
 
-from pullback.check.blame import Look, Scene
-from pullback.check.guess import Guess, is_same
+from pullback.check.diagnosis.blame import Look, Scene
+from pullback.check.diagnosis.guess import Guess, is_same
 from pullback.check.probe import Array, Leaf
 
 Change = Callable[[Array], Array]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.check.flat import Subject
-from pullback.check.ladder import Plan, brief_plan, generic_plan
+from pullback.check.measure.ladder import Plan, brief_plan, generic_plan
+from pullback.check.measure.trial import BARS, Trial, run
 from pullback.check.probe import Array, OutsideDomain, RuleFault
-from pullback.check.trial import BARS, Trial, run
 
 FEW = 4
 # after so many halvings with one right half each, the wrong entries are taken to lie together

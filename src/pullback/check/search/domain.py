@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pullback.check.directions import leaf_scales, symmetric
 from pullback.check.flat import Layout
 from pullback.check.options import is_meant
 from pullback.check.probe import Array, Leaf
+from pullback.check.search.directions import leaf_scales, symmetric
 from pullback.errors import CheckError
 
 _NAMED = {"positive": (0.0, np.inf), "negative": (-np.inf, 0.0), "unit": (0.0, 1.0)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pullback.check.blame import Scene
+from pullback.check.diagnosis.blame import Scene
 from pullback.check.probe import Array, OutsideDomain
 
 HALVINGS = 12

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.blame import Look
+from pullback.check.diagnosis.blame import Look
 from pullback.check.probe import Array
 
 

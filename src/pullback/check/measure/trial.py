@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pullback.check.flat import Said, Subject
-from pullback.check.ladder import Part, Plan, Scale, Slope, slopes
+from pullback.check.measure.ladder import Part, Plan, Scale, Slope, slopes
+from pullback.check.measure.vectors import blocks, typical
 from pullback.check.probe import Array, OutsideDomain
-from pullback.check.vectors import blocks, typical
 
 BARS = 30.0
 GENERIC = ("the given arguments", "another point")

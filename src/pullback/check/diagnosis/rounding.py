@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from pullback.check.blame import Look, Scene
-from pullback.check.guess import Guess, is_close
+from pullback.check.diagnosis.blame import Look, Scene
+from pullback.check.diagnosis.guess import Guess, is_close
 from pullback.check.probe import Array
 
 

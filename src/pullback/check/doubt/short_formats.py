@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.check.confirm import Doubt, cleared_by_short_steps, confirmed_by_sides
-from pullback.check.directions import generic
+from pullback.check.doubt.confirm import Doubt, cleared_by_short_steps, confirmed_by_sides
 from pullback.check.flat import Subject
-from pullback.check.ladder import generic_plan
+from pullback.check.measure.ladder import generic_plan
+from pullback.check.measure.trial import GENERIC, Trial, run
 from pullback.check.probe import Array
-from pullback.check.trial import GENERIC, Trial, run
+from pullback.check.search.directions import generic
 
 PAIRS = 12
 # so small a share of very many outputs may be chance, and is tried again

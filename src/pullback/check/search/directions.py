@@ -3,8 +3,8 @@
 import numpy as np
 
 from pullback.check.flat import Layout
+from pullback.check.measure.vectors import blocks
 from pullback.check.probe import Array
-from pullback.check.vectors import blocks
 
 Rng = np.random.Generator
 SAMPLE = 10_000

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.check import words
-from pullback.check.blame import Look, Scene
-from pullback.check.conditions import (
+from pullback.check.diagnosis import words
+from pullback.check.diagnosis.blame import Look, Scene
+from pullback.check.diagnosis.conditions import (
     Condition,
     condition_among,
     condition_on,
@@ -15,16 +15,16 @@ from pullback.check.conditions import (
     wrong_among,
     wrong_together,
 )
+from pullback.check.diagnosis.guess import Guess, is_close
+from pullback.check.diagnosis.hypotheses import first_that_holds
+from pullback.check.diagnosis.places import misplaced, one_sided, reach_of, uncoupled
+from pullback.check.diagnosis.rounding import lost_bits
+from pullback.check.diagnosis.staleness import is_restless, staleness
+from pullback.check.diagnosis.standins import output_for_input
 from pullback.check.examine import Examination, Problem
-from pullback.check.guess import Guess, is_close
-from pullback.check.hypotheses import first_that_holds
-from pullback.check.places import misplaced, one_sided, reach_of, uncoupled
+from pullback.check.measure.trial import Trial
 from pullback.check.probe import OutsideDomain, RuleFault
 from pullback.check.report import Finding
-from pullback.check.rounding import lost_bits
-from pullback.check.staleness import is_restless, staleness
-from pullback.check.standins import output_for_input
-from pullback.check.trial import Trial
 
 # what is said of the rule as a whole, not of one input
 WHOLE = ("stale", "swapped", "linear", "second", "condition", "nonfinite")

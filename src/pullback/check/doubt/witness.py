@@ -10,21 +10,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.check.beside import has_derivative, without_limits
-from pullback.check.confirm import (
+from pullback.check.doubt.beside import has_derivative, without_limits
+from pullback.check.doubt.confirm import (
     Doubt,
     cleared_by_short_steps,
     confirmed_by_sides,
     fine_steps,
     refuted_nearby,
 )
-from pullback.check.directions import generic
+from pullback.check.doubt.short_formats import lasting
 from pullback.check.flat import Subject
-from pullback.check.measuring import entries, is_clean, measure, scales
+from pullback.check.measure.measuring import entries, is_clean, measure, scales
+from pullback.check.measure.sides import smooth
+from pullback.check.measure.trial import Trial
 from pullback.check.probe import Array
-from pullback.check.short_formats import lasting
-from pullback.check.sides import smooth
-from pullback.check.trial import Trial
+from pullback.check.search.directions import generic
 
 MOST = 20_000
 NONE = np.empty(0, int)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.directions import Rng, leaf_scales
 from pullback.check.flat import Layout
 from pullback.check.probe import Array
+from pullback.check.search.directions import Rng, leaf_scales
 
 NOTHING = np.zeros(0, bool)
 MOST_LEAVES = 3

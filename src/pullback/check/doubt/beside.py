@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.check.confirm import Doubt
-from pullback.check.directions import generic
+from pullback.check.doubt.confirm import Doubt
 from pullback.check.flat import Subject
-from pullback.check.measuring import entries, unit_of
+from pullback.check.measure.measuring import entries, unit_of
+from pullback.check.measure.trial import BARS, Trial
 from pullback.check.probe import Array
-from pullback.check.trial import BARS, Trial
+from pullback.check.search.directions import generic
 
 # with so few entries, so many more places beside a point are tried
 FEW, MORE = 1_000, 24

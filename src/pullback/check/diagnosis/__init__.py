@@ -1,0 +1,1 @@
+"""What is wrong with a rule, found by trying and told in words."""

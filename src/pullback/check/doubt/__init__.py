@@ -1,0 +1,1 @@
+"""Second thoughts about suspects, before a mismatch is believed."""

@@ -1,0 +1,1 @@
+"""What the function says: differences along lines, their error bars, noise."""
