@@ -67,3 +67,13 @@ def test_right_rules_of_noisy_functions_pass(name, seed):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_wrong_rules_of_noisy_functions_do_not(name):
     assert first_problem(examination(noisy(name, 1.1), seed=0)).kind == "value"
+
+
+def test_where_the_function_is_zero_noise_is_not_taken_for_infinite():
+    x = np.array([0.4, -1.1, 0.7])
+    probe = NumpyProbe(
+        lambda a, b: [np.mean((a - b) ** 2)],
+        lambda xs, ws: [ws[0] * (xs[0] - xs[1]), -2 * ws[0] * (xs[0] - xs[1]) / 3],
+        [x, x],
+    )
+    assert first_problem(examination(probe, seed=0)).kind == "value"

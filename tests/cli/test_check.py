@@ -170,3 +170,10 @@ def test_wrong_outweighs_unknown():
 def test_modules_are_loaded_by_name():
     module, name = load("math:sin")
     assert (module.__name__, name) == ("math", "sin")
+
+
+def test_no_two_inputs_that_are_tried_are_the_same():
+    from pullback.check.inputs import tried
+
+    (first, second), _ = next(tried(lambda a, b: a - b))
+    assert not (first.numpy() == second.numpy()).any()

@@ -64,8 +64,8 @@ def tried(function: Any) -> Iterator[Call]:
     for dtypes, positive in _kinds(len(needed)):
         for shapes in _shapes(len(needed)):
             made = [
-                _value(p, sample(shape, dtype, positive=positive))
-                for p, shape, dtype in zip(needed, shapes, dtypes, strict=True)
+                _value(p, sample(shape, dtype, positive=positive, which=k))
+                for k, (p, shape, dtype) in enumerate(zip(needed, shapes, dtypes, strict=True))
             ]
             by_name = inspect.Parameter.KEYWORD_ONLY
             pairs = list(zip(needed, made, strict=True))

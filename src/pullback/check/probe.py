@@ -172,6 +172,6 @@ class Probes(Protocol):
         """Whether a value in a module is a function with a gradient of its own."""
         ...
 
-    def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool) -> Any:
-        """A tensor to try a function on."""
+    def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
+        """A tensor to try a function on; another one for another `which`."""
         ...

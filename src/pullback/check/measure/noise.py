@@ -51,7 +51,7 @@ def _levels(at: Callable[[float], Array], scale: Array, spacing: float) -> tuple
 def _usual(level: Array, size: Array) -> float:
     with np.errstate(all="ignore"):
         relative = level / size
-    known = relative[~np.isnan(relative)]
+    known = relative[(size > 0) & ~np.isnan(relative)]
     return float(np.median(known)) if known.size else 0.0
 
 

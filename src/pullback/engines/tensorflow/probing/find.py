@@ -12,9 +12,9 @@ def is_custom_gradient(value: Any) -> bool:
     return getattr(decorator, "decorator_name", "") == "custom_gradient"
 
 
-def sample(shape: tuple[int, ...], dtype: str, *, positive: bool) -> Any:
-    """A tensor of ordinary numbers, always the same ones for a shape."""
-    rng = np.random.default_rng(len(shape))
+def sample(shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
+    """A tensor of ordinary numbers, always the same ones for a shape and a number."""
+    rng = np.random.default_rng([len(shape), which])
     kind = tf.as_dtype(dtype)
     if kind.is_integer:
         return tf.constant(rng.integers(0, 2, shape), kind)
