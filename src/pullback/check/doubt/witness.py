@@ -48,7 +48,8 @@ def doubt(subject: Subject, trial: Trial, suspects: Array) -> Doubt:
     if subject.epsilon > 1e-10:
         found = lasting(subject, trial, found)
     else:
-        if not found.wrong.size and found.open.size and is_clean(subject):
+        unplaced = trial.held is None and not found.wrong.size
+        if unplaced and found.open.size and is_clean(subject):
             found = refuted_nearby(subject, trial, found)
         found = without_limits(subject, trial, found)
     return replace(found, kinks=np.concatenate([kinks, found.kinks]))
