@@ -12,8 +12,8 @@ from pullback.check.measure.trial import BARS, Trial
 from pullback.check.probe import Array
 from pullback.check.search.directions import generic
 
-# with so few entries, so many more places beside a point are tried
-FEW, MORE = 1_000, 24
+# more places beside a point, tried as long as a claim is not among the derivatives there
+MORE = 24
 # with more noise than this, steps right beside a point measure nothing else
 QUIET = 1e-9
 
@@ -90,8 +90,9 @@ def _beside(trial: Trial) -> Iterator[tuple[Array, float]]:
     for reach, step in ((1e-2, 1e-9), (1e-4, 1e-10), (1e-6, 1e-11)):
         for kind in (ramp, ramp[::-1]):
             yield reach * scale * kind, step
-    for kind in np.random.default_rng(7).normal(size=(MORE, size)) if size <= FEW else ():
-        yield 1e-2 * scale * kind, 1e-9
+    rng = np.random.default_rng(7)
+    for _ in range(MORE):
+        yield 1e-2 * scale * rng.normal(size=size), 1e-9
 
 
 def _right_beside(trial: Trial) -> Iterator[tuple[Array, float]]:
