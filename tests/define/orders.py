@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pullback.errors import NotLinearError
@@ -75,3 +76,27 @@ def calling(function: Function) -> Function:
 
 def mapping(function: Function) -> Function:
     return lambda x: tf.vectorized_map(function, x)
+
+
+X = np.array([2.0, 3.0], np.float32)
+LIMIT = 5.0
+
+
+def square(x):
+    """The function whose gradient is replaced."""
+    return tf.square(x)
+
+
+def by_function(x):
+    """A call of it, in a function of its own."""
+    return square(x)
+
+
+def linear(dy, *, inputs):
+    """Its own gradient."""
+    return dy * 2.0 * inputs[0]
+
+
+def clipped(dy, *, inputs):
+    """A rule that is not linear in its upstream."""
+    return tf.clip_by_value(dy * 2.0 * inputs[0], -LIMIT, LIMIT)

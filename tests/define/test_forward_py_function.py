@@ -7,27 +7,22 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from tests.define.orders import NOT_LINEAR, REVERSE, Function, gradient, inside, tangent
+from tests.define.orders import (
+    LIMIT,
+    NOT_LINEAR,
+    REVERSE,
+    Function,
+    X,
+    by_function,
+    clipped,
+    gradient,
+    inside,
+    linear,
+    square,
+    tangent,
+)
 
-X = np.array([2.0, 3.0], np.float32)
-LIMIT = 5.0
 REFUSED = (tf.errors.UnknownError, tf.errors.InvalidArgumentError)
-
-
-def square(x):
-    return tf.square(x)
-
-
-def by_function(x):
-    return square(x)
-
-
-def linear(dy, *, inputs):
-    return dy * 2.0 * inputs[0]
-
-
-def clipped(dy, *, inputs):
-    return tf.clip_by_value(dy * 2.0 * inputs[0], -LIMIT, LIMIT)
 
 
 def in_python(function: Function) -> Function:

@@ -10,26 +10,21 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from tests.define.orders import FORWARD, NOT_LINEAR, REFUSED, REVERSE, Function, gradient, tangent
-
-X = np.array([2.0, 3.0], np.float32)
-LIMIT = 5.0
-
-
-def square(x):
-    return tf.square(x)
-
-
-def by_function(x):
-    return square(x)
-
-
-def linear(dy, *, inputs):
-    return dy * 2.0 * inputs[0]
-
-
-def clipped(dy, *, inputs):
-    return tf.clip_by_value(dy * 2.0 * inputs[0], -LIMIT, LIMIT)
+from tests.define.orders import (
+    FORWARD,
+    LIMIT,
+    NOT_LINEAR,
+    REFUSED,
+    REVERSE,
+    Function,
+    X,
+    by_function,
+    clipped,
+    gradient,
+    linear,
+    square,
+    tangent,
+)
 
 
 def saved(function: Function, folder: Path) -> str:
