@@ -11,10 +11,10 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from pullback._engine import engine_of_type, load_present
-from pullback._function import OFFERS, RECIPES, Definition, GradientFunction
+from pullback._engine import engine_of_class, present
+from pullback._function import RECIPES, Definition, GradientFunction
 from pullback._partials import make_partials_rule
-from pullback._rule import Rule
+from pullback._rule import FUNCTION_OFFERS, Rule
 from pullback.errors import RuleSignatureError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,7 +85,7 @@ def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | 
     """
 
     def define(function: Callable[..., Any]) -> Definition:
-        return Definition(function, Rule(rule, OFFERS), jvp)
+        return Definition(function, Rule(rule, FUNCTION_OFFERS), jvp)
 
     return _replace(fn, define, (_remake_with, (fn, rule, jvp)))
 
@@ -114,7 +114,7 @@ def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
 
     def define(function: Callable[..., Any]) -> Definition:
         rule = make_partials_rule(function, partials)
-        return Definition(function, Rule(rule), named=tuple(partials))
+        return Definition(function, Rule(rule, FUNCTION_OFFERS))
 
     return _replace(fn, define, make)
 
@@ -129,7 +129,7 @@ def _replace(fn: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
         )
     if isinstance(fn, np.ufunc):
         raise RuleSignatureError(_about_ufunc(fn))
-    engine = engine_of_type(type(fn))
+    engine = engine_of_class(type(fn))
     wrapped = engine.wrap(fn, define, make) if engine else None
     return GradientFunction(define(fn), make) if wrapped is None else wrapped
 
@@ -158,4 +158,4 @@ def _remake_partials(fn: Any, partials: dict[str, Any]) -> Any:
 RECIPES.update({f.__name__: f for f in (_remake_custom, _remake_with, _remake_partials)})
 
 # A process that only reads a file with our classes in it calls no verb before.
-load_present()
+present()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from pullback._engine import Engine
-from pullback._rule import ORIGINS
 from pullback.errors import EngineError
+from pullback.extend import Engine
 
 
 def load() -> Engine:
@@ -21,7 +20,6 @@ def load() -> Engine:
     py_function.install()
     loaded.install()
     keras_saving.install()
-    ORIGINS.append(tf_private.origin_of_line)
     return TensorFlowEngine(prove)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback._function import GradientFunction
+from pullback.extend import GradientFunction
 
 
 def install() -> None:

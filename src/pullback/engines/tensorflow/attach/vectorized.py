@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.attach.splice import PREFIX, splice
+from pullback.engines.tensorflow.attach.registry import PREFIX
+from pullback.engines.tensorflow.attach.splice import splice
 from pullback.engines.tensorflow.attach.transposing import is_transposed
 
 

@@ -11,10 +11,8 @@ from typing import Any
 
 import keras
 
-from pullback._function import Definition, GradientFunction
-from pullback._pullback import Job
-from pullback._tree import unflatten
 from pullback.engines.tensorflow.keras_support.saving import described, remade
+from pullback.extend import Call, Definition, GradientFunction, unflatten
 
 _register = keras.saving.register_keras_serializable(package="pullback")
 
@@ -41,10 +39,10 @@ class GradientOperation(keras.Operation):
         return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
 
 
-def attach_symbolic(job: Job, leaves: Sequence[Any]) -> Any:
+def attach_symbolic(call: Call, leaves: Sequence[Any]) -> Any:
     """A call on symbolic Keras tensors: a node in the model that is being built."""
-    operation = GradientOperation(job.definition.owner)
-    return job.plan.call(operation, unflatten(job.structure, leaves))
+    operation = GradientOperation(call.definition.owner)
+    return call.plan.call(operation, unflatten(call.structure, leaves))
 
 
 class _Wrapping:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -111,14 +111,20 @@ def number_of(tensor: Any) -> int:
     return tensor._id
 
 
-def data_type(tensor: Any) -> int:
-    """The dtype of a concrete tensor as TensorFlow's number for it, without making a DType."""
-    return tensor._datatype_enum()
+# The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
+data_type = EagerTensor._datatype_enum
+# The shape of a concrete tensor, without making a TensorShape.
+concrete_shape = EagerTensor._shape_tuple
 
 
-def concrete_shape(tensor: Any) -> tuple[int, ...]:
-    """The shape of a concrete tensor, without making a TensorShape."""
-    return tensor._shape_tuple()
+def value_of(variable: Any) -> Any:
+    """The TensorFlow variable inside a Keras one, also while Keras shows another in its place."""
+    return getattr(variable, "_value", variable)
+
+
+def traced_operations(function: Any, args: Any) -> list[Any]:
+    """The ops of the graph into which a call is traced."""
+    return tf.function(function, autograph=False).get_concrete_function(*args).graph.get_operations()
 
 
 def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Sequence[Any]:
@@ -159,12 +165,32 @@ def global_seed_kept() -> Iterator[None]:
         vars(held).update(before)
 
 
-def registered_gradient(op_type: str) -> Any:
-    """The gradient function of an op type, or `None` where there is none."""
+def registered_gradient(name: str) -> Any:
+    """The gradient function of an op type, or of a name; `None` where there is none."""
+    found = gradient_registry._registry.get(name)
+    return None if found is None else found["type"]
+
+
+@contextlib.contextmanager
+def capturing(graph: Any, translate: Callable[[Any], Any]) -> Iterator[None]:
+    """While this is open, the graph captures in place of a tensor from outside what it is translated to."""
+    before = vars(graph).get("capture")
+    capture = graph.capture
+
+    def capture_translated(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        tensor = translate(tensor)
+        if not isinstance(tensor, EagerTensor) and tensor.graph is graph:
+            return tensor
+        return capture(tensor, *args, **kwargs)
+
+    graph.capture = capture_translated
     try:
-        return gradient_registry.lookup(op_type)
-    except LookupError:
-        return None
+        yield
+    finally:
+        if before is None:
+            del graph.capture
+        else:
+            graph.capture = before
 
 
 def is_control_flow(graph: Any) -> bool:
