@@ -113,8 +113,6 @@ class GradientFunction:
 
     __qualname__: str
     __wrapped__: Callable[..., Any]
-    # Where TensorFlow rewrites Python, it is to call this as it is.
-    autograph_info__: Any = types.MappingProxyType({})
     # Some tools do not follow `__wrapped__`.
     __signature__ = _SignatureOfInstances()
 
@@ -151,6 +149,15 @@ class GradientFunction:
     def __reduce__(self) -> Any:
         """By name where that name finds this very object, else by its parts."""
         return self.__qualname__ if _found_by_name(self) else self._make
+
+
+def provide(name: str, read: Callable[[GradientFunction], Any]) -> None:
+    """Give every function with a gradient an attribute that a framework looks for, as an engine reads it off one.
+
+    A property: it comes before an attribute of that name that `update_wrapper` copied from the wrapped function, and
+    tools that look without `__getattr__` find it.
+    """
+    setattr(GradientFunction, name, property(read))
 
 
 def _jvp_rule(jvp: Any) -> Rule:

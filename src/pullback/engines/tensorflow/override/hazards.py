@@ -136,7 +136,6 @@ def _pfor(original: Callable[..., Any]) -> Callable[..., Any]:
             with scope.again(stack), set_for(batching, True):
                 return convert(loop_fn, private.autograph_context.control_status_ctx())(i)
 
-        body.autograph_info__ = {}  # type: ignore[attr-defined]  # AutoGraph leaves it alone
         with scope.suspended():
             return original(body, *args, **kwargs)
 

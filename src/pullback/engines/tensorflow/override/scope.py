@@ -318,9 +318,7 @@ class Hook:
     def install(self) -> None:
         """Put ours in its place."""
         self.original = getattr(self.owner, self.name)
-        made = self.make(self.original)
-        made.autograph_info__ = {}  # AutoGraph is to call it as it is
-        setattr(self.owner, self.name, made)
+        setattr(self.owner, self.name, self.make(self.original))
 
     def uninstall(self) -> None:
         """Put the original back."""

@@ -16,6 +16,10 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.autograph.core import ag_ctx as _ag_ctx
 
+# Which modules AutoGraph leaves as they are: ours, whose functions it would else convert one by one.
+from tensorflow.python.autograph.core import config as _autograph_config
+from tensorflow.python.autograph.impl import conversion as _conversion
+
 # Which line of the user a generated line stands for: messages name the user's.
 from tensorflow.python.autograph.impl.api import _TRANSPILER
 
@@ -70,6 +74,12 @@ def autograph_context(is_lambda: bool) -> Any:
     if is_lambda:  # its source is often not to be found, and holds no statements
         return current
     return _ag_ctx.ControlStatusCtx(_ag_ctx.Status.ENABLED, current.options)
+
+
+def leave_unconverted(package: str) -> None:
+    """Let AutoGraph call the functions of a package as they are; what they call is still the caller's to convert."""
+    rule = _autograph_config.DoNotConvert(package)
+    _autograph_config.CONVERSION_RULES = (rule, *_autograph_config.CONVERSION_RULES)
 
 
 def origin_of_line(file: str, line: int) -> tuple[str, int]:
@@ -224,6 +234,8 @@ def _sing() -> None:
     wanted = (1, [7.0, 7.0], (2,), tf.float32.as_datatype_enum)
     if found != wanted:
         raise AttributeError(f"recording gave {found}, wanted {wanted}")
+    if not _conversion.is_allowlisted(canary):
+        raise AttributeError("AutoGraph converts pullback's own code")
     if transposing.changed():
         raise AttributeError(f"forward mode lacks {', '.join(transposing.changed())}")
 
