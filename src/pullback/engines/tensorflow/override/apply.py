@@ -34,7 +34,7 @@ class Overridden(TracedAsItself):
         self.activation = activation
         python_function = private.python_function_of(function)
         if python_function is None:
-            self._run = functools.partial(_run_under, activation, function)
+            self._run = functools.partial(under, activation, function)
         else:
             # A tf.function gets a twin with traces of its own, so that calling it costs no more than before.
             self._run = private.function_like(function, Overridden(activation, python_function))
@@ -51,14 +51,9 @@ class Overridden(TracedAsItself):
         return f"<{getattr(self, '__name__', 'function')} under {self.__pullback_override__!r}>"
 
 
-def _run_under(activation: Activation, function: Any, *args: Any, **kwargs: Any) -> Any:
-    return under(activation, private.converted(function), args, kwargs)
-
-
-def under(
-    activation: Activation, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Run a function under an activation, and complain if a target never had an effect."""
+def under(activation: Activation, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user's under an activation, and complain if a target never had an effect."""
+    function = private.converted(function)
     stack = scope.current()
     if stack is not None and any(each is activation for each in stack.activations()):
         return function(*args, **kwargs)

@@ -217,9 +217,12 @@ def function_like(function: Any, python_function: Any) -> Any:
 
 
 def converted(function: Any) -> Any:
-    """A function as tf.function would run it here: converted by AutoGraph where that is on."""
+    """A callable as the user's own code would run it here: converted by AutoGraph where that is on.
+
+    Our code is never converted, so each place in it that calls the user's goes through this.
+    """
     status = autograph_context.control_status_ctx()
-    if status.status is not autograph_context.Status.ENABLED or not inspect.isroutine(function):
+    if status.status is not autograph_context.Status.ENABLED:
         return function
     return autograph_api.tf_convert(function, status)
 
