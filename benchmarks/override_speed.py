@@ -166,6 +166,7 @@ def first_trace(backward: bool) -> dict[str, float]:
         fn = differentiated(call) if backward else call
         return lambda: tf.function(fn).get_concrete_function(image)
 
+    gc.disable()  # a collection takes as long as a trace
     before = statistics.median(seconds(run(plain), 1) for _ in range(5))
     overridden = run(pb.override({tf.nn.relu: passed_on})(plain))
     conversions = 0
