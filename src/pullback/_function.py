@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback._bind import Binder, name_of
 from pullback._engine import engine_of, load_present
+from pullback._names import is_found
 from pullback._project import describe
 from pullback._pullback import Job
 from pullback._rule import DEFAULT, Rule, location_of, mentions
@@ -148,7 +148,7 @@ class GradientFunction:
 
     def __reduce__(self) -> Any:
         """By name where that name finds this very object, else by its parts."""
-        return self.__qualname__ if _found_by_name(self) else self._make
+        return self.__qualname__ if is_found(self) else self._make
 
 
 def provide(name: str, read: Callable[[GradientFunction], Any]) -> None:
@@ -166,14 +166,6 @@ def _jvp_rule(jvp: Any) -> Rule:
             f"a jvp is a function of the tangents; got {jvp!r}. Write `def jvp(dx): return ...`."
         )
     return Rule(jvp, _JVP_OFFERS)
-
-
-def _found_by_name(value: Any) -> bool:
-    """Whether its module and name lead to this very object, as pickle wants it."""
-    found: Any = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value
 
 
 def _no_backward(function: Any, result: Any) -> str:
