@@ -9,7 +9,15 @@ from pullback._bind import Inputs, Plan
 from pullback._engine import Engine, Kind
 from pullback._project import Entries
 from pullback._rule import Rule
-from pullback._tree import LEAF, Structure, flat_tuple, flatten, is_flat_tuple, is_known_leaf, unflatten
+from pullback._tree import (
+    LEAF,
+    Structure,
+    flat_tuple,
+    flatten,
+    is_flat_tuple,
+    is_known_leaf,
+    unflatten,
+)
 
 if TYPE_CHECKING:
     from pullback._function import Definition
@@ -61,7 +69,9 @@ class ForwardResult:
             return
         self.leaves, structure = flatten(outputs)
         single = not (type(outputs) is tuple or type(outputs) is list)
-        self.form = ONE_OUTPUT if structure.is_leaf() else OutputForm(structure, single, len(self.leaves))
+        self.form = (
+            ONE_OUTPUT if structure.is_leaf() else OutputForm(structure, single, len(self.leaves))
+        )
 
 
 class AnyCall(Protocol):
@@ -137,9 +147,7 @@ class Call:
         # Arguments as they were passed: the usual case, without work.
         direct = plan.direct and is_flat_tuple(self.structure)
         returned = (
-            function(*leaves)
-            if direct
-            else plan.call(function, unflatten(self.structure, leaves))
+            function(*leaves) if direct else plan.call(function, unflatten(self.structure, leaves))
         )
         outputs, rule = definition.split(returned)
         return ForwardResult(outputs, rule)

@@ -20,19 +20,12 @@ from pullback.errors import RuleSignatureError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _called_as_it_is(verb: F) -> F:
-    """Where TensorFlow rewrites Python, it leaves this function alone."""
-    verb.__dict__["autograph_info__"] = {}
-    return verb
-
-
 @overload
 def custom_gradient(fn: F, *, jvp: Callable[..., Any] | None = None) -> F: ...
 @overload
 def custom_gradient(
     fn: None = None, *, jvp: Callable[..., Any] | None = None
 ) -> Callable[[F], F]: ...
-@_called_as_it_is
 def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) -> Any:
     """Define a function together with its gradient.
 
@@ -67,7 +60,6 @@ def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) ->
     return GradientFunction(Definition(fn, None, jvp), make)
 
 
-@_called_as_it_is
 def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | None = None) -> F:
     """The same function with another gradient. `fn` may be a function, a layer, a model or a loss.
 
@@ -90,7 +82,6 @@ def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | 
     return _replace(fn, define, (_remake_with, (fn, rule, jvp)))
 
 
-@_called_as_it_is
 def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
     """The same function with analytic partial derivatives, by parameter name.
 

@@ -18,7 +18,7 @@ from pullback.errors import EngineError, UnsupportedError
 
 if TYPE_CHECKING:
     from pullback._call import Call
-    from pullback._function import Definition, GradientFunction
+    from pullback._function import Definition
     from pullback._overriding import OverrideEngine
     from pullback.check.probe import Probes
 
@@ -51,8 +51,6 @@ class Engine(abc.ABC):
     name: ClassVar[str]
     # What the engine cannot do, and why: {"forward mode": "the framework has no ..."}.
     cannot: Mapping[str, str] = {}
-    # How the framework sees our functions: attributes that it looks for on a callable.
-    function_attributes: Mapping[str, Callable[[GradientFunction], Any]] = {}
 
     # Recognising what belongs to the framework
 
@@ -96,6 +94,7 @@ class Engine(abc.ABC):
 
     def sum_to_dynamic(self, array: Any, spec: Spec, error: str) -> Any:
         """Sum over broadcast axes at run time; where that does not give the shape, fail with these words."""
+        del array, spec, error
         raise self.unsupported("shapes that are known only at run time")
 
     @abc.abstractmethod
@@ -114,12 +113,18 @@ class Engine(abc.ABC):
 
     def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Two random upstreams like these, and their sum: a rule that is linear is additive on them."""
+        del at
         raise self.unsupported("forward mode")
 
     def require_additive(
-        self, parts: Sequence[Sequence[Any]], results: Sequence[Any], at: Sequence[Any], error: Exception
+        self,
+        parts: Sequence[Sequence[Any]],
+        results: Sequence[Any],
+        at: Sequence[Any],
+        error: Exception,
     ) -> list[Any]:
         """The results, if the third part is the sum of the first two; else the error, now or when the program runs."""
+        del parts, results, at, error
         raise self.unsupported("forward mode")
 
     def wrap(
@@ -160,6 +165,7 @@ class Engine(abc.ABC):
 
     def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
         """The operations that a call runs, in order: nodes with name, type, inputs, source line."""
+        del function, args
         raise self.unsupported("trace")
 
     def unsupported(self, what: str) -> UnsupportedError:

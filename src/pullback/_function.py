@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from pullback._audit import Place
 from pullback._bind import Binder, Plan, name_of
 from pullback._call import Call
 from pullback._engine import Attach, Engine, engine_of, present
+from pullback._names import is_found
 from pullback._project import describe
 from pullback._rule import FUNCTION_OFFERS, JVP_OFFERS, Rule, location_of
 from pullback._tree import flatten_tuple
@@ -101,8 +101,6 @@ class GradientFunction:
 
     __qualname__: str
     __wrapped__: Callable[..., Any]
-    # Where TensorFlow rewrites Python, it is to call this as it is.
-    autograph_info__: Any = types.MappingProxyType({})
     # Some tools do not follow `__wrapped__`.
     __signature__ = _SignatureOfInstances()
 
@@ -141,7 +139,16 @@ class GradientFunction:
 
     def __reduce__(self) -> Any:
         """By name where that name finds this very object, else by its parts."""
-        return self.__qualname__ if _found_by_name(self) else self._make
+        return self.__qualname__ if is_found(self) else self._make
+
+
+def provide(name: str, read: Callable[[GradientFunction], Any]) -> None:
+    """Give every function with a gradient an attribute that a framework looks for, as an engine reads it off one.
+
+    A property: it comes before an attribute of that name that `update_wrapper` copied from the wrapped function, and
+    tools that look without `__getattr__` find it.
+    """
+    setattr(GradientFunction, name, property(read))
 
 
 def _jvp_rule(jvp: Any) -> Rule:
@@ -150,14 +157,6 @@ def _jvp_rule(jvp: Any) -> Rule:
             f"a jvp is a function of the tangents; got {jvp!r}. Write `def jvp(dx): return ...`."
         )
     return Rule(jvp, JVP_OFFERS)
-
-
-def _found_by_name(value: Any) -> bool:
-    """Whether its module and name lead to this very object, as pickle wants it."""
-    found: Any = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value
 
 
 def _no_backward(function: Any, result: Any) -> str:

@@ -25,7 +25,9 @@ class PartialsRule:
         self._function = function
         self._partials = {n: None if p is None else _Partial(n, p) for n, p in partials.items()}
         requested = ["inputs"]
-        requested += ["outputs"] if any(p and p.requests_outputs for p in self._partials.values()) else []
+        requested += (
+            ["outputs"] if any(p and p.requests_outputs for p in self._partials.values()) else []
+        )
         requested += ["original"] if set(parameters) - set(partials) else []
         upstream = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_ONLY)
         keywords = [inspect.Parameter(name, _KEYWORD_ONLY) for name in requested]

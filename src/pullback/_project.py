@@ -174,7 +174,9 @@ def project_tangent(
         came = None if array is None else engine.shape(array)
         unlike = came is not None and spec.shape is not None and not compatible(came, spec.shape)
         if array is None or unlike:
-            raise Mismatch(f"{describe(tangent if array is None else array)}; wanted {spec_text(spec)}")
+            raise Mismatch(
+                f"{describe(tangent if array is None else array)}; wanted {spec_text(spec)}"
+            )
     except Mismatch as mismatch:
         raise error(str(mismatch)) from None
     return engine.cast(array, spec.dtype)

@@ -87,9 +87,7 @@ class Pullback:
             for i, (g, spec) in enumerate(zip(flat, self.specs, strict=True))
         ]
 
-    def second(
-        self, second: Callable[..., Any], doubled: Sequence[Any]
-    ) -> list[Any]:
+    def second(self, second: Callable[..., Any], doubled: Sequence[Any]) -> list[Any]:
         """What an explicit second-order rule gives for upstream gradients of the gradients."""
         return self.fit(second(*self._as_rule_arguments(doubled)))
 

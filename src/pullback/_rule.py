@@ -48,7 +48,9 @@ class Request(NamedTuple):
 
     names: frozenset[str]
     required: frozenset[str]  # without a default value: the rule cannot be called without it
-    kept: frozenset[str]  # what must be kept for it: the original too, where it may return `DEFAULT`
+    kept: frozenset[
+        str
+    ]  # what must be kept for it: the original too, where it may return `DEFAULT`
 
 
 class Rule:

@@ -116,7 +116,9 @@ class Stack:
         self.by_handle: dict[Any, Chain] = dict(parent.by_handle) if parent else {}
         self.anywhere: Chain = parent.anywhere if parent else ()
         self.key: tuple[Any, ...] = parent.key if parent else ()
-        self.traits: tuple[Any, ...] = parent.traits if parent else ()  # the engine's own part of the key
+        self.traits: tuple[Any, ...] = (
+            parent.traits if parent else ()
+        )  # the engine's own part of the key
         # Handles whose every use matches, whatever runs around it: the chain is known beforehand.
         self.plain: dict[Any, Chain] = {}
         self.one_op: dict[Any, Chain] = {}  # of these, functions that are one op
@@ -300,5 +302,3 @@ def gathering() -> Iterator[list[Note]]:
     gathered: list[Note] = []
     with set_for(_gathered, gathered):
         yield gathered
-
-

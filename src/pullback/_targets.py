@@ -102,7 +102,9 @@ def entries_of(rules: Rules, public_name: PublicName) -> tuple[Entry, ...]:
     """The lines of an override; the engine knows the public names of its targets."""
     pairs = list(rules.items()) if isinstance(rules, Mapping) else list(rules)
     if not pairs:
-        raise TargetError("an override needs at least one target. Write `pb.override({target: rule})`.")
+        raise TargetError(
+            "an override needs at least one target. Write `pb.override({target: rule})`."
+        )
     entries: list[Entry] = []
     for index, (target, rule) in enumerate(pairs):
         label = label_of(target, public_name)

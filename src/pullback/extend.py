@@ -22,11 +22,12 @@ from pullback._engine import Kind as Kind
 from pullback._engine import Shape as Shape
 from pullback._engine import Spec as Spec
 from pullback._engine import engine_of as engine_of
-from pullback._overriding import Activation as Activation
-from pullback._overriding import Override as Override
 from pullback._function import RECIPES as RECIPES
 from pullback._function import Definition as Definition
 from pullback._function import GradientFunction as GradientFunction
+from pullback._function import provide as provide
+from pullback._overriding import Activation as Activation
+from pullback._overriding import Override as Override
 from pullback._project import compatible as compatible
 from pullback._project import describe as describe
 from pullback._project import shape_text as shape_text

@@ -16,6 +16,7 @@ def load() -> Engine:
         from pullback.engines.tensorflow.attach import loaded, py_function, vectorized
         from pullback.engines.tensorflow.engine import TensorFlowEngine
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
+    tf_private.leave_unconverted("pullback")
     vectorized.install()
     py_function.install()
     loaded.install()

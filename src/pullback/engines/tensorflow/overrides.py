@@ -39,7 +39,7 @@ class Overrides:
             return models.overridden_layer(override, target)
         if not callable(target):
             raise TargetError(f"an override applies to a function, layer or model; got {target!r}.")
-        return Overridden(override, target)
+        return Overridden(Activation(override), target)
 
     def export(self, overridden: Any, path: str, **options: Any) -> None:
         """Write a SavedModel that keeps the gradient."""

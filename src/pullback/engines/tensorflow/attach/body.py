@@ -20,7 +20,11 @@ def run(
 
 
 def record(
-    call: Call, result: ForwardResult, leaves: Sequence[Any], kinds: Sequence[Kind], flowing: Sequence[int]
+    call: Call,
+    result: ForwardResult,
+    leaves: Sequence[Any],
+    kinds: Sequence[Kind],
+    flowing: Sequence[int],
 ) -> Recorded:
     """The record of a call that has run; its outputs are tensors from here on."""
     specs = [values.spec_of(leaf) for leaf in leaves]

@@ -61,7 +61,9 @@ def _attach_usual(
     """The usual call: one tape, and a rule that asks for no more than inputs and outputs."""
     inner = list(map(private.detached, tensors))
     plain = tensors is leaves
-    result = body.run(call, inner if plain else values.with_gradient_tensors(leaves, flowing, inner))
+    result = body.run(
+        call, inner if plain else values.with_gradient_tensors(leaves, flowing, inner)
+    )
     output, rule = result.leaves[0] if result.leaves else None, result.rule
     usual = (
         plain

@@ -29,9 +29,7 @@ exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
 )
 
 
-def attach(
-    call: Call, leaves: Sequence[Any], kinds: Sequence[Kind], flowing: Sequence[int]
-) -> Any:
+def attach(call: Call, leaves: Sequence[Any], kinds: Sequence[Kind], flowing: Sequence[int]) -> Any:
     """Trace the call into the current graph with its own gradient."""
     graph = tf.compat.v1.get_default_graph()
     tensors = [_in_this(graph, values.gradient_tensor(leaves[i])) for i in flowing]

@@ -64,9 +64,7 @@ class Recorded(Pullback):
     def _backward(self, upstream: Sequence[Any], *, checked: bool) -> list[Any]:
         self._relink()
         upstream = [dense(dy) for dy in upstream]
-        given = self.run_rule(
-            [tf.stop_gradient(dy) for dy in upstream] if self.jvp else upstream
-        )
+        given = self.run_rule([tf.stop_gradient(dy) for dy in upstream] if self.jvp else upstream)
         gradients = [given.leaves[i] for i in self.flowing]
         if self.jvp or given.second:
             gradients = self._with_derivatives(upstream, gradients, given)

@@ -29,8 +29,6 @@ def install() -> None:
             return plain(pfor_input, *others)
         return _Batched(pfor_input, name).outputs()
 
-    # tf.vectorized_map calls converters under AutoGraph, which is to leave this one alone.
-    convert.autograph_info__ = {}  # type: ignore[attr-defined]
     registry["IdentityN"] = convert
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from pullback.engines.tensorflow.keras_support.saving import described, remade
+from pullback.engines.tensorflow.tf_private import overriding as private
 from pullback.extend import Call, Definition, GradientFunction, unflatten
 
 _register = keras.saving.register_keras_serializable(package="pullback")
@@ -132,14 +133,15 @@ def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         # Keras takes nothing but tensors by position, and treats what is left out in its own way.
+        run = private.converted(callee)
         named = {n: v for n, v in bound.kwargs.items() if v is not None}
         for name, value in list(bound.arguments.items())[1 : len(bound.args)]:
             parameter = signature.parameters[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
-                return callee(*bound.args, **named)
+                return run(*bound.args, **named)
             if value is not parameter.default:
                 named[name] = value
-        return callee(*bound.args[:1], **named)
+        return run(*bound.args[:1], **named)
 
     call.__name__ = call.__qualname__ = inner.name
     call.__signature__ = signature  # type: ignore[attr-defined]

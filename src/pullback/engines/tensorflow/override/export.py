@@ -79,7 +79,7 @@ def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -
 
     def serve(*args: Any) -> Any:
         with set_for(exporting, True):
-            return under(activation, run, args, {})
+            return under(activation, run, *args)
 
     module.serve = tf.function(serve, input_signature=specs, autograph=False)
     module.__call__ = module.serve

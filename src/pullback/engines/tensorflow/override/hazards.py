@@ -190,7 +190,9 @@ def _import(original: None) -> Callable[..., Any]:
     return _on_import
 
 
-def _on_import(held: patching.PatchedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _on_import(
+    held: patching.PatchedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Ops that come from a graph definition are marked after the fact."""
     stack = current()
     if stack is None:

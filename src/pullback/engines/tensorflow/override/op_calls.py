@@ -150,7 +150,9 @@ class OpCall:
 
     def offer(self, name: str) -> Any:
         """Where the op is, and its attributes."""
-        return self.place if name == "op" else Attributes(self.name, self._operation, self._attributes)
+        return (
+            self.place if name == "op" else Attributes(self.name, self._operation, self._attributes)
+        )
 
 
 def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
@@ -158,9 +160,7 @@ def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
     bound = chain[position]
     specs = [_spec_of(t) for t in op.inputs]
     kinds = [Kind.TENSOR if spec is None else Kind.DIFFERENTIABLE for spec in specs]
-    recorded = Recorded(
-        OpCall(op, bound), bound.rule, outputs_of_op(len(op.outputs)), kinds, specs
-    )
+    recorded = Recorded(OpCall(op, bound), bound.rule, outputs_of_op(len(op.outputs)), kinds, specs)
     recorded.flowing = range(len(specs))
     recorded.returned = [i for i, t in enumerate(op.outputs) if carries_gradient(t)]
     kept = bound.rule.kept
@@ -232,7 +232,7 @@ class OpInputs(Inputs):
 
 def _function_inputs(target: Any, tensors: OpInputs, attributes: Mapping[str, Any]) -> Inputs:
     """The arguments of the function that an op stands for: tensors and attributes by name, else by position."""
-    names = dict.fromkeys(name.partition("[")[0] for name in tensors.keys())
+    names = dict.fromkeys(name.partition("[")[0] for name in tensors.names)
     given = {name: tensors[name] for name in names}
     known: dict[str, Any] = {}
     parameters = list(signature_of(target).parameters.values())

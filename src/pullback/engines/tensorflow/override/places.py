@@ -1,4 +1,4 @@
-"""Where something runs: its name, the layer it belongs to, and the line of the user's code, read from the Python stack."""
+"""Where something runs: its name, its layer, and the line of the user's code, read from the Python stack."""
 
 from __future__ import annotations
 

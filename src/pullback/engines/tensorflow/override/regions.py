@@ -68,9 +68,7 @@ def on_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> An
         return _called(stack, patched, args, kwargs)
 
 
-def _called(
-    stack: Stack, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs
-) -> Any:
+def _called(stack: Stack, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     owner = args[0] if args else None
     where = Where("function", patched.function.__name__, owner=owner)
     chain = matching(stack.by_handle.get(patched.function, ()), where)
@@ -83,9 +81,7 @@ def _called(
     return _Region(chain, patched, owner if drop else None)(args[1:] if drop else args, kwargs)
 
 
-def _as_one_op(
-    chain: Chain, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs
-) -> Any:
+def _as_one_op(chain: Chain, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     token = one_op_call.set(OneOpCall(chain, chain[0].line.op_types))
     try:
         return patched.twin(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Opening and closing overrides in TensorFlow: op callbacks, and the functions of TensorFlow that are replaced meanwhile.
+"""Opening and closing overrides in TensorFlow: op callbacks, and the functions that are replaced meanwhile.
 
 Replica threads of a distribution strategy inherit the stack of open overrides with the thread's op callbacks.
 """
@@ -99,7 +99,9 @@ MODEL_WAS_BUILT = (
     "a Keras model was built here, and building runs nothing that could be differentiated. "
     "Build it outside, and apply the override to it: `pb.override({...})(model)`."
 )
-BATCHED = ("batched",)  # opened in the body of a tf.vectorized_map, whose ops will be turned into others
+BATCHED = (
+    "batched",
+)  # opened in the body of a tf.vectorized_map, whose ops will be turned into others
 
 
 def push(stack: Stack, activations: Sequence[Any]) -> None:

@@ -158,7 +158,9 @@ class _Resolver:
         _refuse(entry, "attrs", "ops have", "a function or layer")
         for function, instance, drop_self in functions_of(target):
             types_ = op_types_of(target) if instance is None and not drop_self else ()
-            one_op = bool(types_) and is_one_op(function) and "variables" not in entry.rule.requested
+            one_op = (
+                bool(types_) and is_one_op(function) and "variables" not in entry.rule.requested
+            )
             line = CallLine(parts, instance, None, None, drop_self, types_, one_op)
             self.resolved.add(function, entry, line)
             self.resolved.patch(function, self._on_call)
@@ -189,7 +191,8 @@ def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
     """The Python functions behind a target: function, the object it must be called on, whether to hide that object."""
     if isinstance(target, functools.partial):
         raise TargetError(
-            f"{target!r} is a partial; nobody but you holds it. Target the function itself, {label_of(target.func, label)}."
+            f"{target!r} is a partial; nobody but you holds it. "
+            f"Target the function itself, {label_of(target.func, label)}."
         )
     python_function = getattr(target, "python_function", None)
     if python_function is not None:

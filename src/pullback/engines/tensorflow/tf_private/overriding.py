@@ -105,6 +105,7 @@ from pullback.engines.tensorflow.tf_private import transposing as _transposing
 
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
 
+
 def is_layer_call(frame: Any) -> bool:
     """Whether a Keras layer is called in this frame."""
     return (
@@ -214,9 +215,12 @@ def function_like(function: Any, python_function: Any) -> Any:
 
 
 def converted(function: Any) -> Any:
-    """A function as tf.function would run it here: converted by AutoGraph where that is on."""
+    """A callable as the user's own code would run it here: converted by AutoGraph where that is on.
+
+    Our code is never converted, so each place in it that calls the user's goes through this.
+    """
     status = autograph_context.control_status_ctx()
-    if status.status is not autograph_context.Status.ENABLED or not inspect.isroutine(function):
+    if status.status is not autograph_context.Status.ENABLED:
         return function
     return autograph_api.tf_convert(function, status)
 
