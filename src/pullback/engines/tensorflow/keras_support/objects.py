@@ -1,6 +1,6 @@
 """Keras objects with another gradient: an operation for symbolic calls, layers, models and losses.
 
-They are made of the object they wrap, so weights are shared, and they can be saved: see `keras_saving`.
+They are made of the object they wrap, so weights are shared, and they can be saved: see `saving`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pullback._pullback import Job
 from pullback._tree import unflatten
 from pullback.engines.tensorflow.keras_support.saving import described, remade
 from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private.keras_models import default_method
 
 _register = keras.saving.register_keras_serializable(package="pullback")
 
@@ -38,7 +39,7 @@ class GradientOperation(keras.Operation):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> GradientOperation:
-        """The operation that such a file tells of."""
+        """The operation that a file describes."""
         return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
 
 
@@ -48,15 +49,30 @@ def attach_symbolic(job: Job, leaves: Sequence[Any]) -> Any:
     return job.plan.call(operation, unflatten(job.structure, leaves))
 
 
-class _Wrapping:
+class _Recipe:
+    """What is saved as the way to make it again."""
+
+    name: str
+    _recipe: tuple[Any, ...]
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras writes to a file."""
+        return {"name": self.name, "recipe": described(self._recipe)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The object that a file describes."""
+        return remade(config["recipe"])
+
+
+class _Wrapping(_Recipe):
     """What a wrapped layer and a wrapped model have in common."""
 
     def __init__(
         self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
     ) -> None:
         # Keras reads the signature of `call` while it initialises, so this comes first and past its tracking.
-        function = GradientFunction(define(_caller(inner, inner)), make)
-        object.__setattr__(self, "_function", function)
+        object.__setattr__(self, "_function", GradientFunction(define(_caller(inner, inner)), make))
         super().__init__(name=f"{inner.name}_with_gradient", dtype=inner.dtype_policy)  # type: ignore[call-arg]
         self.inner = inner
         self._recipe = make
@@ -66,22 +82,11 @@ class _Wrapping:
         """The call of the wrapped layer, with its signature; its gradient is the rule's."""
         return self._function  # type: ignore[attr-defined]
 
+    @default_method
     def build(self, *shapes: Any, **named: Any) -> None:
         """Build the wrapped layer, where this is asked for by hand."""
         if not self.inner.built:
             self.inner.build(*shapes, **named)
-
-    # To Keras this is no way to build, so that it finds out the shapes through `call`.
-    build._is_default = True  # type: ignore[attr-defined]
-
-    def get_config(self) -> dict[str, Any]:
-        """What Keras writes to a file."""
-        return {"name": self.name, "recipe": described(self._recipe)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The layer that such a file tells of."""
-        return remade(config["recipe"])
 
 
 @_register
@@ -95,7 +100,7 @@ class GradientModel(_Wrapping, keras.Model):
 
 
 @_register
-class GradientLoss(keras.losses.Loss):
+class GradientLoss(_Recipe, keras.losses.Loss):
     """A loss with another gradient; weights and reduction stay those of the wrapped loss."""
 
     def __init__(
@@ -108,15 +113,6 @@ class GradientLoss(keras.losses.Loss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of each sample."""
         return self._function(y_true, y_pred)
-
-    def get_config(self) -> dict[str, Any]:
-        """What Keras writes to a file."""
-        return {"recipe": described(self._recipe)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The loss that such a file tells of."""
-        return remade(config["recipe"])
 
 
 def wrapped(target: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> Any | None:

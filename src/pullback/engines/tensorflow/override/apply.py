@@ -5,21 +5,21 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import keras
-
-from pullback._overriding import Activation
+from pullback._overriding import Activation, Override
 from pullback.engines.tensorflow.attach.as_argument import TracedAsItself
 from pullback.engines.tensorflow.override import scope
 from pullback.engines.tensorflow.tf_private import overriding as private
 from pullback.errors import TargetError
 
 
-def apply(override: Any, target: Any) -> Any:
+def apply(override: Override, target: Any) -> Any:
     """The function or model under the override."""
-    if isinstance(target, keras.Layer):
-        from pullback.engines.tensorflow.keras_support.models import overridden_layer
+    return overridden(target, override)
 
-        return overridden_layer(override, target)
+
+@functools.singledispatch
+def overridden(target: Any, override: Override) -> Any:
+    """The target under the override; other kinds of targets than functions are registered where they are made."""
     if not callable(target):
         raise TargetError(f"an override applies to a function, layer or model; got {target!r}.")
     return Overridden(Activation(override), target)
