@@ -68,19 +68,21 @@ class _Recipe:
 class _Wrapping(_Recipe):
     """What a wrapped layer and a wrapped model have in common."""
 
+    _function: GradientFunction
+
     def __init__(
         self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
     ) -> None:
         # Keras reads the signature of `call` while it initialises, so this comes first and past its tracking.
         object.__setattr__(self, "_function", GradientFunction(define(_caller(inner, inner)), make))
-        super().__init__(name=f"{inner.name}_with_gradient", dtype=inner.dtype_policy)  # type: ignore[call-arg]
+        super().__init__(name=f"{inner.name}_with_gradient", dtype=inner.dtype_policy)  # type: ignore[call-arg]  # Keras' class is next
         self.inner = inner
         self._recipe = make
 
     @property
     def call(self) -> GradientFunction:
         """The call of the wrapped layer, with its signature; its gradient is the rule's."""
-        return self._function  # type: ignore[attr-defined]
+        return self._function
 
     @default_method
     def build(self, *shapes: Any, **named: Any) -> None:
@@ -130,8 +132,8 @@ def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
-        # Keras takes nothing but tensors by position, and treats what is left out in its own way.
         run = private.converted(callee)
+        # Keras takes nothing but tensors by position, and treats what is left out in its own way.
         named = {n: v for n, v in bound.kwargs.items() if v is not None}
         for name, value in list(bound.arguments.items())[1 : len(bound.args)]:
             parameter = signature.parameters[name]
@@ -142,5 +144,5 @@ def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
         return run(*bound.args[:1], **named)
 
     call.__name__ = call.__qualname__ = inner.name
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__dict__["__signature__"] = signature
     return call

@@ -32,7 +32,7 @@ class SavedFunction:
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The function that a file describes."""
         if "by_name" in config:
-            return _found(Reference(**config["by_name"]))
+            return _found(**config["by_name"])
         return remade(config["recipe"])
 
 
@@ -88,18 +88,14 @@ def _describe(part: Any) -> Any:
     if isinstance(part, dict):
         return {key: _describe(value) for key, value in part.items()}
     if isinstance(part, (types.FunctionType, types.BuiltinFunctionType, type)):
-        reference = reference_to(part)
-        return {
-            _REFERENCE: _written(
-                part, f"the function {reference.name} of {reference.module}"
-            )._asdict()
-        }
+        what = "the function {0.name} of {0.module}".format(reference_to(part))
+        return {_REFERENCE: _written(part, what)._asdict()}
     return keras.saving.serialize_keras_object(part)
 
 
 def _restore(part: Any) -> Any:
     if isinstance(part, dict) and _REFERENCE in part:
-        return _found(Reference(**part[_REFERENCE]))
+        return _found(**part[_REFERENCE])
     if isinstance(part, dict) and "class_name" not in part:
         return {key: _restore(value) for key, value in part.items()}
     return keras.saving.deserialize_keras_object(part)
@@ -151,10 +147,9 @@ def _written(value: Any, what: str, otherwise: str = "") -> Reference:
     )
 
 
-def _found(reference: Reference) -> Any:
-    found = find(reference, keras.saving.get_registered_object)
+def _found(module: str, name: str) -> Any:
+    found = find(Reference(module, name), keras.saving.get_registered_object)
     if found is None:
-        module, name = reference
         raise ExportError(
             f"the file names the function {name} of {module}, which this process does not have. "
             f"Import that module before loading, or pass custom_objects={{{name!r}: your_function}}."
@@ -163,4 +158,4 @@ def _found(reference: Reference) -> Any:
 
 
 def _found_text(text: str) -> Any:
-    return _found(Reference(*text.split(":")))
+    return _found(*text.split(":"))
