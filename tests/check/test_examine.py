@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.check.probe import RuleFault
+from pullback.check.probe import Raised, RuleFault
 from pullback.errors import CheckError
 from tests.check.fake import NumpyProbe, examination, first_problem
 
@@ -173,7 +173,7 @@ def test_the_gradient_beyond_the_span_of_a_kink_is_wrong():
 
 def test_a_rule_that_raises_is_a_fault():
     def rule(xs, ws):
-        raise RuleFault("raises", "ValueError: no")
+        raise RuleFault(Raised("ValueError: no"))
 
     problem = first_problem(examination(NumpyProbe(sine, rule, [X])))
     assert problem is not None

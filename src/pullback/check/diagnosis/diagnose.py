@@ -23,7 +23,7 @@ from pullback.check.diagnosis.staleness import is_restless, staleness
 from pullback.check.diagnosis.standins import output_for_input
 from pullback.check.examine import Examination, Problem
 from pullback.check.measure.trial import Trial
-from pullback.check.probe import OutsideDomain, RuleFault
+from pullback.check.probe import OutsideDomain, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding
 
 # what is said of the rule as a whole, not of one input
@@ -71,13 +71,13 @@ def _plain(exam: Examination, problem: Problem) -> Finding:
 
 
 def _fault(exam: Examination, fault: RuleFault) -> Finding:
-    leaf = exam.subject.inputs.leaves[fault.leaf or 0]
-    if fault.kind == "shape":
-        return Finding("shape", leaf.path, words.shape(leaf.name, fault.text, list(leaf.shape)))
-    if fault.kind == "dtype":
-        text = f"the gradient for `{leaf.name}` is {fault.text}, the input is {leaf.dtype}: cast it"
+    leaf, reason = exam.subject.inputs.leaves[fault.leaf or 0], fault.reason
+    if isinstance(reason, WrongShape):
+        return Finding("shape", leaf.path, words.shape(leaf.name, reason.shape, leaf.shape))
+    if isinstance(reason, WrongDtype):
+        text = f"the gradient for `{leaf.name}` is {reason}, the input is {leaf.dtype}: cast it"
         return Finding("dtype", leaf.path, text)
-    return Finding("raises", leaf.path, f"the rule raises {fault.text}")
+    return Finding("raises", leaf.path, f"the rule raises {reason}")
 
 
 def _mode(problem: Problem) -> Finding:

@@ -335,22 +335,20 @@ def stale_input(name: str) -> str:
     return f"shared state: the backward pass uses the value that `{name}` had in an earlier forward call"
 
 
-def shape(name: str, came: str, wanted: list[int]) -> str:
+def shape(name: str, came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     """A gradient that does not fit its input."""
     return (
-        f"the gradient for `{name}` has {came}, the input has shape {wanted}{_remedy(came, wanted)}"
+        f"the gradient for `{name}` has shape {list(came)}, the input has shape {list(wanted)}"
+        f"{_remedy(came, wanted)}"
     )
 
 
-def _remedy(came: str, wanted: list[int]) -> str:
-    got = [
-        int(p) for p in came.removeprefix("shape [").rstrip("]").split(",") if p.strip().isdigit()
-    ]
-    extra = len(got) - len(wanted)
-    if extra > 0 and got[extra:] == wanted:
+def _remedy(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    extra = len(came) - len(wanted)
+    if extra > 0 and came[extra:] == wanted:
         return f": sum over the broadcast axes {list(range(extra))}"
-    if sorted(got) == sorted(wanted) and got != wanted:
+    if sorted(came) == sorted(wanted) and came != wanted:
         return ": transposed?"
-    if not got:
+    if not came:
         return ": a scalar is not broadcast for you"
     return ""

@@ -1,4 +1,4 @@
-"""What a check is asked about: a callable and its name, or the registered gradient of an op type."""
+"""What a check is asked about: a callable and its name, or the registered gradient of an op type; samples for it."""
 
 import difflib
 import inspect
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pullback.errors import CheckError
@@ -42,6 +43,16 @@ def plain_line(error: BaseException) -> str:
     """The first line of an error, without the marks that TensorFlow's runtime puts into it."""
     lines = re.sub(r"\{\{.*?\}\} ?", "", str(error)).strip().splitlines()
     return re.sub(r" \[Op:\w*\] name: ?$", "", lines[0])[:300] if lines else ""
+
+
+def sample(shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
+    """A tensor of ordinary numbers, always the same ones for a shape and a number."""
+    rng = np.random.default_rng([len(shape), which])
+    kind = tf.as_dtype(dtype)
+    if kind.is_integer:
+        return tf.constant(rng.integers(0, 2, shape), kind)
+    values = rng.uniform(0.3, 2, shape) if positive else rng.normal(size=shape)
+    return tf.constant(values + 1j * rng.normal(size=shape) if kind.is_complex else values, kind)
 
 
 def _raw_op(name: str) -> Callable[..., Any]:

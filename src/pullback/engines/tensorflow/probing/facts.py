@@ -10,19 +10,8 @@ import tensorflow as tf
 from pullback.check.probe import Arrays, Facts
 from pullback.engines.tensorflow.probing.modes import Untraceable, traced_inside
 
-_COMPARE = frozenset(
-    [
-        "Greater",
-        "GreaterEqual",
-        "Less",
-        "LessEqual",
-        "Equal",
-        "NotEqual",
-        "Maximum",
-        "Minimum",
-        "ClipByValue",
-    ]
-)
+_COMPARE = {"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"}
+_COMPARE |= {"Maximum", "Minimum", "ClipByValue"}
 _PASSING = frozenset(
     ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
 )
