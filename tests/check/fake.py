@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pullback.check.examine import Examination, Problem
-from pullback.check.flat import Subject
+from pullback.check.course.examine import Examination, Problem
 from pullback.check.probe import Claims, Facts, InMode, Leaf, RuleFault, Unsupported, WrongShape
+from pullback.check.probe.flat import Subject
 from pullback.check.search.domain import parse
 
 EPSILON = float(np.finfo(np.float64).eps)

@@ -12,7 +12,6 @@ import tensorflow as tf
 from pullback._bind import signature_of
 from pullback._project import describe
 from pullback._tree import flatten, paths, unflatten
-from pullback.check.options import is_meant
 from pullback.check.probe import Array, Leaf
 from pullback.engines.tensorflow.probing.precision import Lift, lifted, moves
 from pullback.engines.tensorflow.values import underlying
@@ -51,7 +50,7 @@ class Arguments:
 
     def is_asked(self, leaf: Leaf) -> bool:
         """Whether `wrt` takes in this leaf."""
-        return self.wrt is None or any(is_meant(leaf, name) for name in self.wrt)
+        return self.wrt is None or any(map(leaf.is_meant, self.wrt))
 
     def describe(self) -> str:
         """Names with dtypes and shapes, for messages."""

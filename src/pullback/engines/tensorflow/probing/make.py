@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from pullback._project import describe
-from pullback.check.options import is_meant
 from pullback.check.probe import Leaf, OutsideDomain, RuleFault, WrongShape
 from pullback.engines.tensorflow.probing.arguments import Arguments, named_outputs, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
@@ -105,7 +104,7 @@ def _require_movable(probe: TensorFlowProbe) -> None:
 def _require_known(probe: TensorFlowProbe, known: Sequence[Leaf]) -> None:
     """Every name in `wrt` means an input."""
     for name in probe.arguments.wrt or ():
-        if not any(is_meant(leaf, name) for leaf in known):
+        if not any(leaf.is_meant(name) for leaf in known):
             offered = ", ".join(leaf.name for leaf in known) or "there are none"
             raise CheckError(
                 f"wrt={name!r} names no input of {probe.name} that can be moved. Those are: {offered}."

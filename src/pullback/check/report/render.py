@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from pullback.check.report import Finding, Line, Report
+from pullback.check.report.data import Finding, Line, Report
 
 Piece = tuple[str, str]
 _MARKS: dict[bool | None, Piece] = {

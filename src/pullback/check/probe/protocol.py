@@ -37,6 +37,15 @@ class Leaf:
         """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
+    def is_meant(self, name: str) -> bool:
+        """Whether a name means this leaf: it is its own name or path, or that of what it is part of.
+
+        >>> Leaf('args[0]["w"]', 'params["w"]', (3,), "float32").is_meant("params")
+        True
+        """
+        inside = (name + "[", name + ".", name + "/")
+        return any(text == name or text.startswith(inside) for text in (self.path, self.name))
+
     def describe(self) -> str:
         """`float32[4, 3]`, the way a report writes it."""
         return f"{self.dtype}{list(self.shape)}"
