@@ -224,11 +224,18 @@ def _parts_of(thing: Any) -> tuple[Callable[..., Any], Iterable[Any]]:
     if isinstance(thing, functools.partial):
         return _partial, (thing.func, thing.args, thing.keywords)
     if isinstance(thing, dict):
-        return lambda *new: dict(zip(thing, new, strict=True)), thing.values()
+        return functools.partial(_dict, thing), thing.values()
     if isinstance(thing, list | tuple):
-        named = hasattr(thing, "_fields")
-        return lambda *new: type(thing)(*new) if named else type(thing)(new), thing
+        return functools.partial(_sequence, type(thing)), thing
     return functools.partial(_object, thing), attributes(thing)
+
+
+def _dict(thing: dict[Any, Any], *new: Any) -> Any:
+    return dict(zip(thing, new, strict=True))
+
+
+def _sequence(kind: Any, *new: Any) -> Any:
+    return kind(*new) if hasattr(kind, "_fields") else kind(new)
 
 
 def _object(thing: Any, *new: Any) -> Any:

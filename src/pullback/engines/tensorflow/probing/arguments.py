@@ -1,7 +1,6 @@
 """Arguments and results of a checked call: which tensors move, how they are called, how they are put back."""
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,24 +8,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pullback._bind import signature_of
 from pullback._project import describe
 from pullback._tree import flatten, paths, unflatten
 from pullback.check.probe import Array, Leaf
+from pullback.check.probe.naming import paths_and_names
 from pullback.engines.tensorflow.probing.precision import Lift, lifted, moves
 from pullback.engines.tensorflow.values import underlying
 
-_COMPOSITE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 _DENSE = (np.ndarray, np.generic, tf.Tensor)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One movable tensor: the leaf it sits in, and its place among the leaf's components."""
+    """One movable tensor: how it is called, and which of the arguments' leaves it sits in."""
 
     leaf: Leaf
     position: int
-    component: int
     dtype: tf.DType
 
 
@@ -43,10 +40,10 @@ class Arguments:
         self.leaves, self.structure = flatten((tuple(args), kwargs))
         self.wrt = wrt
         self.twins: dict[tuple[int, tf.DType], tf.Variable] = {}
-        self.named = list(_named(fn, args, kwargs))
-        slots = (_slots(k, value, *self.named[k]) for k, value in enumerate(self.leaves))
-        self.all_slots = [slot for found in slots for slot in found]
-        self.slots = [s for s in self.all_slots if self.is_asked(s.leaf)]
+        self.named = list(paths_and_names(fn, args, kwargs))
+        slots = (_slot(k, value, *self.named[k]) for k, value in enumerate(self.leaves))
+        self.all_slots = [slot for slot in slots if slot is not None]
+        self.slots = [slot for slot in self.all_slots if self.is_asked(slot.leaf)]
 
     def is_asked(self, leaf: Leaf) -> bool:
         """Whether `wrt` takes in this leaf."""
@@ -64,17 +61,12 @@ class Arguments:
 
     def start(self) -> list[Array]:
         """Values of the movable tensors, as given."""
-        return [to_array(components(self.leaves[s.position])[s.component]) for s in self.slots]
+        return [to_array(movable(self.leaves[slot.position])) for slot in self.slots]
 
     def build(self, tensors: Sequence[Any], lift: Lift) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments with these tensors in the slots, everything else lifted likewise."""
-        replaced = {s.position for s in self.slots}
-        leaves = [
-            value if k in replaced and isinstance(value, _DENSE) else self._lifted(k, value, lift)
-            for k, value in enumerate(self.leaves)
-        ]
-        for slot, tensor in zip(self.slots, tensors, strict=True):
-            leaves[slot.position] = _placed(leaves[slot.position], slot.component, tensor)
+        moved = {s.position: tensor for s, tensor in zip(self.slots, tensors, strict=True)}
+        leaves = [self._leaf(k, value, moved.get(k), lift) for k, value in enumerate(self.leaves)]
         return unflatten(self.structure, leaves)
 
     def sources(self, tensors: Sequence[Any], lift: Lift) -> list[Any]:
@@ -85,13 +77,16 @@ class Arguments:
             for s, leaf, tensor in zip(self.slots, leaves, tensors, strict=True)
         ]
 
-    def _lifted(self, position: int, value: Any, lift: Lift) -> Any:
-        parts = components(value)
-        if not any(moves(part.dtype) for part in parts):
+    def _leaf(self, position: int, value: Any, tensor: Any, lift: Lift) -> Any:
+        part = movable(value)
+        if part is None:
             return value
-        if is_variable(value):
-            return self._twin(position, value, lift)
-        return _packed(value, [lifted(part, lift) for part in parts])
+        if not is_variable(value):
+            return _with_movable(value, lifted(part, lift) if tensor is None else tensor)
+        twin = self._twin(position, value, lift)
+        if tensor is not None:
+            twin.assign(tensor)
+        return twin
 
     def _twin(self, position: int, value: Any, lift: Lift) -> Any:
         """A variable that stands for one among the arguments, which is left alone."""
@@ -101,11 +96,39 @@ class Arguments:
         return self.twins[key]
 
 
-def components(value: Any) -> list[Any]:
-    """The dense tensors a value is made of; none for what is not a tensor."""
-    if isinstance(value, _COMPOSITE):
-        return list(tf.nest.flatten(value, expand_composites=True))
-    return [value] if is_variable(value) or isinstance(value, _DENSE) else []
+def movable(value: Any) -> Any:
+    """The tensor, array or variable of a value that can be moved by small amounts, if there is one."""
+    if isinstance(value, tf.RaggedTensor):
+        value = value.flat_values
+    elif isinstance(value, tf.SparseTensor | tf.IndexedSlices):
+        value = value.values
+    dense = is_variable(value) or isinstance(value, _DENSE)
+    return value if dense and moves(value.dtype) else None
+
+
+def _with_movable(value: Any, tensor: Any) -> Any:
+    if isinstance(value, tf.RaggedTensor):
+        return value.with_flat_values(tensor)
+    if isinstance(value, tf.SparseTensor):
+        return value.with_values(tensor)
+    if isinstance(value, tf.IndexedSlices):
+        return tf.IndexedSlices(tensor, value.indices, value.dense_shape)
+    return tensor
+
+
+def _suffix(value: Any) -> str:
+    if isinstance(value, tf.RaggedTensor):
+        return ".flat_values"
+    return ".values" if isinstance(value, tf.SparseTensor | tf.IndexedSlices) else ""
+
+
+def _slot(position: int, value: Any, path: str, name: str) -> Slot | None:
+    part = movable(value)
+    if part is None:
+        return None
+    dtype, end = tf.as_dtype(part.dtype), _suffix(value)
+    leaf = Leaf(path + end, name + end, tuple(part.shape), dtype.name, dtype.is_complex)
+    return Slot(leaf, position, dtype)
 
 
 def is_variable(value: Any) -> bool:
@@ -127,58 +150,8 @@ def float_outputs(result: Any) -> list[Any]:
 def named_outputs(result: Any) -> list[tuple[str, Any]]:
     """The float tensors in what a function returned, with their paths."""
     leaves, structure = flatten(result)
-    found = []
-    for path, leaf in zip(paths(structure, "out"), leaves, strict=True):
-        parts = [tf.convert_to_tensor(leaf)] if is_variable(leaf) else components(leaf)
-        path += ".flat_values" if isinstance(leaf, tf.RaggedTensor) else ""
-        found += [(path, p) for p in parts if isinstance(p, tf.Tensor) and moves(p.dtype)]
-    return found
-
-
-def _slots(position: int, value: Any, path: str, name: str) -> Iterator[Slot]:
-    suffix = ".flat_values" if isinstance(value, tf.RaggedTensor) else ".values"
-    suffix = suffix if isinstance(value, _COMPOSITE) else ""
-    for k, part in enumerate(components(value)):
-        dtype = tf.as_dtype(part.dtype)
-        if moves(dtype):
-            shape = tuple(part.shape)
-            leaf = Leaf(path + suffix, name + suffix, shape, dtype.name, dtype.is_complex)
-            yield Slot(leaf, position, k, dtype)
-
-
-def _placed(value: Any, which: int, tensor: Any) -> Any:
-    if is_variable(value):
-        value.assign(tensor)
-        return value
-    parts = components(value)
-    parts[which] = tensor
-    return _packed(value, parts)
-
-
-def _packed(value: Any, parts: list[Any]) -> Any:
-    if isinstance(value, _COMPOSITE):
-        return tf.nest.pack_sequence_as(value, parts, expand_composites=True)
-    return parts[0]
-
-
-def _named(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """The path and the name of every leaf, in the order of the leaves of `(args, kwargs)`."""
-    names = dict(enumerate(_parameters(fn)))
-    for k, value in enumerate(args):
-        yield from _paths(value, f"args[{k}]", names.get(k, f"args[{k}]"))
-    for key in sorted(kwargs):
-        yield from _paths(kwargs[key], f'kwargs["{key}"]', key)
-
-
-def _paths(value: Any, path: str, name: str) -> Iterator[tuple[str, str]]:
-    _, structure = flatten(value)
-    return zip(paths(structure, path), paths(structure, name), strict=True)
-
-
-def _parameters(fn: Callable[..., Any]) -> list[str]:
-    target = getattr(fn, "call", fn)
-    found = signature_of(getattr(target, "python_function", target)).parameters.values()
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in found if p.kind in positional]
+    named = zip(paths(structure, "out"), leaves, strict=True)
+    found = [(path + _suffix(leaf), movable(leaf)) for path, leaf in named]
+    found = [(path, tf.convert_to_tensor(t) if is_variable(t) else t) for path, t in found]
+    # an array has left TensorFlow, and its gradient behind
+    return [(path, tensor) for path, tensor in found if isinstance(tensor, tf.Tensor)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.check.probe.refusals import require_function
 from pullback.errors import CheckError
 
 
@@ -16,18 +17,7 @@ def function_of(fn: Any) -> tuple[Callable[..., Any], str]:
     """The function to run and what to call it."""
     if isinstance(fn, str):
         return _raw_op(fn), fn
-    if not callable(fn):
-        raise CheckError(
-            f"the first argument of check is the function to check; got {type(fn).__name__}. "
-            "Write `pb.check(fn, *args)`."
-        )
-    if isinstance(fn, type) and any("__call__" in vars(kind) for kind in fn.__mro__):
-        raise CheckError(
-            f"{fn.__name__} is a class, and its instances are what is called. Write "
-            f"`pb.check({fn.__name__}(...), *args)`."
-        )
-    name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
-    return fn, name.decode() if isinstance(name, bytes) else str(name)
+    return fn, require_function(fn)
 
 
 def require_eager() -> None:

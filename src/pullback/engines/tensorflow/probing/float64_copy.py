@@ -76,5 +76,5 @@ class _Copies:
 def _parts(thing: Any) -> tuple[Callable[..., Any], Any] | None:
     """How a function with its own gradient is made again."""
     if isinstance(thing, GradientFunction):
-        return thing._make
+        return thing._make  # pyright: ignore[reportPrivateUsage]  # of what it was made
     return (tf.custom_gradient, [thing.__wrapped__]) if is_custom_gradient(thing) else None

@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import keras
@@ -52,7 +52,7 @@ def _rebuilt(layer: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _float64_by_default() -> Iterator[None]:
+def _float64_by_default() -> Generator[None]:
     """Layers that a constructor makes without a dtype of their own compute in float64."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float64")

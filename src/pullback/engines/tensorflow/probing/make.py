@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from pullback._project import describe
-from pullback.check.probe import Leaf, OutsideDomain, RuleFault, WrongShape
+from pullback.check.probe import Leaf, OutsideDomain, Probe, refusals
 from pullback.engines.tensorflow.probing.arguments import Arguments, named_outputs, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
@@ -21,14 +21,13 @@ from pullback.engines.tensorflow.probing.precision import (
 )
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
-from pullback.errors import CheckError
 
 _FINE = 1e-10
 
 
 def make_probe(
     fn: Any, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[str] | None, seed: int
-) -> TensorFlowProbe:
+) -> Probe:
     """The probe of `fn` at these arguments, at the best precision at which it runs."""
     require_eager()
     fn, name = function_of(fn)
@@ -56,12 +55,13 @@ def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
         # made by the call itself, so that only another one shows what it writes
         result = _called(probe, tensors)
     leaves = replace(probe, variables=read).inputs[len(arguments.slots) :]
-    _require_known(probe, [*(slot.leaf for slot in arguments.all_slots), *leaves])
+    known = [*(slot.leaf for slot in arguments.all_slots), *leaves]
+    refusals.require_known(probe.name, arguments.wrt, known)
     asked = [v for v, leaf in zip(read, leaves, strict=True) if arguments.is_asked(leaf)]
     written = state.changed()
     state.restore(written)
     probe = replace(probe, variables=asked, written=written)
-    _require_movable(probe)
+    refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
     return _held_fixed(probe, seed, [to_array(y) for _, y in named_outputs(result)])
 
@@ -70,10 +70,8 @@ def _called(probe: TensorFlowProbe, tensors: list[Any]) -> Any:
     try:
         return probe.call(tensors)
     except Exception as error:
-        raise CheckError(
-            f"{probe.name} raised {type(error).__name__} when called with the given arguments "
-            f"({probe.arguments.describe()}): {plain_line(error)}"
-        ) from error
+        given = probe.arguments.describe()
+        raise refusals.raised(probe.name, error, given, plain_line(error)) from error
 
 
 def _outputs(probe: TensorFlowProbe, result: Any) -> tuple[Leaf, ...]:
@@ -81,58 +79,30 @@ def _outputs(probe: TensorFlowProbe, result: Any) -> tuple[Leaf, ...]:
     if not named:
         left = isinstance(result, float | complex | np.ndarray | np.generic)
         kind = f"{type(result).__name__}, which left TensorFlow and its gradient behind"
-        raise CheckError(
-            f"{probe.name} returns no floating-point tensor, so it has no gradient; it returned "
-            f"{kind if left else describe(result)}."
-        )
+        raise refusals.no_output(probe.name, kind if left else describe(result))
     return tuple(
         Leaf(path, path, tuple(t.shape), t.dtype.name, t.dtype.is_complex, "output")
         for path, t in named
     )
 
 
-def _require_movable(probe: TensorFlowProbe) -> None:
-    if any(leaf.size for leaf in probe.inputs):
-        return
-    raise CheckError(
-        f"{probe.name} takes nothing differentiable: it was given "
-        f"{probe.arguments.describe() or 'no arguments'}. Pass at least one floating-point tensor "
-        "that is not empty: integers, booleans and Python numbers are held fixed."
-    )
-
-
-def _require_known(probe: TensorFlowProbe, known: Sequence[Leaf]) -> None:
-    """Every name in `wrt` means an input."""
-    for name in probe.arguments.wrt or ():
-        if not any(leaf.is_meant(name) for leaf in known):
-            offered = ", ".join(leaf.name for leaf in known) or "there are none"
-            raise CheckError(
-                f"wrt={name!r} names no input of {probe.name} that can be moved. Those are: {offered}."
-            )
-
-
 def _held_fixed(probe: TensorFlowProbe, seed: int, first: Sequence[Any]) -> TensorFlowProbe:
     """Make a random function repeatable, or refuse it."""
-    if _alike(_run(probe), first):
+    if _alike(_values(probe), first):
         return probe
     note = "random: checked with its random numbers held fixed"
     probe = replace(probe, seed=seed, notes=(*probe.notes, note))
-    if not _alike(_run(probe), _run(probe)):
-        raise CheckError(
-            f"{probe.name} gives another value each time it is called with the same arguments, "
-            "even with tf.random.set_seed. Make its randomness an argument: a seed, or the "
-            "random tensor itself."
-        )
+    if not _alike(_values(probe), _values(probe)):
+        raise refusals.not_repeatable(probe.name, "tf.random.set_seed")
     return probe
 
 
-def _run(probe: TensorFlowProbe) -> list[Any]:
+def _values(probe: TensorFlowProbe) -> list[Any]:
     try:
         return probe.values(probe.start())
     except OutsideDomain as error:
-        raise CheckError(
-            f"{probe.name} raised when called with the given arguments: {error}"
-        ) from error
+        given = probe.arguments.describe()
+        raise refusals.raised(probe.name, error.__cause__ or error, given, str(error)) from error
 
 
 def _alike(
@@ -176,7 +146,7 @@ def _copied(first: TensorFlowProbe) -> TensorFlowProbe | None:
     found = float64_copy(first.fn, lambda copy: _called_in_float64(copy, first.arguments))
     try:
         made = None if found is None else _of_copy(first, *found)
-        return None if made is None else _verified(made, like=_outcome(first))
+        return None if made is None else _verified(made, first)
     except Exception:  # the copy does not run
         return None
     finally:
@@ -189,8 +159,8 @@ def _called_in_float64(fn: Any, arguments: Arguments) -> Any:
 
 
 def _of_copy(first: TensorFlowProbe, fn: Any, copies: dict[int, Any]) -> TensorFlowProbe | None:
-    variables = [copies.get(id(v)) for v in first.variables]
-    if any(v is None for v in variables):
+    variables = [copies.get(id(v), v) for v in first.variables]
+    if any(double(v.dtype) is not v.dtype for v in variables):
         return None
     state = State([*reachable_variables(fn), *variables])
     made = replace(first, fn=fn, lift=double, variables=variables, state=state, source_of=first.fn)
@@ -202,37 +172,26 @@ def _of_copy(first: TensorFlowProbe, fn: Any, copies: dict[int, Any]) -> TensorF
     return made
 
 
-def _verified(probe: TensorFlowProbe, like: Sequence[Any] | None = None) -> TensorFlowProbe | None:
-    """The probe with its precision noted, if it runs and gives about what it is to be like.
+def _verified(
+    probe: TensorFlowProbe, first: TensorFlowProbe | None = None
+) -> TensorFlowProbe | None:
+    """The probe with its precision noted, if it runs, and gives about what `first` does.
 
-    A rule that raises or gives another dtype here may do neither at the precision of the arguments.
+    A rule that breaks its contract here may not do so at the precision of the arguments.
     """
     try:
-        ys, gradients = _pulled(probe)
-        if like is not None and not _alike(_arrays([*ys, *gradients]), like, 1e-2, 1e-3):
-            return None
-        probe.checked(gradients)
-    except RuleFault as fault:
-        if not isinstance(fault.reason, WrongShape):
-            return None
-        ys = []
+        dtypes, found = _outcome(probe)
+        same = first is None or _alike(found, _outcome(first)[1], 1e-2, 1e-3)
     except Exception:
         return None
     finally:
         probe.state.restore(probe.written)
-    probe.value_epsilon = probe.rule_epsilon = coarsest([*probe.dtypes, *(y.dtype for y in ys)])
-    return probe
+    probe.value_epsilon = probe.rule_epsilon = coarsest([*probe.dtypes, *dtypes])
+    return probe if same else None
 
 
-def _pulled(probe: TensorFlowProbe) -> tuple[list[Any], list[Any]]:
+def _outcome(probe: TensorFlowProbe) -> tuple[list[Any], list[Any]]:
+    """The dtypes of the outputs; then the outputs and the gradients for an upstream of ones."""
     ws = [np.ones(leaf.shape) for leaf in probe.outputs]
-    return probe.pulled(probe.tensors(probe.start()), ws)
-
-
-def _outcome(probe: TensorFlowProbe) -> list[Any]:
-    ys, gradients = _pulled(probe)
-    return _arrays([*ys, *gradients])
-
-
-def _arrays(tensors: Sequence[Any]) -> list[Any]:
-    return [None if t is None else to_array(t) for t in tensors]
+    ys, gradients = probe.pulled(probe.tensors(probe.start()), ws)
+    return [y.dtype for y in ys], [*map(to_array, ys), *probe.checked(gradients)]

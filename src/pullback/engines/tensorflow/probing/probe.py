@@ -5,7 +5,7 @@ Variables that a call moves or writes are put back; random numbers are held fixe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from pullback.check.probe import (
     WrongDtype,
     WrongShape,
 )
+from pullback.check.probe.naming import distinct
 from pullback.engines.tensorflow.probing.arguments import Arguments, float_outputs, to_array
 from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.facts import facts_of
@@ -66,7 +67,7 @@ class TensorFlowProbe:
 
     def __post_init__(self) -> None:
         leaves = [*(slot.leaf for slot in self.arguments.slots), *map(_leaf, self.variables)]
-        self.inputs = _distinct(leaves)
+        self.inputs = distinct(leaves)
 
     # what the check asks
 
@@ -241,17 +242,6 @@ def _leaf(variable: Any) -> Leaf:
     name = getattr(variable, "path", None) or variable.name.split(":")[0]
     path = f'variables["{name}"]'
     return Leaf(path, name, tuple(variable.shape), dtype.name, dtype.is_complex, "variable")
-
-
-def _distinct(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
-    """Leaves by names of their own: layers built inside one another give variables the same one."""
-    seen: dict[str, int] = {}
-    out = []
-    for leaf in leaves:
-        count = seen[leaf.path] = seen.get(leaf.path, 0) + 1
-        number = "" if count == 1 else f"#{count}"
-        out.append(replace(leaf, path=leaf.path + number, name=leaf.name + number))
-    return tuple(out)
 
 
 def _tensor(value: Array, dtype: tf.DType) -> Any:
