@@ -13,11 +13,32 @@ from pullback.check.probe.refusals import require_function
 from pullback.errors import CheckError
 
 
+class RawOp:
+    """An op as a function of its inputs in order: its gradient is the one that TensorFlow has registered."""
+
+    def __init__(self, name: str) -> None:
+        self.op_type = name
+        self.op: Any = getattr(tf.raw_ops, name, None)
+        if self.op is None:
+            near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
+            hint = (
+                f"Did you mean {near[0]!r}?" if near else "Write the op's type, as in tf.raw_ops."
+            )
+            raise CheckError(f"TensorFlow has no op {name!r}. {hint}")
+        self.__signature__ = inspect.signature(self.op)
+        self.order = [p for p in self.__signature__.parameters if p != "name"]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the op, which itself takes keywords only."""
+        if len(args) > len(self.order):
+            expected = ", ".join(self.order)
+            raise TypeError(f"{self.op_type} takes {len(self.order)} arguments ({expected})")
+        return self.op(**dict(zip(self.order, args, strict=False)), **kwargs)
+
+
 def function_of(fn: Any) -> tuple[Callable[..., Any], str]:
     """The function to run and what to call it."""
-    if isinstance(fn, str):
-        return _raw_op(fn), fn
-    return fn, require_function(fn)
+    return (RawOp(fn), fn) if isinstance(fn, str) else (fn, require_function(fn))
 
 
 def require_eager() -> None:
@@ -43,22 +64,3 @@ def sample(shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0
         return tf.constant(rng.integers(0, 2, shape), kind)
     values = rng.uniform(0.3, 2, shape) if positive else rng.normal(size=shape)
     return tf.constant(values + 1j * rng.normal(size=shape) if kind.is_complex else values, kind)
-
-
-def _raw_op(name: str) -> Callable[..., Any]:
-    op = getattr(tf.raw_ops, name, None)
-    if op is None:
-        near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Write the op's type, as in tf.raw_ops."
-        raise CheckError(f"TensorFlow has no op {name!r}. {hint}")
-    signature = inspect.signature(op)
-    order = [p for p in signature.parameters if p != "name"]
-
-    def registered(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > len(order):
-            raise TypeError(f"{name} takes {len(order)} arguments ({', '.join(order)})")
-        return op(**dict(zip(order, args, strict=False)), **kwargs)
-
-    registered.__signature__ = signature  # type: ignore[attr-defined]  # for names
-    registered.__pullback_op__ = name  # type: ignore[attr-defined]  # for the rule's source
-    return registered

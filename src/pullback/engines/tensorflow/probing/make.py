@@ -193,5 +193,5 @@ def _verified(
 def _outcome(probe: TensorFlowProbe) -> tuple[list[Any], list[Any]]:
     """The dtypes of the outputs; then the outputs and the gradients for an upstream of ones."""
     ws = [np.ones(leaf.shape) for leaf in probe.outputs]
-    ys, gradients = probe.pulled(probe.tensors(probe.start()), ws)
-    return [y.dtype for y in ys], [*map(to_array, ys), *probe.checked(gradients)]
+    ys, gradients = probe.pull(probe.tensors(probe.start()), ws)
+    return [y.dtype for y in ys], [*map(to_array, ys), *probe.fitting(gradients)]

@@ -81,14 +81,14 @@ class TensorFlowProbe:
 
     def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
         """Outputs, and the rule's gradients."""
-        ys, gradients = self.pulled(self.tensors(xs), ws)
-        return [to_array(y) for y in ys], self.checked(gradients)
+        ys, gradients = self.pull(self.tensors(xs), ws)
+        return [to_array(y) for y in ys], self.fitting(gradients)
 
     def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
         """The rule at `xs`, after a forward call at `others`."""
         tensors = self.tensors(xs)
-        _, gradients = self.pulled(tensors, ws, between=self.tensors(others))
-        return self.checked(gradients)
+        _, gradients = self.pull(tensors, ws, between=self.tensors(others))
+        return self.fitting(gradients)
 
     def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
         """The rule, its transpose and its own gradient, from one nested differentiation."""
@@ -101,9 +101,9 @@ class TensorFlowProbe:
                 ys = self.forward(tensors)
             upstream = self.upstream(ys, ws)
             outer.watch(upstream)
-            gradients = _ruled(lambda: inner.gradient(ys, watched, upstream))
-        vjp = self.checked(gradients)
-        jvp, again = _differentiated(outer, gradients, upstream, watched if second else [], us)
+            gradients = _run_rule(lambda: inner.gradient(ys, watched, upstream))
+        vjp = self.fitting(gradients)
+        jvp, again = _differentiate_rule(outer, gradients, upstream, watched if second else [], us)
         return Claims([to_array(y) for y in ys], vjp, jvp, again if second else _NOT_ASKED)
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
@@ -145,7 +145,7 @@ class TensorFlowProbe:
         """Tensors of the dtypes in which this probe runs."""
         return [_tensor(x, dtype) for x, dtype in zip(xs, self.dtypes, strict=True)]
 
-    def built(self, tensors: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call_arguments(self, tensors: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, with these tensors in them."""
         return self.arguments.build(tensors[: len(self.arguments.slots)], self.lift)
 
@@ -177,12 +177,12 @@ class TensorFlowProbe:
 
     def call(self, tensors: list[Any]) -> Any:
         """The function itself, on these tensors, with random numbers held fixed."""
-        args, kwargs = self.built(tensors)
+        args, kwargs = self.call_arguments(tensors)
         if self.seed is None:
             return self.fn(*args, **kwargs)
         return seeded(lambda: self.fn(*args, **kwargs), self.seed)
 
-    def pulled(
+    def pull(
         self, tensors: list[Any], ws: Arrays, between: list[Any] | None = None
     ) -> tuple[list[Any], list[Any]]:
         """Outputs and dense gradients as tensors; a call at `between` may come before the rule runs."""
@@ -192,7 +192,7 @@ class TensorFlowProbe:
         if between is not None:
             self.forward(between)
             self.assign(tensors)
-        return ys, _ruled(lambda: tape.gradient(ys, watched, self.upstream(ys, ws)))
+        return ys, _run_rule(lambda: tape.gradient(ys, watched, self.upstream(ys, ws)))
 
     def upstream(self, ys: list[Any], ws: Arrays) -> list[Any]:
         """Upstream gradients of the outputs' dtypes; the same tensors for the same list."""
@@ -201,16 +201,16 @@ class TensorFlowProbe:
             self.last_upstream = (ws, made)
         return list(self.last_upstream[1])
 
-    def checked(self, gradients: list[Any]) -> list[Array | None]:
+    def fitting(self, gradients: list[Any]) -> list[Array | None]:
         """Gradients as arrays, each of the shape and dtype of its input."""
         wanted = zip(gradients, self.inputs, self.dtypes, strict=True)
         return [
-            None if g is None else _fitting(g, leaf, dtype, k)
+            None if g is None else _fit(g, leaf, dtype, k)
             for k, (g, leaf, dtype) in enumerate(wanted)
         ]
 
 
-def _ruled(run: Callable[[], Any]) -> list[Any]:
+def _run_rule(run: Callable[[], Any]) -> list[Any]:
     """The dense gradients that a rule gives; what it raises is a fault of the rule."""
     try:
         return [None if g is None else tf.convert_to_tensor(g) for g in run()]
@@ -218,7 +218,7 @@ def _ruled(run: Callable[[], Any]) -> list[Any]:
         raise RuleFault(Raised(f"{type(error).__name__}: {plain_line(error)}")) from error
 
 
-def _differentiated(
+def _differentiate_rule(
     tape: Any, gradients: list[Any], upstream: list[Any], watched: list[Any], us: Arrays
 ) -> tuple[Any, Any]:
     """The rule transposed and its own gradient, or why they are not to be had."""
@@ -250,7 +250,7 @@ def _tensor(value: Array, dtype: tf.DType) -> Any:
     return tf.constant(value.astype(dtype.as_numpy_dtype, copy=False), dtype)
 
 
-def _fitting(gradient: Any, leaf: Leaf, dtype: tf.DType, which: int) -> Array:
+def _fit(gradient: Any, leaf: Leaf, dtype: tf.DType, which: int) -> Array:
     if tuple(gradient.shape) != leaf.shape:
         raise RuleFault(WrongShape(tuple(gradient.shape)), which)
     if gradient.dtype != dtype:

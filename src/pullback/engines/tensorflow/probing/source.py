@@ -8,6 +8,7 @@ from pullback._function import GradientFunction
 from pullback._reach import function_behind, walk
 from pullback._rule import location_of
 from pullback.engines.tensorflow.attach.closed_over import inside, is_framework_code
+from pullback.engines.tensorflow.probing.callee import RawOp
 from pullback.engines.tensorflow.tf_private import registered_gradient
 from pullback.engines.tensorflow.tf_private.checking import is_custom_gradient
 
@@ -18,9 +19,9 @@ _DEPTH = 8
 def rule_location(probe: Any) -> str | None:
     """`file:line` of the rule of a probe's function, of rules inside it, or of the function itself."""
     fn = probe.source_of or probe.fn
-    if hasattr(fn, "__pullback_op__"):
-        return _location(registered_gradient(fn.__pullback_op__))
-    rule = getattr(fn, "rule", None) or _returned_rule(probe)
+    if isinstance(fn, RawOp):
+        return _location(registered_gradient(fn.op_type))
+    rule = (fn.rule if isinstance(fn, GradientFunction) else None) or _returned_rule(probe)
     rules = [rule] if rule is not None else _override_rules(fn) or _rules_inside(fn)
     found = list(dict.fromkeys(filter(None, map(_location, rules))))
     if found:
@@ -51,7 +52,7 @@ def _returned_rule(probe: Any) -> Any:
     if body is probe.fn:
         return None
     try:
-        args, kwargs = probe.built(probe.tensors(probe.start()))
+        args, kwargs = probe.call_arguments(probe.tensors(probe.start()))
         result = body(*args, **kwargs)
     except Exception:
         return None
