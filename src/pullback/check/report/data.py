@@ -32,7 +32,6 @@ class Line:
 
     leaf: Leaf
     ok: bool | None
-    note: str = ""
 
 
 @dataclass(frozen=True)

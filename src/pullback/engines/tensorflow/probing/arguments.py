@@ -12,8 +12,8 @@ from pullback._project import describe
 from pullback._tree import flatten, paths, unflatten
 from pullback.check.probe import Array, Leaf
 from pullback.check.probe.naming import paths_and_names
-from pullback.engines.tensorflow.probing.precision import Lift, lifted, moves
-from pullback.engines.tensorflow.values import underlying
+from pullback.engines.tensorflow.probing.precision import Lift, lifted
+from pullback.engines.tensorflow.values import flows, underlying
 
 _DENSE = (np.ndarray, np.generic, tf.Tensor)
 
@@ -103,7 +103,7 @@ def movable(value: Any) -> Any:
     elif isinstance(value, tf.SparseTensor | tf.IndexedSlices):
         value = value.values
     dense = is_variable(value) or isinstance(value, _DENSE)
-    return value if dense and moves(value.dtype) else None
+    return value if dense and flows(value) else None
 
 
 def _with_movable(value: Any, tensor: Any) -> Any:

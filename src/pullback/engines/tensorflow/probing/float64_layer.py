@@ -10,8 +10,15 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow.tf_private.checking import layers_inside
 
-_POLICIES = frozenset(n for n, one in vars(keras.dtype_policies).items() if inspect.isclass(one))
-_FLOAT64 = keras.saving.serialize_keras_object(keras.DTypePolicy("float64"))
+# how a configuration names the dtype policies of Keras, and the one for float64
+_POLICIES = {"DTypePolicy", "FloatDTypePolicy", "DTypePolicyMap"}
+_QUANTIZED = {"QuantizedDTypePolicy", "QuantizedFloat8DTypePolicy"}
+_FLOAT64 = {
+    "module": "keras",
+    "class_name": "DTypePolicy",
+    "registered_name": None,
+    "config": {"name": "float64"},
+}
 
 
 class Differs(Exception):
@@ -68,7 +75,7 @@ def _in_float64(config: Any) -> Any:
         return type(config)(_in_float64(item) for item in config)
     if not isinstance(config, dict):
         return config
-    if config.get("class_name") in _POLICIES:
+    if config.get("class_name") in _POLICIES | _QUANTIZED:
         return _FLOAT64
     return {k: "float64" if _is_float(k, v) else _in_float64(v) for k, v in config.items()}
 

@@ -12,15 +12,10 @@ from pullback.check.probe import Leaf, OutsideDomain, Probe, refusals
 from pullback.engines.tensorflow.probing.arguments import Arguments, named_outputs, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
-from pullback.engines.tensorflow.probing.precision import (
-    coarsest,
-    double,
-    format_name,
-    moves,
-    single,
-)
+from pullback.engines.tensorflow.probing.precision import coarsest, double, format_name, single
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
+from pullback.engines.tensorflow.values import flows
 
 _FINE = 1e-10
 
@@ -50,7 +45,7 @@ def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         result = _called(probe, tensors)
-    read = [v for v in tape.watched_variables() if moves(v.dtype) and not arguments.holds(v)]
+    read = [v for v in tape.watched_variables() if flows(v) and not arguments.holds(v)]
     if state.add([*reachable_variables(probe.fn), *read]):
         # made by the call itself, so that only another one shows what it writes
         result = _called(probe, tensors)

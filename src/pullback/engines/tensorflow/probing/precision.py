@@ -32,12 +32,6 @@ def single(dtype: tf.DType) -> tf.DType:
     return tf.float32 if dtype in (tf.float16, tf.bfloat16) else dtype
 
 
-def moves(dtype: Any) -> bool:
-    """Whether tensors of this type can be moved by a small amount."""
-    kind = tf.as_dtype(dtype)
-    return kind.is_floating or kind.is_complex
-
-
 def lifted(tensor: Any, lift: Lift) -> Any:
     """A tensor, array or variable as a tensor of the lifted dtype."""
     return tf.cast(tensor, lift(tf.as_dtype(tensor.dtype)))
