@@ -170,13 +170,15 @@ class Substitution:
 
     def of(self, thing: Any, depth: int = DEPTH) -> Any:
         """The thing, or another one if anything in it had to change."""
+        if id(thing) in self._made:
+            return self._made[id(thing)][1]
         if depth == 0 or isinstance(thing, LEAVES):
             return thing
-        if id(thing) not in self._made:
-            self._made[id(thing)] = (thing, thing)
-            new = self._replace(thing)
-            self._made[id(thing)] = (thing, self._entered(thing, depth) if new is None else new)
-        return self._made[id(thing)][1]
+        self._made[id(thing)] = (thing, thing)  # for what leads back to itself
+        new = self._replace(thing)
+        new = self._entered(thing, depth) if new is None else new
+        self._made[id(thing)] = (thing, new)
+        return new
 
     def _entered(self, thing: Any, depth: int) -> Any:
         if isinstance(thing, FunctionType) and self._parts(thing) is None:
