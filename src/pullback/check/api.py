@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from pullback._engine import engine_of
+from pullback._overriding import Override
 from pullback._tree import flatten
+from pullback.check.course.examine import Examination, Problem
 from pullback.check.diagnosis.diagnose import diagnose
-from pullback.check.examine import Examination, Problem
-from pullback.check.flat import Subject
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Leaf, OutsideDomain, Probe
+from pullback.check.probe.flat import Subject
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.search.domain import parse
 from pullback.errors import CheckError
@@ -48,7 +49,7 @@ def check(
     began = time.perf_counter()
     options = Options(kwargs, wrt, order, quick, modes, against, domain, seed, explain)
     named = as_code(fn)
-    if type(fn).__name__ == "Override":
+    if isinstance(fn, Override):
         fn, args, named = _under(fn, args)
     rule = _probe(fn, args, options)
     try:
@@ -179,8 +180,8 @@ def _line(leaf: Leaf, blamed: set[str]) -> Line:
 def _coverage(exam: Examination) -> Coverage:
     dead = int(np.count_nonzero(~exam.reached)) if exam.points else 0
     return Coverage(
-        points=tuple(exam.points),
-        left_out=tuple(exam.left_out),
+        points=tuple(map(str, exam.points)),
+        left_out=tuple(map(str, exam.left_out)),
         kinks=exam.kinks,
         undecided=exam.undecided,
         never_reached=dead,

@@ -102,7 +102,10 @@ def outcome(args: tuple[Any, ...], whole: str, leaf: str, request: str, several:
         found = tape.gradient(y, sources)
     except (pb.PullbackError, TypeError) as error:
         return type(error), str(error)
-    return [g if g is None else (g.dtype.name, g.shape, tf.cast(g, tf.complex64).numpy().tolist()) for g in found]
+    return [
+        g if g is None else (g.dtype.name, g.shape, tf.cast(g, tf.complex64).numpy().tolist())
+        for g in found
+    ]
 
 
 def general(monkeypatch: pytest.MonkeyPatch) -> None:
