@@ -127,10 +127,16 @@ class TensorFlowProbe:
         return facts_of(self, xs, ws)
 
     def modes(self) -> tuple[str, ...]:
-        """The ways of running that TensorFlow knows."""
-        from pullback.engines.tensorflow.probing.modes import MODES
+        """The modes of TensorFlow that a check may ask for."""
+        from pullback.engines.tensorflow.probing.modes import OFFERED
 
-        return tuple(MODES)
+        return OFFERED
+
+    def default_modes(self) -> tuple[str, ...]:
+        """The modes that a check runs unless it is told otherwise."""
+        from pullback.engines.tensorflow.probing.modes import DEFAULT
+
+        return DEFAULT
 
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """The rule as another way of running gives it, at the precision of the arguments."""
