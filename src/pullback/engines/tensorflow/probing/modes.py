@@ -4,10 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from pullback.check.probe import Array, Arrays, InMode, Unsupported
+from pullback.check.probe import Arrays, InMode, Unsupported
 from pullback.engines.tensorflow.modes import MODES, Mode, push_forward, with_tape
 from pullback.engines.tensorflow.probing.arguments import is_variable, to_array
 
@@ -39,7 +38,9 @@ class _Setting:
     @tf.autograph.experimental.do_not_convert
     def weighted(self, ws: Arrays, *tensors: Any) -> list[Any]:
         """Numbers whose gradient is what the rule makes of these upstream gradients."""
-        return [_inner(w, y) for w, y in zip(ws, self.outputs(*tensors), strict=True)]
+        pairs = zip(ws, self.outputs(*tensors), strict=True)
+        products = [tf.math.conj(tf.cast(w, y.dtype)) * y for w, y in pairs]
+        return [tf.reduce_sum(tf.math.real(product)) for product in products]
 
     def gradients(self, mode: Mode, ws: Arrays) -> list[Any]:
         """The gradients of all sources."""
@@ -56,11 +57,6 @@ class _Setting:
         return push_forward(mode.run(self.outputs), self.tensors, self.sources, tangents)
 
 
-def _inner(w: Array, y: Any) -> Any:
-    weight = tf.cast(w if y.dtype.is_complex else np.real(w), y.dtype)
-    return tf.reduce_sum(tf.math.real(tf.math.conj(weight) * y))
-
-
 def _guarded(run: Callable[[], Any]) -> Any:
     try:
         return run()
@@ -73,10 +69,9 @@ def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
     """Function and rule in one traced program, made once."""
     if getattr(probe, "program", None) is None:
         at = _Setting(probe, xs)
-        together = functools.partial(with_tape, functools.partial(at.weighted, ws))
-        traced = tf.function(together, autograph=False)
-        run = functools.partial(traced.get_concrete_function, at.arguments, at.variables)
-        probe.program = _guarded(run)
+        weighted = functools.partial(at.weighted, ws)
+        traced = tf.function(functools.partial(with_tape, weighted), autograph=False)
+        probe.program = _guarded(lambda: traced.get_concrete_function(at.arguments, at.variables))
     return probe.program
 
 
