@@ -203,7 +203,8 @@ def with_fit(**options: Any) -> Differentiate:
         # At rate zero no weight moves, and without decay the momentum is the gradient itself.
         optimizer = keras.optimizers.Adam(learning_rate=0.0, beta_1=0.0)
         model.compile(optimizer, **options)
-        model.fit(np.zeros([2, 1], "f"), batch_size=2, epochs=1, verbose=0)
+        quiet: Any = 0  # Keras takes a number here, and says a text
+        model.fit(np.zeros([2, 1], "f"), batch_size=2, epochs=1, verbose=quiet)
         return [v.value for v in optimizer.variables if v.path.endswith("momentum")]
 
     return fitted
