@@ -118,8 +118,7 @@ def test_a_jvp_of_a_decorated_function(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_jvp_that_stops(way: str) -> None:
     function = pb.with_gradient(lambda x: x * 1.0, ten, jvp=lambda dx: None)
-    found = WAYS[way](function, tf.constant(X))
-    np.testing.assert_allclose(0.0 * X if found is None else found, 0.0 * X)
+    assert WAYS[way](function, tf.constant(X)).numpy().tolist() == [0.0] * len(X)
 
 
 @pytest.mark.parametrize("way", WAYS)
