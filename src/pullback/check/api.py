@@ -53,7 +53,7 @@ def check(
         fn, args, named = _under(fn, args)
     rule = _probe(fn, args, options)
     try:
-        _wanted(rule.modes(), modes)
+        _wanted(rule, modes)
         truth = rule if against is None else _against(args, options)
         try:
             exam, found = _examined(rule, truth, options)
@@ -133,12 +133,13 @@ def _course(exam: Examination, quick: bool, modes: str | Sequence[str] | None) -
         return
     if not quick:
         yield from exam.full()
-    yield from exam.in_modes(_wanted(exam.subject.rule.modes(), modes))
+    yield from exam.in_modes(_wanted(exam.subject.rule, modes))
 
 
-def _wanted(known: Sequence[str], modes: str | Sequence[str] | None) -> Sequence[str]:
+def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
     if modes is None:
-        return known[:2]
+        return rule.default_modes()
+    known = rule.modes()
     if modes in ("all", "none"):
         return known if modes == "all" else ()
     wanted = [modes] if isinstance(modes, str) else list(modes)

@@ -183,6 +183,10 @@ class Probe(Protocol):
         """Names of the other ways in which this engine can run the rule."""
         ...
 
+    def default_modes(self) -> tuple[str, ...]:
+        """Those of them that a check runs unless it is told otherwise."""
+        ...
+
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """What another way of running gives, or why it cannot be run."""
         ...

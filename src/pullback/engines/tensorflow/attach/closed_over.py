@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback._reach import attributes, cells_of, package_of, referred, walk
 from pullback.engines.tensorflow import tf_private as private
+from pullback.extend import attributes, cells_of, package_of, referred, walk
 
 _DEPTH = 5
 _FRAMEWORKS = frozenset(["tensorflow", "keras", "tf_keras", "numpy"])

@@ -8,12 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pullback._project import describe
-from pullback._tree import flatten, paths, unflatten
-from pullback.check.probe import Array, Leaf
-from pullback.check.probe.naming import paths_and_names
 from pullback.engines.tensorflow.probing.precision import Lift, lifted
 from pullback.engines.tensorflow.values import flows, underlying
+from pullback.extend import Array, Leaf, describe, flatten, paths, paths_and_names, unflatten
 
 _DENSE = (np.ndarray, np.generic, tf.Tensor)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.check.probe.refusals import require_function
 from pullback.errors import CheckError
+from pullback.extend import require_function
 
 
 class RawOp:

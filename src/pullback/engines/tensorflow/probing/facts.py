@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.check.probe import Arrays, Facts
 from pullback.engines.tensorflow.probing.modes import Untraceable, traced_inside
+from pullback.extend import Arrays, Facts
 
 _COMPARING = {"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"}
 _CLIPPING = {"Maximum", "Minimum", "ClipByValue"}

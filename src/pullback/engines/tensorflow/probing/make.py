@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback._project import describe
-from pullback.check.probe import Leaf, OutsideDomain, Probe, refusals
 from pullback.engines.tensorflow.probing.arguments import Arguments, named_outputs, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
@@ -16,6 +14,7 @@ from pullback.engines.tensorflow.probing.precision import coarsest, double, form
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
 from pullback.engines.tensorflow.values import flows
+from pullback.extend import Leaf, OutsideDomain, Probe, describe, refusals
 
 _FINE = 1e-10
 

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.check.probe import (
+from pullback.engines.tensorflow.probing.arguments import Arguments, float_outputs, to_array
+from pullback.engines.tensorflow.probing.callee import plain_line
+from pullback.engines.tensorflow.probing.facts import facts_of
+from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
+from pullback.engines.tensorflow.probing.precision import Lift, native
+from pullback.engines.tensorflow.probing.source import rule_location
+from pullback.engines.tensorflow.probing.state import State, seeded
+from pullback.extend import (
     Array,
     Arrays,
     Claims,
@@ -25,15 +32,8 @@ from pullback.check.probe import (
     Why,
     WrongDtype,
     WrongShape,
+    distinct,
 )
-from pullback.check.probe.naming import distinct
-from pullback.engines.tensorflow.probing.arguments import Arguments, float_outputs, to_array
-from pullback.engines.tensorflow.probing.callee import plain_line
-from pullback.engines.tensorflow.probing.facts import facts_of
-from pullback.engines.tensorflow.probing.modes import MODES, run_mode
-from pullback.engines.tensorflow.probing.precision import Lift, native
-from pullback.engines.tensorflow.probing.source import rule_location
-from pullback.engines.tensorflow.probing.state import State, seeded
 
 _NOT_ASKED = Unsupported("not asked for")
 _NO_UPSTREAM = Unsupported("nothing of the rule depends on its upstream", Why.UPSTREAM_UNUSED)
@@ -111,8 +111,12 @@ class TensorFlowProbe:
         return facts_of(self, xs, ws)
 
     def modes(self) -> tuple[str, ...]:
-        """The ways of running that TensorFlow knows."""
-        return tuple(MODES)
+        """The modes of TensorFlow that a check may ask for."""
+        return OFFERED
+
+    def default_modes(self) -> tuple[str, ...]:
+        """The modes that a check runs unless it is told otherwise."""
+        return DEFAULT
 
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """The rule as another way of running gives it, at the precision of the arguments."""

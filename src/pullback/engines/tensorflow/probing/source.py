@@ -4,13 +4,11 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from pullback._function import GradientFunction
-from pullback._reach import function_behind, walk
-from pullback._rule import location_of
 from pullback.engines.tensorflow.attach.closed_over import inside, is_framework_code
 from pullback.engines.tensorflow.probing.callee import RawOp
 from pullback.engines.tensorflow.tf_private import registered_gradient
 from pullback.engines.tensorflow.tf_private.checking import is_custom_gradient
+from pullback.extend import GradientFunction, function_behind, location_of, walk
 
 _FEW = 3
 _DEPTH = 8

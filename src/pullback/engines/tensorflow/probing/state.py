@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pullback._reach import walk
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.closed_over import inside
 from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.values import underlying
+from pullback.extend import walk
 
 _HOLDERS = (tf.Module, keras.Layer, keras.Metric, keras.Optimizer)
 
