@@ -31,7 +31,9 @@ class Node:
     def __init__(
         self, inputs: Sequence[Origin], vjp: Linear, outputs: Sequence[np.ndarray], jvp: Any = None
     ) -> None:
-        self.inputs = inputs  # where arrays came from, not the arrays: a vjp that needs them holds them
+        self.inputs = (
+            inputs  # where arrays came from, not the arrays: a vjp that needs them holds them
+        )
         self.vjp = vjp
         self.specs = [Spec(y.shape, y.dtype) for y in outputs]
         self.jvp: Linear = jvp or (lambda tangents: transpose(vjp, self.specs, tangents))
@@ -80,7 +82,11 @@ Array.__module__ = Parameter.__module__ = FRAMEWORK
 
 def as_array(value: Any, like: Array | None = None) -> Array:
     weak = like is not None and isinstance(value, (int, float))
-    return value if isinstance(value, Array) else Array(np.asarray(value, like.dtype if weak else None))
+    return (
+        value
+        if isinstance(value, Array)
+        else Array(np.asarray(value, like.dtype if weak else None))
+    )
 
 
 def record(data: Any, x: Array, vjp: Callable[[Array], Any]) -> Array:
@@ -286,7 +292,10 @@ class Recorded:
         self.explicit = pullback.call.definition.jvp
         self.flowing = [i for i, spec in enumerate(pullback.specs) if spec is not None]
         self.specs = {i: Spec(y.shape, y.dtype) for i, y in returned.items()}
-        ends, starts = [y.origin for y in returned.values()], [copies[i].origin for i in self.flowing]
+        ends, starts = (
+            [y.origin for y in returned.values()],
+            [copies[i].origin for i in self.flowing],
+        )
         # Where the function reads more than its arguments, that is older than the call.
         steps = _between(ends, starts)
         captured = {o for n in steps for o in n.inputs if o[0].number < before and o not in starts}

@@ -6,19 +6,18 @@ import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from pullback.errors import UnsupportedError
 
 Function: TypeAlias = Callable[..., Any]
-Gradients: TypeAlias = Callable[[Function, Sequence[Any], Sequence[Any]], list[Any]]
 
 CAPABILITIES: Final = MappingProxyType(
     {
         "second order": "gradients of gradients",
-        "forward mode": "tangents: by an explicit jvp, or by transposing the rule",
+        "forward mode": "tangents, by an explicit jvp or by transposing the rule",
         "variables": "state that a function reads without being given it",
         "closures": "gradients for arrays that a function closes over",
         "complex": "complex arrays",
@@ -28,50 +27,27 @@ CAPABILITIES: Final = MappingProxyType(
 )
 
 
-class AnyMode(Protocol):
-    """A way to run and differentiate a function."""
-
-    @property
-    def gradients(self) -> Gradients:
-        """From function, arguments and variables to the gradient of the sum of all outputs for each of them."""
-        ...
-
-    @property
-    def gives_none(self) -> bool:
-        """Whether `None` comes out where nothing flows, and not zeros."""
-        ...
-
-    @property
-    def takes_variables(self) -> bool:
-        """Whether gradients of variables can be asked for."""
-        ...
-
-    @property
-    def is_forward(self) -> bool:
-        """Whether the gradient is put together from tangents."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Mode:
-    """A mode, for an engine that has no class of its own for it."""
+    """A way to run and differentiate a function. Any class with these attributes will do."""
 
-    gradients: Gradients
-    gives_none: bool = True
+    # (function, arguments, variables) -> gradient of the sum of all outputs for each argument, then each variable
+    gradients: Callable[[Function, Sequence[Any], Sequence[Any]], list[Any]]
+    gives_none: bool = True  # where nothing flows; some frameworks and modes have zeros instead
     takes_variables: bool = True
-    is_forward: bool = False
+    is_forward: bool = False  # the gradient is put together from tangents
 
 
 class Adapter(abc.ABC):
-    """The framework as the cases see it. Its arrays take `+` and `*`, with Python numbers too, and have a `shape`."""
+    """The framework as the cases see it. Arrays take `+`, `*` (with Python numbers too), `[]` and have a `shape`."""
 
-    # The engine's own: what it cannot do, and why. A case that needs it must raise a PullbackError with the reason.
+    # What the engine cannot do, and why: the engine's own table. Keys are those of CAPABILITIES.
     cannot: Mapping[str, str] = MappingProxyType({})
-    # One of the modes must be called "eager": nothing is traced there.
-    modes: Mapping[str, AnyMode]
+    # Modes by name. One is called "eager": nothing is traced in it.
+    modes: Mapping[str, Any]
     # Modes that give the gradient of the sum of the squares of all gradients.
-    second_order: Mapping[str, AnyMode] = MappingProxyType({})
-    # Errors of the framework that carry our words where something is found only when a traced program runs.
+    second_order: Mapping[str, Any] = MappingProxyType({})
+    # Errors of the framework that carry our words where a fault shows only when a traced program runs.
     late_errors: tuple[type[Exception], ...] = ()
 
     @abc.abstractmethod
@@ -96,11 +72,12 @@ class Adapter(abc.ABC):
 
     @abc.abstractmethod
     def sin(self, x: Any) -> Any:
-        """The sine. It is also the target of overrides: make it the framework's own function."""
+        """The sine. It is the target of overrides: make it the framework's own function."""
 
     def variable(self, values: Any, name: str) -> Any:
         """A trainable variable that takes `*` like an array."""
-        raise UnsupportedError(self.cannot.get("variables", "declare it in `cannot`"))
+        del values, name
+        raise UnsupportedError(self.cannot.get("variables", "declare `variables` in `cannot`"))
 
     def key(self, variable: Any) -> Any:
         """What stands for a variable as a key of a dict."""
@@ -108,4 +85,4 @@ class Adapter(abc.ABC):
 
     def layer(self) -> Any:
         """A layer without weights that gives the sine of its input."""
-        raise UnsupportedError(self.cannot.get("layers", "declare it in `cannot`"))
+        raise UnsupportedError(self.cannot.get("layers", "declare `layers` in `cannot`"))
