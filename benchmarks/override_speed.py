@@ -1,9 +1,10 @@
 """What overriding costs: eager, in a tf.function, on a loaded model, and over time.
 
-python benchmarks/override_speed.py [eager] [graph] [loaded] [flat]
+python benchmarks/override_speed.py [eager] [graph] [model] [loaded] [flat]
 """
 
 import gc
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from _measure import alone, compare, print_amounts, print_ratios, quiet, residen
 
 quiet()
 
+import keras
 import tensorflow as tf
+from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.framework import func_graph, ops
 
 import pullback as pb
@@ -128,6 +131,63 @@ def _same(fn: Function) -> Function:
     return fn
 
 
+def mobile(blocks: int = 12) -> keras.Model:
+    """About 50 layers in the manner of MobileNet, and small."""
+    inputs = outputs = keras.Input([16, 16, 3])
+    for _ in range(blocks):
+        outputs = keras.layers.DepthwiseConv2D(3, padding="same")(outputs)
+        outputs = keras.layers.Conv2D(4, 1)(outputs)
+        outputs = keras.layers.BatchNormalization()(outputs)
+        outputs = keras.layers.ReLU()(outputs)
+    pooled = keras.layers.GlobalAveragePooling2D()(outputs)
+    return keras.Model(inputs, keras.layers.Dense(2)(pooled))
+
+
+def first_trace(backward: bool) -> dict[str, float]:
+    """The first trace of an overridden model against one of the plain model, in a process that has traced no override.
+
+    AutoGraph keeps what it has converted, so that a second trace would not show it.
+    """
+    plain, image = mobile(), tf.ones([1, 16, 16, 3])
+    conversions = 0
+    transform = autograph._TRANSPILER.transform
+
+    def counting(*args: Any) -> Any:
+        nonlocal conversions
+        conversions += 1
+        return transform(*args)
+
+    autograph._TRANSPILER.transform = counting
+
+    def run(model: keras.Model) -> Callable[[], object]:
+        def call(x: tf.Tensor) -> tf.Tensor:
+            return model(x)
+
+        fn = differentiated(call) if backward else call
+        return lambda: tf.function(fn).get_concrete_function(image)
+
+    gc.disable()  # a collection takes as long as a trace
+    before = statistics.median(seconds(run(plain), 1) for _ in range(5))
+    overridden = run(pb.override({tf.nn.relu: passed_on})(plain))
+    conversions = 0
+    first = seconds(overridden, 1)
+    return {"first trace": first / before, "conversions": conversions}
+
+
+def model() -> bool:
+    rows = []
+    for title, backward in {"forward": False, "forward + backward": True}.items():
+        runs = [alone(first_trace, backward) for _ in range(3)]
+        for name, limit in {"first trace": 1.3, "conversions": 3.0}.items():
+            amount = statistics.median(run[name] for run in runs)
+            rows.append((f"{title}: {name}", amount, limit))
+    return print_amounts(
+        "first trace of a Keras model of 50 layers, ReLU overridden, in a user's tf.function",
+        rows,
+        "× plain, or count",
+    )
+
+
 class Long(tf.Module):
     """A thousand ops, to be saved."""
 
@@ -196,7 +256,7 @@ def flat() -> bool:
     )
 
 
-PARTS = {"eager": eager, "graph": graph, "loaded": loaded, "flat": flat}
+PARTS = {"eager": eager, "graph": graph, "model": model, "loaded": loaded, "flat": flat}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or list(PARTS)

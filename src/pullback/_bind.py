@@ -84,9 +84,9 @@ class Binder:
 
     __slots__ = ("_function", "_plans", "signature")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], plans: dict[Any, Plan] | None = None) -> None:
         self._function = function
-        self._plans: dict[Any, Plan] = {}
+        self._plans: dict[Any, Plan] = {} if plans is None else plans
         self.signature = signature_of(function)
 
     def plan(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:

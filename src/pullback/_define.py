@@ -11,19 +11,13 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from pullback._engine import engine_of_type, load_present
-from pullback._function import OFFERS, RECIPES, Definition, GradientFunction
+from pullback._engine import engine_of_class, present
+from pullback._function import RECIPES, Definition, GradientFunction
 from pullback._partials import make_partials_rule
-from pullback._rule import Rule
+from pullback._rule import FUNCTION_OFFERS, Rule
 from pullback.errors import RuleSignatureError
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _called_as_it_is(verb: F) -> F:
-    """Where TensorFlow rewrites Python, it leaves this function alone."""
-    verb.__dict__["autograph_info__"] = {}
-    return verb
 
 
 @overload
@@ -32,7 +26,6 @@ def custom_gradient(fn: F, *, jvp: Callable[..., Any] | None = None) -> F: ...
 def custom_gradient(
     fn: None = None, *, jvp: Callable[..., Any] | None = None
 ) -> Callable[[F], F]: ...
-@_called_as_it_is
 def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) -> Any:
     """Define a function together with its gradient.
 
@@ -67,7 +60,6 @@ def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) ->
     return GradientFunction(Definition(fn, None, jvp), make)
 
 
-@_called_as_it_is
 def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | None = None) -> F:
     """The same function with another gradient. `fn` may be a function, a layer, a model or a loss.
 
@@ -85,12 +77,11 @@ def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | 
     """
 
     def define(function: Callable[..., Any]) -> Definition:
-        return Definition(function, Rule(rule, OFFERS), jvp)
+        return Definition(function, Rule(rule, FUNCTION_OFFERS), jvp)
 
     return _replace(fn, define, (_remake_with, (fn, rule, jvp)))
 
 
-@_called_as_it_is
 def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
     """The same function with analytic partial derivatives, by parameter name.
 
@@ -114,7 +105,7 @@ def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
 
     def define(function: Callable[..., Any]) -> Definition:
         rule = make_partials_rule(function, partials)
-        return Definition(function, Rule(rule), named=tuple(partials))
+        return Definition(function, Rule(rule, FUNCTION_OFFERS))
 
     return _replace(fn, define, make)
 
@@ -129,7 +120,7 @@ def _replace(fn: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
         )
     if isinstance(fn, np.ufunc):
         raise RuleSignatureError(_about_ufunc(fn))
-    engine = engine_of_type(type(fn))
+    engine = engine_of_class(type(fn))
     wrapped = engine.wrap(fn, define, make) if engine else None
     return GradientFunction(define(fn), make) if wrapped is None else wrapped
 
@@ -158,4 +149,4 @@ def _remake_partials(fn: Any, partials: dict[str, Any]) -> Any:
 RECIPES.update({f.__name__: f for f in (_remake_custom, _remake_with, _remake_partials)})
 
 # A process that only reads a file with our classes in it calls no verb before.
-load_present()
+present()

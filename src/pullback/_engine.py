@@ -1,28 +1,31 @@
-"""What pullback needs of a framework, and how the engine for a value is found.
+"""What pullback needs of a framework, and how the engine of a value is found.
 
-An engine is one folder under `engines/` and one line in `TABLE`. Nothing here imports a framework: an engine
-is loaded when a value of its framework turns up.
+An engine is one folder under `engines/` and one line in `TABLE`. Nothing here imports a framework: an engine is
+loaded when its framework is there and something has to be recognised. See docs/engines.md for how to write one.
 """
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import enum
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from pullback.errors import EngineError
+from pullback.errors import EngineError, UnsupportedError
 
 if TYPE_CHECKING:
+    from pullback._call import Call
     from pullback._function import Definition
     from pullback._overriding import OverrideEngine
-    from pullback._pullback import Job
     from pullback.check.probe import Probes
 
-# framework module -> engine module; a second name is a library that only hands on the first one's values
-TABLE = {"tensorflow": "pullback.engines.tensorflow"}
-ALIASES = {"keras": "tensorflow"}
+TABLE = {"tensorflow": "pullback.engines.tensorflow"}  # framework -> the module of its engine
+
+Shape: TypeAlias = "tuple[int | None, ...]"
+Attach: TypeAlias = "Callable[[Call, Sequence[Any]], Any]"
 
 
 class Kind(enum.IntEnum):
@@ -34,87 +37,184 @@ class Kind(enum.IntEnum):
     DIFFERENTIABLE = 3
 
 
-class Engine(Protocol):
-    """What an engine does for the core. Arrays and plain data cross back, nothing else."""
+class Spec(NamedTuple):
+    """What is remembered of a value so that a gradient can be projected to it; the value itself is not kept."""
 
-    name: str
+    shape: Shape | None  # None: of unknown rank
+    dtype: Any  # the framework's
+    dynamic: Any = None  # the shape as a value of the framework, where it is known only at run time
 
+
+class Engine(abc.ABC):
+    """What an engine does for the core. What is not abstract is optional: its default says that it is missing."""
+
+    name: ClassVar[str]
+    # What the engine cannot do, and why: {"forward mode": "the framework has no ..."}.
+    cannot: Mapping[str, str] = {}
+
+    # Recognising what belongs to the framework
+
+    @abc.abstractmethod
+    def owns_class(self, kind: type) -> bool:
+        """Whether values of this class are the framework's: tensors, variables, layers."""
+
+    @abc.abstractmethod
+    def owns(self, target: Any) -> bool:
+        """Whether a target of an override (a function, a layer, a class) is the framework's."""
+
+    @abc.abstractmethod
     def kind(self, leaf: Any) -> Kind:
         """How this leaf takes part in differentiation."""
-        ...
 
-    def attach(self, job: Job, leaves: Sequence[Any]) -> Any:
-        """Run the job's function so that its own pullback is used for it; its outputs."""
-        ...
+    # Arrays: the operations over which the core projects gradients
 
-    def like(self, leaf: Any) -> Any:
-        """What must be remembered of an input to project a gradient to it, without keeping it."""
-        ...
+    @abc.abstractmethod
+    def spec_of(self, leaf: Any) -> Spec | None:
+        """What to remember of a leaf; `None` for one that is not differentiable."""
 
-    def fits(self, gradient: Any, like: Any) -> bool:
-        """Whether the gradient is already as `project` would make it. Must be fast."""
-        ...
+    @abc.abstractmethod
+    def fits(self, gradient: Any, spec: Spec) -> bool:
+        """Whether the gradient has the dtype and shape of the spec already. Must be fast; may be pessimistic."""
 
-    def project(self, gradient: Any, like: Any, blame: Callable[[str], Exception]) -> Any:
-        """The gradient in the form of its input, or the error that `blame` makes of a reason."""
-        ...
+    @abc.abstractmethod
+    def as_array(self, gradient: Any, spec: Spec) -> Any | None:
+        """The gradient as an array of numbers; `None`, or `Mismatch` with a reason, where it is not one."""
 
-    def multiply(self, upstream: Any, partial: Any, blame: Callable[[str], Exception]) -> Any:
-        """The upstream gradient times a partial derivative, which may have further axes behind its own."""
-        ...
+    @abc.abstractmethod
+    def shape(self, array: Any) -> Shape | None:
+        """The shape as far as it is known."""
 
-    def same_variable(self, key: Any, variable: Any) -> bool:
-        """Whether a key of a rule's result means this variable."""
-        ...
+    @abc.abstractmethod
+    def cast(self, array: Any, dtype: Any) -> Any:
+        """The array in another dtype; of a complex one, for a real dtype, the real part."""
 
-    @property
-    def overrides(self) -> OverrideEngine:
-        """What the engine does for `override`."""
-        ...
+    @abc.abstractmethod
+    def sum_to(self, array: Any, axes: tuple[int, ...], shape: Shape) -> Any:
+        """The sum over these axes, in this shape."""
 
-    @property
-    def probes(self) -> Probes:
-        """What the engine does for `check`."""
-        ...
+    def sum_to_dynamic(self, array: Any, spec: Spec, error: str) -> Any:
+        """Sum over broadcast axes at run time; where that does not give the shape, fail with these words."""
+        del array, spec, error
+        raise self.unsupported("shapes that are known only at run time")
+
+    @abc.abstractmethod
+    def zeros(self, spec: Spec) -> Any:
+        """Zeros of this spec."""
+
+    @abc.abstractmethod
+    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Any:
+        """Upstream, with so many axes of size 1 put behind its own, times an array."""
+
+    # Running
+
+    @abc.abstractmethod
+    def prepare(self, definition: Definition) -> Attach:
+        """How calls of a function with its own gradient are run; asked for once per definition."""
+
+    def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Two random upstreams like these, and their sum: a rule that is linear is additive on them."""
+        del at
+        raise self.unsupported("forward mode")
+
+    def require_additive(
+        self,
+        parts: Sequence[Sequence[Any]],
+        results: Sequence[Any],
+        at: Sequence[Any],
+        error: Exception,
+    ) -> list[Any]:
+        """The results, if the third part is the sum of the first two; else the error, now or when the program runs."""
+        del parts, results, at, error
+        raise self.unsupported("forward mode")
 
     def wrap(
         self, target: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
     ) -> Any | None:
         """Where `target` is a layer or model, one whose call has the definition; else `None`."""
-        ...
+        del target, define, make
+        return None
+
+    def same_variable(self, key: Any, variable: Any) -> bool:
+        """Whether a key of a rule's result means this variable."""
+        return key is variable
+
+    def origin_of_line(self, file: str, line: int) -> tuple[str, int]:
+        """Where the user wrote a line, if the framework runs a rewritten copy of the code."""
+        return file, line
+
+    # Abilities with a protocol of their own
+
+    @property
+    def overrides(self) -> OverrideEngine:
+        """What the engine does for `override`."""
+        raise self.unsupported("override")
+
+    @property
+    def probes(self) -> Probes:
+        """What the engine does for `check`."""
+        raise self.unsupported("check")
+
+    @property
+    def modes(self) -> Mapping[str, Any]:
+        """The ways of running a function that the framework has, by name; the contract suite runs in each."""
+        raise self.unsupported("modes")
+
+    def precision(self, dtype: str) -> contextlib.AbstractContextManager[Any]:
+        """A block in which arrays of this precision can be made and computed with."""
+        raise self.unsupported(f"precision {dtype}")
+
+    def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
+        """The operations that a call runs, in order: nodes with name, type, inputs, source line."""
+        del function, args
+        raise self.unsupported("trace")
+
+    def unsupported(self, what: str) -> UnsupportedError:
+        """The error that says what this engine cannot do, and why."""
+        reason = self.cannot.get(what, "it is not part of this engine yet")
+        return UnsupportedError(f"the {self.name} engine cannot do this: {what}; {reason}.")
 
 
-_engine_of_type: dict[type, Engine | None] = {}
+_engine_of_class: dict[type, Engine | None] = {}
 _loaded: dict[str, Engine] = {}
 
 
 def engine_of(values: Iterable[Any]) -> Engine:
     """The engine whose framework made one of these values; else the only one that is loaded."""
     for value in values:
-        engine = engine_of_type(type(value))
+        try:
+            engine = _engine_of_class[type(value)]
+        except KeyError:
+            engine = engine_of_class(type(value))
         if engine is not None:
             return engine
     return only_engine()
 
 
-def engine_of_type(kind: type) -> Engine | None:
+def engine_of_class(kind: type) -> Engine | None:
     """The engine to whose framework this class belongs, if any."""
-    try:
-        return _engine_of_type[kind]
-    except KeyError:
-        engine = _engine_of_type[kind] = _find(kind)
-        return engine
+    if kind not in _engine_of_class:
+        _engine_of_class[kind] = next((e for e in present() if e.owns_class(kind)), None)
+    return _engine_of_class[kind]
+
+
+def engine_of_targets(targets: Iterable[Any]) -> Engine:
+    """The engine to which one of these functions, layers or classes belongs; else the only one."""
+    for target in targets:
+        for engine in present():
+            if engine.owns(target):
+                return engine
+    return only_engine()
 
 
 def only_engine() -> Engine:
     """The engine of the one supported framework that this process has imported."""
-    present = [name for name in TABLE if name in sys.modules]
-    if len(present) == 1:
-        return load(present[0])
-    found = f"more than one: {', '.join(present)}" if present else "none"
+    names = _imported()
+    if len(names) == 1:
+        return load(names[0])
+    found = f"more than one: {', '.join(names)}" if names else "none"
     raise EngineError(
-        f"no argument belongs to a framework, and of the supported ones ({', '.join(TABLE)}) "
-        f"this process has imported {found}. Pass at least one tensor."
+        f"nothing here belongs to a framework, and of the supported ones ({', '.join(TABLE)}) this process has "
+        f"imported {found}. Import the framework that is meant, and pass at least one of its tensors or functions."
     )
 
 
@@ -122,20 +222,19 @@ def load(framework: str) -> Engine:
     """The engine of a framework, loaded once."""
     if framework not in _loaded:
         _loaded[framework] = importlib.import_module(TABLE[framework]).engine()
+        _engine_of_class.clear()
     return _loaded[framework]
 
 
-def load_present() -> None:
-    """Load the engines of all frameworks that are imported: their files may name our classes."""
-    for framework in TABLE:
-        if framework in sys.modules:
-            load(framework)
+def present() -> list[Engine]:
+    """The engines of all frameworks that this process has imported."""
+    return [load(framework) for framework in _imported()]
 
 
-def _find(kind: type) -> Engine | None:
-    for base in kind.__mro__:
-        root = base.__module__.partition(".")[0]
-        framework = ALIASES.get(root, root)
-        if framework in TABLE and framework in sys.modules:
-            return load(framework)
-    return None
+def loaded() -> Iterable[Engine]:
+    """The engines that are in use."""
+    return _loaded.values()
+
+
+def _imported() -> list[str]:
+    return [framework for framework in TABLE if framework in sys.modules]

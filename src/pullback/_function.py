@@ -8,69 +8,69 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from pullback._bind import Binder, name_of
-from pullback._engine import engine_of, load_present
+from pullback._audit import Place
+from pullback._bind import Binder, Plan, name_of
+from pullback._call import Call
+from pullback._engine import Attach, Engine, engine_of, present
+from pullback._names import is_found
 from pullback._project import describe
-from pullback._pullback import Job
-from pullback._rule import DEFAULT, Rule, location_of, mentions
+from pullback._rule import FUNCTION_OFFERS, JVP_OFFERS, Rule, location_of
 from pullback._tree import flatten_tuple
 from pullback.errors import BodyResultError, RuleSignatureError
 
-OFFERS = ("inputs", "outputs", "original", "variables", "op")
-# What has to be kept while the function runs, so that it must be known beforehand.
-_KEPT = frozenset({"original", "variables"})
-_JVP_OFFERS = ("inputs", "outputs")
+# What has to be recorded while the function runs, so that it must be known beforehand.
+_RECORDED = frozenset({"original", "variables"})
 # The ways to make such a function again from its parts, by name: pickles and files hold the name.
 RECIPES: dict[str, Callable[..., Any]] = {}
 
 
 class Definition:
-    """A function, where its rule comes from, and what is known of the rule's wishes."""
+    """A function, where its rule comes from, and what has to be kept for the rule."""
 
     __slots__ = (
-        "_binder",
-        "_known",
-        "_named",
-        "function",
-        "jvp",
-        "keeps",
-        "name",
-        "owner",
-        "rule",
-        "wants",
-    )
+        "_binder", "_known", "_place", "function", "jvp", "kept", "name", "owner", "plans", "prepared", "rule",
+    )  # fmt: skip
 
     def __init__(
         self,
         function: Callable[..., Any],
         rule: Rule | None,
         jvp: Any = None,
-        named: Sequence[str] = (),
+        name: str | None = None,
+        place: Place | None = None,
     ) -> None:
         self.function = function
         self.rule = rule
         self.jvp = None if jvp is None else _jvp_rule(jvp)
-        self.name = name_of(function)
-        self.wants: frozenset[str] = frozenset()
-        self.keeps = self.wants
-        self._known: set[Any] = set()
-        if rule:
-            self._learn(rule)
-        self._named = frozenset(named)
+        self.name = name or name_of(function)
+        self._known = frozenset[str]() if rule is None else rule.kept
+        self.kept = self._known & _RECORDED
+        self.plans: dict[Any, Plan] = {}
         self._binder: Binder | None = None
+        self._place = place
+        self.prepared: dict[Engine, Attach] = {}
         self.owner: GradientFunction | None = None
 
     @property
     def binder(self) -> Binder:
         """The binder of the function, made at the first call."""
         if self._binder is None:
-            self._binder = Binder(self.function)
+            self._binder = Binder(self.function, self.plans)
         return self._binder
+
+    @property
+    def place(self) -> Place:
+        """What is differentiated, for a rule that asks for `op`."""
+        return self._place or Place(self.name, "function", None, location_of(self.function))
+
+    def prepare(self, engine: Engine) -> Attach:
+        """The engine's way to run this function, made once."""
+        attach = self.prepared[engine] = engine.prepare(self)
+        return attach
 
     def split(self, result: Any) -> tuple[Any, Rule]:
         """The outputs and the rule out of what the function returned."""
@@ -78,25 +78,13 @@ class Definition:
             return result, self.rule
         if not isinstance(result, (tuple, list)) or len(result) < 2 or not callable(result[-1]):
             raise BodyResultError(_no_backward(self.function, result))
-        rule = Rule(result[-1], OFFERS)
-        if getattr(rule.function, "__code__", None) not in self._known:
-            self._learn(rule)
-        outputs = result[:-1]
-        return (outputs[0] if len(outputs) == 1 else tuple(outputs)), rule
-
-    def _learn(self, rule: Rule) -> None:
-        """Note what a rule asks for; a body makes its rule anew at every call, from the same code."""
-        code = getattr(rule.function, "__code__", None)
-        if code is not None:
-            self._known.add(code)
-        wants = rule.wants | ({"original"} if mentions(rule.function, DEFAULT) else set())
-        if not wants <= self.wants:
-            self.wants |= wants
-            self.keeps = self.wants & _KEPT
-
-    def original_of(self, names: Sequence[str]) -> set[str]:
-        """The parameters whose ordinary gradient may be asked for."""
-        return set(names) - self._named
+        rule = Rule(result[-1], FUNCTION_OFFERS)
+        if not rule.kept <= self._known:
+            self._known |= rule.kept
+            self.kept = self._known & _RECORDED
+        if len(result) == 2:
+            return result[0], rule
+        return tuple(result[:-1]), rule
 
 
 class _SignatureOfInstances:
@@ -113,13 +101,11 @@ class GradientFunction:
 
     __qualname__: str
     __wrapped__: Callable[..., Any]
-    # Where TensorFlow rewrites Python, it is to call this as it is.
-    autograph_info__: Any = types.MappingProxyType({})
     # Some tools do not follow `__wrapped__`.
     __signature__ = _SignatureOfInstances()
 
     def __init__(self, definition: Definition, make: tuple[Any, ...]) -> None:
-        load_present()
+        present()
         functools.update_wrapper(self, definition.function)
         self.__name__ = name_of(definition.function)
         self._definition = definition
@@ -129,11 +115,14 @@ class GradientFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; its gradient will be the rule's."""
         definition = self._definition
-        plan = definition.binder.plan(args, kwargs)
+        plan = None if kwargs else definition.plans.get(len(args))
+        if plan is None:
+            plan = definition.binder.plan(args, kwargs)
         values = args if plan.direct else tuple(plan.values(args, kwargs))
         leaves, structure = flatten_tuple(values)
         engine = engine_of(leaves)
-        return engine.attach(Job(definition, engine, plan, structure), leaves)
+        attach = definition.prepared.get(engine) or definition.prepare(engine)
+        return attach(Call(definition, engine, plan, structure), leaves)
 
     @property
     def rule(self) -> Callable[..., Any] | None:
@@ -150,7 +139,16 @@ class GradientFunction:
 
     def __reduce__(self) -> Any:
         """By name where that name finds this very object, else by its parts."""
-        return self.__qualname__ if _found_by_name(self) else self._make
+        return self.__qualname__ if is_found(self) else self._make
+
+
+def provide(name: str, read: Callable[[GradientFunction], Any]) -> None:
+    """Give every function with a gradient an attribute that a framework looks for, as an engine reads it off one.
+
+    A property: it comes before an attribute of that name that `update_wrapper` copied from the wrapped function, and
+    tools that look without `__getattr__` find it.
+    """
+    setattr(GradientFunction, name, property(read))
 
 
 def _jvp_rule(jvp: Any) -> Rule:
@@ -158,15 +156,7 @@ def _jvp_rule(jvp: Any) -> Rule:
         raise RuleSignatureError(
             f"a jvp is a function of the tangents; got {jvp!r}. Write `def jvp(dx): return ...`."
         )
-    return Rule(jvp, _JVP_OFFERS)
-
-
-def _found_by_name(value: Any) -> bool:
-    """Whether its module and name lead to this very object, as pickle wants it."""
-    found: Any = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value
+    return Rule(jvp, JVP_OFFERS)
 
 
 def _no_backward(function: Any, result: Any) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from pullback._audit import HARMLESS, Audit, Ledger
-from pullback._engine import ALIASES, TABLE, load, only_engine
+from pullback._engine import Engine, engine_of_targets
+from pullback._scope import Resolved
 from pullback._targets import Entry, Inside, Rules, Where, entries_of
 from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
 
@@ -22,12 +23,14 @@ from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverrid
 class OverrideEngine(Protocol):
     """What an engine does for overrides; an engine has it as `overrides`."""
 
+    engine: Engine
+
     def label(self, target: Any) -> str | None:
         """The public name of a target of this framework, if it has one."""
         ...
 
-    def resolve(self, entries: Sequence[Entry]) -> Any:
-        """The engine's own form of the lines, or a `TargetError`."""
+    def resolve(self, entries: Sequence[Entry]) -> Resolved:
+        """The lines in the form in which they are matched, or a `TargetError`."""
         ...
 
     def enter(self, activation: Activation) -> None:
@@ -50,10 +53,6 @@ class OverrideEngine(Protocol):
         """What ran that looks like the target, as a sentence."""
         ...
 
-    def unreachable(self, activation: Activation, entry: Entry) -> str | None:
-        """Why a target that did not match could not be reached, if that is known."""
-        ...
-
 
 class Activation:
     """One opening of an override, with what happened since."""
@@ -61,8 +60,8 @@ class Activation:
     def __init__(self, override: Override) -> None:
         self.override = override
         self.ledger = Ledger([override.ledger])
-        self.notes: dict[str, str] = {}
-        self.seen: dict[str, None] = {}
+        self.unreachable: str | None = None  # why what did not match could not be reached, if known
+        self.seen: dict[str, None] = {}  # the op types that ran
         self.settled = False
 
     def verdict(self) -> list[PullbackError]:
@@ -82,13 +81,11 @@ class Activation:
         return problems
 
     def _unmatched(self, entry: Entry) -> PullbackError:
-        engine = self.override.engine
-        reason = engine.unreachable(self, entry)
-        if reason is not None:
-            return UnreachableOverride(f"{entry.label} was not overridden: {reason}")
+        if self.unreachable is not None:
+            return UnreachableOverride(f"{entry.label} was not overridden: {self.unreachable}")
         return UnmatchedOverride(
             f"{entry.label} did not run here, so its gradient was not changed. "
-            f"{engine.similar(self, entry)}"
+            f"{self.override.engine.similar(self, entry)}"
         )
 
     def settle(self) -> None:
@@ -126,7 +123,7 @@ class Override:
     def __init__(self, rules: Rules, *, strict: bool = True) -> None:
         self.rules = rules
         self.strict = strict
-        self.engine = _engine_for(rules)
+        self.engine: OverrideEngine = engine_of_targets(_parts(rules)).overrides
         self.entries = entries_of(rules, self.engine.label)
         self.ledger = Ledger()
         self.resolved = self.engine.resolve(self.entries)
@@ -160,16 +157,6 @@ class Override:
     def __repr__(self) -> str:
         lines = ", ".join(f"{e.label}: {e.rule.name}" for e in self.entries)
         return f"<override of {lines}>"
-
-
-def _engine_for(rules: Rules) -> OverrideEngine:
-    targets = list(rules)  # keys of a mapping, or pairs
-    for target in _parts(targets):
-        root = (getattr(target, "__module__", None) or type(target).__module__).partition(".")[0]
-        framework = ALIASES.get(root, root)
-        if framework in TABLE:
-            return load(framework).overrides
-    return only_engine().overrides
 
 
 def _parts(targets: Iterable[Any]) -> Iterable[Any]:

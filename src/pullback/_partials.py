@@ -8,6 +8,7 @@ from typing import Any
 
 from pullback._bind import Inputs, name_of, signature_of
 from pullback._engine import engine_of
+from pullback._project import multiply
 from pullback._rule import DEFAULT, location_of
 from pullback.errors import RuleResultError, RuleSignatureError
 
@@ -23,18 +24,20 @@ class PartialsRule:
         self.__name__ = f"partials of {name_of(function)}"
         self._function = function
         self._partials = {n: None if p is None else _Partial(n, p) for n, p in partials.items()}
-        asked = ["inputs"]
-        asked += ["outputs"] if any(p and p.wants_outputs for p in self._partials.values()) else []
-        asked += ["original"] if set(parameters) - set(partials) else []
+        requested = ["inputs"]
+        requested += (
+            ["outputs"] if any(p and p.requests_outputs for p in self._partials.values()) else []
+        )
+        requested += ["original"] if set(parameters) - set(partials) else []
         upstream = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_ONLY)
-        wants = [inspect.Parameter(name, _KEYWORD_ONLY) for name in asked]
-        self.__signature__ = inspect.Signature([upstream, *wants])
+        keywords = [inspect.Parameter(name, _KEYWORD_ONLY) for name in requested]
+        self.__signature__ = inspect.Signature([upstream, *keywords])
 
     def __call__(
         self, dy: Any, *, inputs: Inputs, outputs: Any = None, original: Any = None
     ) -> Any:
         """One gradient per parameter, by name."""
-        del original  # it is asked for so that DEFAULT can be filled in
+        del original  # it is requested for so that DEFAULT can be filled in
         return {name: self._gradient(name, dy, inputs, outputs) for name in inputs.names}
 
     def _gradient(self, name: str, dy: Any, inputs: Inputs, outputs: Any) -> Any:
@@ -56,7 +59,7 @@ class _Partial:
         self.name = name
         self.function = function
         parameters = signature_of(function).parameters.values()
-        self.wants_outputs = any(
+        self.requests_outputs = any(
             p.name == "outputs" and p.kind is _KEYWORD_ONLY for p in parameters
         )
         self._parameters = [p for p in parameters if p.name != "outputs"]
@@ -64,10 +67,10 @@ class _Partial:
     def times(self, dy: Any, inputs: Inputs, outputs: Any) -> Any:
         """The upstream gradient times this partial derivative."""
         args, kwargs = self._arguments(inputs)
-        if self.wants_outputs:
+        if self.requests_outputs:
             kwargs["outputs"] = outputs
         partial = self.function(*args, **kwargs)
-        return engine_of([dy]).multiply(dy, partial, self._blame)
+        return multiply(engine_of([dy]), dy, partial, self._error)
 
     def _arguments(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
         named = [p for p in self._parameters if p.kind not in _VARIADIC]
@@ -79,7 +82,7 @@ class _Partial:
         every = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in self._parameters)
         return list(inputs)[: None if every else max(len(required), 1)], {}
 
-    def _blame(self, reason: str) -> Exception:
+    def _error(self, reason: str) -> Exception:
         return RuleResultError(
             f"the partial derivative for `{self.name}`, {name_of(self.function)} "
             f"({location_of(self.function)}), {reason}."
@@ -95,13 +98,13 @@ def make_partials_rule(function: Callable[..., Any], partials: Partials) -> Part
     open_ended = any(p.kind in _VARIADIC for p in parameters.values())
     unknown = [name for name in partials if name not in parameters]
     if not partials or (unknown and not open_ended):
-        said = (
+        problem = (
             f"there is no parameter `{unknown[0]}`"
             if unknown
             else "no partial derivative was given"
         )
         raise RuleSignatureError(
-            f"with_partials for {name_of(function)}: {said}; its parameters are {', '.join(parameters)}. "
+            f"with_partials for {name_of(function)}: {problem}; its parameters are {', '.join(parameters)}. "
             "Write `with_partials(fn, parameter=derivative)`."
         )
     return PartialsRule(function, partials)

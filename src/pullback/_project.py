@@ -1,23 +1,18 @@
-"""From what a rule returned to one gradient per leaf of the inputs.
+"""From what a rule returned to one gradient per leaf of the inputs, in the leaf's dtype and shape.
 
-Nothing is guessed: the result has the structure of the inputs, or it is an error that says what to
-write.
+Nothing is guessed: the result has the structure of the inputs and its arrays fit their shapes, or it is an error that
+says what to write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pullback._engine import Kind
+from pullback._engine import Engine, Kind, Shape, Spec
 from pullback._rule import DEFAULT
 from pullback._tree import Structure, flatten, paths
-
-Shape = tuple[int | None, ...]
-
-
-class Mismatch(Exception):
-    """What a rule returned does not fit; the text says what came and what was wanted."""
+from pullback.errors import Mismatch
 
 
 def arrange(
@@ -30,7 +25,7 @@ def arrange(
     for index, child in enumerate(entries.children):
         root = f"args[{index}]"
         flat += _fill(chosen.get(index), child, f"{names[index]} ({root})")
-    return _drop_unmoved(flat, names, structure, kinds)
+    return _reject_static_gradients(flat, names, structure, kinds)
 
 
 class Entries:
@@ -149,6 +144,98 @@ def unbroadcast_axes(gradient: Shape, wanted: Shape) -> tuple[int, ...] | None:
     return tuple(axes)
 
 
+def project(engine: Engine, gradient: Any, spec: Spec, error: Callable[[str], Exception]) -> Any:
+    """The gradient in the dtype and shape of its input, or the error that is made of the reason."""
+    try:
+        array = engine.as_array(gradient, spec)
+        if array is None:
+            raise Mismatch(f"{describe(gradient)}; wanted {spec_text(spec)} or None")
+        array = engine.cast(array, spec.dtype)
+        came, wanted = engine.shape(array), spec.shape
+        if came is None or wanted is None or None in came or None in wanted:
+            if came is not None and wanted is not None and not _may_fit(came, wanted):
+                raise Mismatch(_shape_reason(array, spec))
+            late = error("a gradient of another shape; it and the input have the shapes")
+            return engine.sum_to_dynamic(array, spec, str(late))
+        axes = unbroadcast_axes(came, wanted)
+        if axes is None:
+            raise Mismatch(_shape_reason(array, spec))
+        return engine.sum_to(array, axes, wanted) if axes else array
+    except Mismatch as mismatch:
+        raise error(str(mismatch)) from None
+
+
+def project_tangent(
+    engine: Engine, tangent: Any, spec: Spec, error: Callable[[str], Exception]
+) -> Any:
+    """A tangent in the dtype of its output, whose shape it must have."""
+    try:
+        array = engine.as_array(tangent, spec)
+        came = None if array is None else engine.shape(array)
+        unlike = came is not None and spec.shape is not None and not compatible(came, spec.shape)
+        if array is None or unlike:
+            raise Mismatch(
+                f"{describe(tangent if array is None else array)}; wanted {spec_text(spec)}"
+            )
+    except Mismatch as mismatch:
+        raise error(str(mismatch)) from None
+    return engine.cast(array, spec.dtype)
+
+
+def multiply(engine: Engine, upstream: Any, partial: Any, error: Callable[[str], Exception]) -> Any:
+    """Upstream times a partial derivative; axes that the function reduced stand behind the upstream's own."""
+    spec = engine.spec_of(upstream)
+    try:
+        array = None if spec is None else engine.as_array(partial, spec)
+    except Mismatch:
+        array = None
+    if spec is None or array is None:
+        raise error(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter")
+    array = engine.cast(array, spec.dtype)
+    ours, theirs = spec.shape, engine.shape(array)
+    if ours is None or theirs is None:
+        raise error("works on tensors of unknown rank; give them a rank first")
+    behind = max(len(theirs) - len(ours), 0)
+    if not (compatible(theirs[: len(ours)], ours) if behind else _broadcasts(theirs, ours)):
+        raise error(
+            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the "
+            "shape of the output, or of the parameter when the function reduces its last axes"
+        )
+    return engine.multiply(upstream, array, behind)
+
+
+def compatible(came: Shape, wanted: Shape) -> bool:
+    """Whether two shapes agree as far as they are known."""
+    return len(came) == len(wanted) and all(
+        c is None or w is None or c == w for c, w in zip(came, wanted, strict=True)
+    )
+
+
+def _may_fit(came: Shape, wanted: Shape) -> bool:
+    tail = came[len(came) - len(wanted) :]
+    return len(came) >= len(wanted) and all(
+        w in (None, 1, c) or c is None for c, w in zip(tail, wanted, strict=True)
+    )
+
+
+def _broadcasts(came: Shape, wanted: Shape) -> bool:
+    tail = zip(reversed(came), reversed(wanted), strict=False)
+    return all(c == w or None in (c, w) or 1 in (c, w) for c, w in tail)
+
+
+def spec_text(spec: Spec) -> str:
+    """A spec as `a gradient float32[2, 3]`."""
+    shape = "[unknown rank]" if spec.shape is None else shape_text(spec.shape)
+    return f"a gradient {_dtype_text(spec.dtype)}{shape}"
+
+
+def _shape_reason(array: Any, spec: Spec) -> str:
+    return (
+        f"{describe(array)}; wanted {spec_text(spec)} (or one that broadcasting made larger, which is summed). "
+        "A smaller gradient is not broadcast for you: multiply by the upstream, or by ones of the input's shape"
+    )
+
+
 def describe(value: Any) -> str:
     """A short description of what a rule returned."""
     if value is None or isinstance(value, (bool, int, float, complex, str)):
@@ -161,8 +248,11 @@ def describe(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is None:
         return f"{type(value).__name__} {value!r}"[:80]
-    dtype = getattr(getattr(value, "dtype", None), "name", getattr(value, "dtype", ""))
-    return f"{dtype}{shape_text(shape)}".strip()
+    return f"{_dtype_text(getattr(value, 'dtype', ''))}{shape_text(shape)}".strip()
+
+
+def _dtype_text(dtype: Any) -> str:
+    return getattr(dtype, "name", None) or str(dtype)
 
 
 def shape_text(shape: Any) -> str:
@@ -243,7 +333,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s'[: count != 1]}"
 
 
-def _drop_unmoved(
+def _reject_static_gradients(
     flat: list[Any], names: Sequence[str], structure: Structure, kinds: Sequence[Kind]
 ) -> list[Any]:
     for index, (gradient, kind) in enumerate(zip(flat, kinds, strict=True)):

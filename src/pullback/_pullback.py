@@ -1,23 +1,24 @@
-"""A call with a gradient of its own, as the core hands it to an engine.
+"""The backward half of a call, of functions and of single ops alike: the one place where a rule is run.
 
-`Job` is the forward half: it runs the user's function on flat leaves. Running it gives a `Pullback`, the
-backward half: it runs the rule, and turns whatever comes back into one projected gradient per leaf.
+A `Pullback` offers the rule what it asks for, runs it, and turns whatever comes back into one projected gradient per
+leaf of the inputs. Engines attach it to a call; they run no rule themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pullback._bind import Inputs, Plan
-from pullback._engine import Engine, Kind
-from pullback._project import Entries, Mismatch, arrange, describe, leaf_path
+from pullback._call import AnyCall, OutputForm
+from pullback._engine import Engine, Kind, Spec
+from pullback._project import arrange, describe, leaf_path, project, project_tangent
 from pullback._rule import DEFAULT, Rule
-from pullback._tree import LEAF, Structure, flatten, is_flat_tuple, is_known_leaf, unflatten
-from pullback.errors import RuleResultError
+from pullback._tree import flatten, is_flat_tuple
+from pullback.errors import Mismatch, NotLinearError, RuleResultError, RuleSignatureError
 
-if TYPE_CHECKING:
-    from pullback._function import Definition
+# The spec of an input whose gradient may be anything, such as a handle on some resource.
+ANYTHING: Final = Spec(None, None)
+_NO_OFFERS: Final[Mapping[str, Any]] = {}
 
 
 class Gradients(NamedTuple):
@@ -28,157 +29,161 @@ class Gradients(NamedTuple):
     second: Callable[..., Any] | None
 
 
-class Job:
-    """One call of a function whose gradient is the user's."""
+class Pullback:
+    """The backward half of a call. An engine sets what is kept for the rule; nothing else is."""
 
-    __slots__ = ("definition", "engine", "plan", "structure")
+    __slots__ = (
+        "call", "form", "inputs", "kinds", "ordinary", "outputs", "rule", "specs", "variables",
+    )  # fmt: skip
 
     def __init__(
-        self, definition: Definition, engine: Engine, plan: Plan, structure: Structure
+        self,
+        call: AnyCall,
+        rule: Rule,
+        form: OutputForm,
+        kinds: Sequence[Kind],
+        specs: Sequence[Spec | None],
     ) -> None:
-        self.definition = definition
-        self.engine = engine
-        self.plan = plan
-        self.structure = structure
-
-    @property
-    def name(self) -> str:
-        """The name of the function, for messages and op names."""
-        return self.definition.name
-
-    @property
-    def wants(self) -> frozenset[str]:
-        """What the rule asks for, as far as it is known before the function has run."""
-        return self.definition.wants
-
-    def run(self, leaves: Sequence[Any], adapt: Callable[[Any], Any] | None = None) -> Ran:
-        """Run the user's function on these leaves."""
-        values = unflatten(self.structure, leaves)
-        function = adapt(self.definition.function) if adapt else self.definition.function
-        outputs, rule = self.definition.split(self.plan.call(function, values))
-        return Ran(self, outputs, rule)
-
-    def inputs(self, leaves: Sequence[Any]) -> Inputs:
-        """The arguments as a rule sees them."""
-        return Inputs(self.plan.names, unflatten(self.structure, leaves))
-
-    def original_leaves(self, kinds: Sequence[Kind]) -> list[int]:
-        """The differentiable leaves whose ordinary gradient may be asked for."""
-        keep = self.definition.original_of(self.plan.names)
-        chosen: list[int] = []
-        position = 0
-        for name, child in zip(self.plan.names, self.structure.children(), strict=True):
-            stop = position + child.num_leaves
-            if name in keep:
-                chosen += [i for i in range(position, stop) if kinds[i] is Kind.DIFFERENTIABLE]
-            position = stop
-        return chosen
-
-    def form(self, flat: Sequence[Any], kinds: Sequence[Kind]) -> Any:
-        """Flat gradients in the form in which a rule returns them."""
-        values = unflatten(self.structure, flat)
-        chosen = Entries(self.plan.names, self.structure, kinds).at_least(Kind.TENSOR)
-        parts = tuple(values[i] for i in chosen)
-        return parts[0] if len(parts) == 1 else parts
-
-
-class Ran:
-    """What came of running a job: flat outputs, their structure, and the rule to use."""
-
-    __slots__ = ("count", "job", "leaves", "rule", "single", "structure")
-
-    def __init__(self, job: Job, outputs: Any, rule: Rule) -> None:
-        self.job = job
+        self.call = call
         self.rule = rule
-        # A tuple or list of outputs is spread over the rule's parameters; anything else is one output.
-        self.single = not (type(outputs) is tuple or type(outputs) is list)
-        self.leaves: list[Any]
-        if is_known_leaf(outputs):
-            self.leaves, self.structure = [outputs], LEAF
-        else:
-            self.leaves, self.structure = flatten(outputs)
-        self.count = len(self.leaves)
-
-    def take(self) -> list[Any]:
-        """The flat outputs, which are not kept here any longer."""
-        leaves, self.leaves = self.leaves, []
-        return leaves
-
-    def outputs(self, leaves: Sequence[Any]) -> Any:
-        """The outputs in the structure in which the function returned them."""
-        return unflatten(self.structure, leaves)
-
-    def spread(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """One value per output."""
-        outputs = unflatten(self.structure, leaves)
-        return (outputs,) if self.single else tuple(outputs)
-
-
-class Pullback:
-    """The backward half of a call: runs the rule and fits its result to the inputs."""
-
-    __slots__ = ("_checked", "kinds", "likes", "ran")
-
-    def __init__(self, ran: Ran, kinds: Sequence[Kind], likes: Sequence[Any]) -> None:
-        self.ran = ran
+        self.form = form
         self.kinds = kinds
-        self.likes = likes
-        self._checked = False
+        self.specs = specs
+        self.inputs: Sequence[Any] | None = None  # leaves, where the rule asks for them
+        self.outputs: Sequence[Any] | None = None
+        # Upstream per leaf of the outputs -> ordinary gradient per leaf of the inputs.
+        self.ordinary: Callable[[Sequence[Any]], list[Any]] | None = None
+        self.variables: Sequence[Any] = ()
 
-    def __call__(self, upstream: Sequence[Any], offers: dict[str, Any]) -> Gradients:
+    def run(self, upstream: Sequence[Any]) -> Gradients:
         """The gradients of all leaves for this upstream, one entry per leaf of the outputs."""
-        spread = self.ran.spread(upstream)
-        if not self._checked:
-            self.ran.rule.check_upstream(len(spread))
-            self._checked = True
-        returned = self.ran.rule(spread, offers)
+        rule = self.rule
+        spread = self.form.spread(upstream)
+        rule.check_upstream(len(spread))
+        offers = self._offers() if rule.requested else _NO_OFFERS
+        returned = rule(spread, offers)
+        leaves = self._fitting(returned)
+        if leaves is not None and "variables" not in offers:
+            return Gradients(leaves, [], None)
         gradients, second = split_second(returned)
         variables: list[Any] = []
-        if "variables" in self.ran.rule.wants and "variables" in offers:
+        if "variables" in offers:
             gradients, variables = self._split_variables(gradients, offers["variables"])
-        return Gradients(self.fit(gradients, offers), variables, second)
+        return Gradients(self.fit(gradients, upstream), variables, second)
 
-    def fit(self, returned: Any, offers: Mapping[str, Any]) -> list[Any]:
+    def fit(self, returned: Any, upstream: Sequence[Any] | None = None) -> list[Any]:
         """One projected gradient per leaf of whatever a rule returned."""
-        job = self.ran.job
-        flat = self._plain(returned)
-        if flat is None:
-            try:
-                flat = arrange(returned, job.plan.names, job.structure, self.kinds)
-            except Mismatch as mismatch:
-                raise self._blame(str(mismatch)) from None
+        call, engine = self.call, self.call.engine
+        try:
+            flat = arrange(returned, call.names, call.structure, self.kinds)
+        except Mismatch as mismatch:
+            raise self.error(str(mismatch)) from None
         if any(g is DEFAULT for g in flat):
-            flat = self._fill_default(flat, offers)
-        fits, project = job.engine.fits, job.engine.project
+            flat = self._fill_default(flat, upstream)
         return [
-            g if g is None or fits(g, like) else project(g, like, self._blamer(i))
-            for i, (g, like) in enumerate(zip(flat, self.likes, strict=True))
+            g
+            if g is None or spec is None or spec is ANYTHING or engine.fits(g, spec)
+            else project(engine, g, spec, self._error_at(i))
+            for i, (g, spec) in enumerate(zip(flat, self.specs, strict=True))
         ]
 
-    def _plain(self, returned: Any) -> Sequence[Any] | None:
-        """The result itself where every argument is a tensor and every gradient one, too."""
-        if not is_flat_tuple(self.ran.job.structure):
-            return None
-        flat = returned if type(returned) is tuple else (returned,)
-        plain = len(flat) == len(self.kinds) and all(map(is_known_leaf, flat))
-        return flat if plain and min(self.kinds) is Kind.DIFFERENTIABLE else None
+    def second(self, second: Callable[..., Any], doubled: Sequence[Any]) -> list[Any]:
+        """What an explicit second-order rule gives for upstream gradients of the gradients."""
+        return self.fit(second(*self._as_rule_arguments(doubled)))
 
-    def _fill_default(self, flat: Sequence[Any], offers: Mapping[str, Any]) -> list[Any]:
-        ordinary = offers.get("ordinary")
-        if ordinary is None or "original" not in self.ran.job.wants:
-            raise self._blame(
-                "returned pb.DEFAULT, but the ordinary gradient was not kept for it, as the rule does not ask "
-                "for it. Add the keyword-only parameter `original` to the rule"
+    def tangents(
+        self, jvp: Rule, tangents: Sequence[Any], specs: Mapping[int, Spec]
+    ) -> dict[int, Any]:
+        """What an explicit jvp gives for tangents of the inputs, projected to these leaves of the outputs."""
+        given = self._as_rule_arguments(tangents)
+        jvp.check_upstream(len(given), "tangent", "input")
+        returned = jvp(given, self._offers(jvp))
+        leaves, _ = flatten(returned)
+        if len(leaves) != self.form.count:
+            raise self._jvp_error(jvp, describe(returned))
+        engine = self.call.engine
+        return {
+            i: engine.zeros(spec)
+            if leaves[i] is None
+            else project_tangent(engine, leaves[i], spec, lambda came: self._jvp_error(jvp, came))
+            for i, spec in specs.items()
+        }
+
+    def require_linear(
+        self,
+        results: Sequence[Any],
+        gradients: Callable[[Sequence[Any]], Sequence[Any]],
+        at: Sequence[Any],
+    ) -> list[Any]:
+        """The results as they are, if the rule is additive in its upstream; an error otherwise."""
+        return require_linear(self.call.engine, results, gradients, at, self.rule, self.call.title)
+
+    def _offers(self, rule: Rule | None = None) -> dict[str, Any]:
+        """What the rule asks for, as far as there is such a thing."""
+        rule = rule or self.rule
+        offers: dict[str, Any] = {}
+        for name in rule.requested:
+            if name == "inputs":
+                offers[name] = None if self.inputs is None else self.call.inputs(self.inputs)
+            elif name == "outputs":
+                offers[name] = None if self.outputs is None else self.form.rebuild(self.outputs)
+            elif name == "original":
+                offers[name] = None if self.ordinary is None else self.original
+            elif name != "variables":
+                offers[name] = self.call.offer(name)
+            elif self.variables or name in rule.required:
+                offers[name] = list(self.variables)
+        return offers
+
+    def original(self, *upstream: Any) -> Any:
+        """The gradient that would have run otherwise, called and returned in the form of a rule."""
+        leaves = self.form.gather(upstream)
+        if len(leaves) != self.form.count or self.ordinary is None:
+            raise RuleSignatureError(
+                f"rule {self.rule} of {self.call.title} called `original` with {len(upstream)} upstream gradients; "
+                "it takes what the rule itself was called with, one per output."
             )
-        kept = ordinary()
-        return [kept[i] if g is DEFAULT else g for i, g in enumerate(flat)]
+        return self.call.in_rule_form(self.ordinary(leaves), self.kinds)
+
+    def _fitting(self, returned: Any) -> list[Any] | None:
+        """The result itself, where every argument is a tensor and has a gradient that fits already."""
+        given = returned if type(returned) is tuple else (returned,)
+        if len(given) != len(self.specs) or not is_flat_tuple(self.call.structure):
+            return None
+        fits = self.call.engine.fits
+        for gradient, spec in zip(given, self.specs, strict=True):
+            if spec is None or not fits(gradient, spec):
+                return None
+        return list(given)
+
+    def _as_rule_arguments(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """One value per leaf of the inputs, zeros where there is none, as arguments of a rule."""
+        zeros = self.call.engine.zeros
+        full = [
+            zeros(spec) if value is None and spec is not None else value
+            for value, spec in zip(flat, self.specs, strict=True)
+        ]
+        form = self.call.in_rule_form(full, self.kinds)
+        return form if isinstance(form, tuple) else (form,)
+
+    def _fill_default(self, flat: Sequence[Any], upstream: Sequence[Any] | None) -> list[Any]:
+        if self.ordinary is None or upstream is None:
+            reason = (
+                f"but {self.call.title} has no gradient of its own"
+                if "original" in self.rule.kept
+                else "but the ordinary gradient was not kept for it, as the rule does not ask for it. "
+                "Add the keyword-only parameter `original` to the rule"
+            )
+            raise self.error(f"returned pb.DEFAULT, {reason}")
+        ordinary = self.ordinary(upstream)
+        return [ordinary[i] if g is DEFAULT else g for i, g in enumerate(flat)]
 
     def _split_variables(self, returned: Any, variables: Sequence[Any]) -> tuple[Any, list[Any]]:
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise self._blame(
+            raise self.error(
                 f"asks for `variables`, so it returns two things; it returned {describe(returned)}. "
                 "Write `return gradients, variable_gradients`, the second a list in the order of `variables` "
-                "or a dict by `variable.ref()`"
+                "or a dict by variable"
             )
         gradients, given = returned
         if isinstance(given, Mapping):
@@ -188,19 +193,19 @@ class Pullback:
         elif given is None:
             listed = [None] * len(variables)
         else:
-            raise self._blame(
+            raise self.error(
                 f"returned {describe(given)} as the gradients of {len(variables)} variables "
                 f"({', '.join(str(v.name) for v in variables)}). Return a list of {len(variables)}, or a dict"
             )
         return gradients, [self._fit_variable(g, v) for g, v in zip(listed, variables, strict=True)]
 
     def _variables_by_key(self, given: Mapping[Any, Any], variables: Sequence[Any]) -> list[Any]:
-        same = self.ran.job.engine.same_variable
+        same = self.call.engine.same_variable
         listed: list[Any] = [None] * len(variables)
         for key, gradient in given.items():
             index = next((i for i, v in enumerate(variables) if same(key, v)), None)
             if index is None:
-                raise self._blame(
+                raise self.error(
                     f"returned a gradient for {key!r}, which is not among the variables read inside: "
                     f"{', '.join(str(v.name) for v in variables) or 'none'}"
                 )
@@ -208,28 +213,52 @@ class Pullback:
         return listed
 
     def _fit_variable(self, gradient: Any, variable: Any) -> Any:
-        if gradient is None:
+        engine = self.call.engine
+        spec = engine.spec_of(variable)
+        if gradient is None or spec is None:
             return None
-        engine = self.ran.job.engine
 
-        def blame(reason: str) -> Exception:
-            return self._blame(f"returned, for the variable `{variable.name}`, {reason}")
+        def error(reason: str) -> Exception:
+            return self.error(f"returned, for the variable `{variable.name}`, {reason}")
 
-        return engine.project(gradient, engine.like(variable), blame)
-
-    def _blamer(self, index: int) -> Callable[[str], Exception]:
-        def blame(reason: str) -> Exception:
-            return self._blame(f"returned, for the input `{self.path(index)}`, {reason}")
-
-        return blame
+        return project(engine, gradient, spec, error)
 
     def path(self, index: int) -> str:
         """The readable path of a leaf of the inputs."""
-        return leaf_path(self.ran.job.plan.names, self.ran.job.structure, index)
+        return leaf_path(self.call.names, self.call.structure, index)
 
-    def _blame(self, reason: str) -> RuleResultError:
-        job = self.ran.job
-        return RuleResultError(f"rule {self.ran.rule} of `{job.name}` {reason}.")
+    def error(self, reason: str) -> RuleResultError:
+        """The error that says what is wrong with what the rule returned."""
+        return RuleResultError(f"rule {self.rule} of {self.call.title} {reason}.")
+
+    def _error_at(self, index: int) -> Callable[[str], Exception]:
+        def error(reason: str) -> Exception:
+            return self.error(f"returned, for the input `{self.path(index)}`, {reason}")
+
+        return error
+
+    def _jvp_error(self, jvp: Rule, came: str) -> RuleResultError:
+        return RuleResultError(
+            f"jvp {jvp} of {self.call.title} returned {came}; wanted one tangent for each of the "
+            f"{self.form.count} outputs, in their structure."
+        )
+
+
+def require_linear(
+    engine: Engine,
+    results: Sequence[Any],
+    gradients: Callable[[Sequence[Any]], Sequence[Any]],
+    at: Sequence[Any],
+    rule: Rule | str,
+    title: str,
+) -> list[Any]:
+    """The results as they are, if a rule is additive in its upstream, tried beside `at`; an error otherwise."""
+    error = NotLinearError(
+        f"rule {rule} of {title} is not linear in its upstream gradient, so forward mode does not follow from it. "
+        "Give the tangents yourself: jvp=your_function"
+    )
+    parts = [gradients(probe) for probe in engine.linearity_probes(at)]
+    return engine.require_additive(parts, results, at, error)
 
 
 def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:

@@ -6,10 +6,11 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from pullback._bind import name_of, signature_of
+from pullback._engine import loaded
 from pullback.errors import RuleSignatureError
 
 OFFERED: Final = {
@@ -20,6 +21,11 @@ OFFERED: Final = {
     "variables": "the trainable variables read inside",
     "op": "name, type, layer and source line of what is differentiated",
 }
+# What is on offer to a rule in an override, of a function, for one input of several, and to a jvp.
+OVERRIDE_OFFERS: Final = tuple(OFFERED)
+FUNCTION_OFFERS: Final = tuple(name for name in OFFERED if name != "attrs")
+INPUT_OFFERS: Final = tuple(name for name in OFFERED if name != "variables")
+JVP_OFFERS: Final = ("inputs", "outputs")
 
 
 class Default:
@@ -37,21 +43,26 @@ class Default:
 DEFAULT: Final = Default()
 
 
+class Request(NamedTuple):
+    """What a rule asks for by name."""
+
+    names: frozenset[str]
+    required: frozenset[str]  # without a default value: the rule cannot be called without it
+    kept: frozenset[
+        str
+    ]  # what must be kept for it: the original too, where it may return `DEFAULT`
+
+
 class Rule:
     """A function from upstream gradients to gradients, and what it asks for."""
 
-    __slots__ = ("_required", "function", "wants")
+    __slots__ = ("function", "kept", "requested", "required")
 
     def __init__(
-        self, function: Callable[..., Any], offered: tuple[str, ...] = tuple(OFFERED)
+        self, function: Callable[..., Any], offered: tuple[str, ...] = OVERRIDE_OFFERS
     ) -> None:
-        if not callable(function):
-            raise RuleSignatureError(
-                f"a rule is a function of the upstream gradient; got {function!r}. "
-                "Write `def rule(dy): return ...`."
-            )
         self.function = function
-        self.wants, self._required = _wishes(function, offered)
+        self.requested, self.required, self.kept = _request_of(function, offered)
 
     @property
     def name(self) -> str:
@@ -66,20 +77,16 @@ class Rule:
     def __repr__(self) -> str:
         return f"{self.name} ({self.location})"
 
-    def __call__(self, upstream: Iterable[Any], offers: dict[str, Any]) -> Any:
+    def __call__(self, upstream: Iterable[Any], offers: Mapping[str, Any]) -> Any:
         """Run the rule with what it asks for out of `offers`."""
-        wanted = {name: offers[name] for name in self.wants if name in offers}
-        return self.function(*upstream, **wanted)
-
-    def requires(self, name: str) -> bool:
-        """Whether the rule cannot be called without this."""
-        return name in self._required
+        requested = {name: offers[name] for name in self.requested if name in offers}
+        return self.function(*upstream, **requested)
 
     def check_upstream(
         self, count: int, what: str = "upstream gradient", per: str = "output"
     ) -> None:
         """Refuse a rule that cannot take this many upstream gradients."""
-        code = getattr(self.function, "__code__", None)
+        code = _code_that_decides(self.function)
         if code is not None and count in _accepted.setdefault(code, set()):
             return
         self._check_signature(count, what, per)
@@ -88,7 +95,7 @@ class Rule:
 
     def _check_signature(self, count: int, what: str, per: str) -> None:
         signature = signature_of(self.function)
-        least, most = _upstream_counts(signature, self.wants)
+        least, most = _upstream_counts(signature, self.requested)
         if not least <= count <= most:
             raise RuleSignatureError(
                 f"rule {self} is called with {count} {what}{'s'[: count != 1]}, one per {per}, "
@@ -107,33 +114,35 @@ def location_of(function: Any) -> str:
     if code is None:
         return "built in"
     file, line = code.co_filename, code.co_firstlineno
-    for origin in ORIGINS:
-        file, line = origin(file, line)
+    for engine in loaded():
+        file, line = engine.origin_of_line(file, line)
     return f"{file}:{line}"
 
 
-# An engine whose framework rewrites the user's code tells here where a line of it came from.
-ORIGINS: list[Callable[[str, int], tuple[str, int]]] = []
-
-
-# A body makes its backward function anew at every call, from the same code: what it asks for is read off once.
-# A weak dictionary would cost as much as half the rest; code objects are few, and this many are let go at once.
+# A body makes its backward function afresh at every call, from the same code: what it asks for is read off once.
+# A weak dictionary would cost as much as half the rest; code objects are few, and this many are dropped at once.
 _MOST_KNOWN = 4096
-_known_wishes: dict[Any, Any] = {}
+_requests: dict[tuple[Any, int], Request] = {}
 _accepted: dict[Any, set[int]] = {}
 
 
-def _wishes(function: Any, offered: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    code = getattr(function, "__code__", None)
+def _code_that_decides(function: Any) -> types.CodeType | None:
+    """The code of a plain function, which decides its signature; attributes such as `__wrapped__` may change that."""
+    plain = type(function) is types.FunctionType and not function.__dict__
+    return function.__code__ if plain else None
+
+
+def _request_of(function: Any, offered: tuple[str, ...]) -> Request:
+    code = _code_that_decides(function)
     if code is None:
-        return _wants(function, offered)
-    known = _known_wishes.get(code)
-    if known is None or known[0] is not offered:
-        if len(_known_wishes) >= _MOST_KNOWN:
-            _known_wishes.clear()
+        return _read_request(function, offered)
+    request = _requests.get((code, id(offered)))
+    if request is None:
+        if len(_requests) >= _MOST_KNOWN:
+            _requests.clear()
             _accepted.clear()
-        known = _known_wishes[code] = (offered, *_wants(function, offered))
-    return known[1], known[2]
+        request = _requests[code, id(offered)] = _read_request(function, offered)
+    return request
 
 
 def mentions(function: Any, value: Any) -> bool:
@@ -168,19 +177,25 @@ def _filled(cell: Any) -> bool:
         return False
 
 
-def _wants(function: Any, offered: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    wants: set[str] = set()
+def _read_request(function: Any, offered: tuple[str, ...]) -> Request:
+    if not callable(function):
+        raise RuleSignatureError(
+            f"a rule is a function of the upstream gradient; got {function!r}. "
+            "Write `def rule(dy): return ...`."
+        )
+    names: set[str] = set()
     required: set[str] = set()
     for parameter in signature_of(function).parameters.values():
         asked = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         needed = parameter.default is inspect.Parameter.empty
         # A positional parameter with a default is how stock TensorFlow spells `variables=None`.
         if parameter.name in offered and (asked or not needed):
-            wants.add(parameter.name)
+            names.add(parameter.name)
             required |= {parameter.name} if needed else set()
         elif asked and needed:
             raise RuleSignatureError(_unknown(function, parameter.name, offered))
-    return frozenset(wants), frozenset(required)
+    kept = names | ({"original"} if mentions(function, DEFAULT) else set())
+    return Request(frozenset(names), frozenset(required), frozenset(kept))
 
 
 def _unknown(function: Any, name: str, offered: tuple[str, ...]) -> str:
@@ -192,10 +207,10 @@ def _unknown(function: Any, name: str, offered: tuple[str, ...]) -> str:
     )
 
 
-def _upstream_counts(signature: inspect.Signature, wants: frozenset[str]) -> tuple[int, float]:
+def _upstream_counts(signature: inspect.Signature, requested: frozenset[str]) -> tuple[int, float]:
     """The fewest and the most upstream gradients that a rule of this signature takes."""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [p for p in signature.parameters.values() if p.name not in wants]
+    parameters = [p for p in signature.parameters.values() if p.name not in requested]
     taken = [p for p in parameters if p.kind in positional]
     any_number = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
     return sum(p.default is p.empty for p in taken), math.inf if any_number else len(taken)

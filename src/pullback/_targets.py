@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pullback._bind import name_of
-from pullback._rule import DEFAULT, Rule, mentions
+from pullback._rule import DEFAULT, INPUT_OFFERS, OVERRIDE_OFFERS, Rule
 from pullback.errors import RuleSignatureError, TargetError
-
-RULE_OFFERS = ("inputs", "outputs", "original", "attrs", "variables", "op")
-_PER_INPUT_OFFERS = ("inputs", "outputs", "original", "attrs", "op")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +42,6 @@ class Entry:
     def key(self) -> tuple[Any, ...]:
         """Equal for lines that mean the same."""
         return (target_key(self.target), ById(self.rule.function))
-
-    @functools.cached_property
-    def wishes(self) -> frozenset[str]:
-        """What must be kept for the rule: what it asks for, and the original where it may return `DEFAULT`."""
-        more = {"original"} if mentions(self.rule.function, DEFAULT) else frozenset[str]()
-        return self.rule.wants | more
 
 
 class ById:
@@ -103,55 +95,52 @@ def inside(part: Any, target: Any) -> Inside:
     return Inside(part, target)
 
 
-def entries_of(rules: Rules, public_name: Callable[[Any], str | None]) -> tuple[Entry, ...]:
-    """The lines of an override, the narrower targets first."""
+PublicName: TypeAlias = Callable[[Any], "str | None"]
+
+
+def entries_of(rules: Rules, public_name: PublicName) -> tuple[Entry, ...]:
+    """The lines of an override; the engine knows the public names of its targets."""
     pairs = list(rules.items()) if isinstance(rules, Mapping) else list(rules)
     if not pairs:
         raise TargetError(
-            "an override needs at least one target. Write `pb.override({tf.nn.relu: rule})`."
+            "an override needs at least one target. Write `pb.override({target: rule})`."
         )
-    return tuple(
-        Entry(index, target, public_name(target) or label_of(target), rule_of(rule, target))
-        for index, (target, rule) in enumerate(pairs)
-    )
+    entries: list[Entry] = []
+    for index, (target, rule) in enumerate(pairs):
+        label = label_of(target, public_name)
+        entries.append(Entry(index, target, label, rule_of(rule, label)))
+    return tuple(entries)
 
 
-def rule_of(rule: Any, target: Any) -> Rule:
+def rule_of(rule: Any, label: str) -> Rule:
     """A rule, also out of a list of one rule per input."""
     if isinstance(rule, (list, tuple)):
-        return Rule(PerInput(rule), RULE_OFFERS)
+        return Rule(PerInput(rule), OVERRIDE_OFFERS)
     if rule is None or rule is DEFAULT:
         raise RuleSignatureError(
-            f"the rule for {label_of(target)} is {rule!r}. Write a function of the upstream gradient; "
+            f"the rule for {label} is {rule!r}. Write a function of the upstream gradient; "
             "one that stops it is `def stop(dy): return None`."
         )
-    return Rule(rule, RULE_OFFERS)
+    return Rule(rule, OVERRIDE_OFFERS)
 
 
 class PerInput:
     """One rule per input, with `DEFAULT` or `None` in place of a rule."""
 
     def __init__(self, rules: Sequence[Any]) -> None:
-        self.rules = [r if r is None or r is DEFAULT else Rule(r, _PER_INPUT_OFFERS) for r in rules]
+        self.rules = [r if r is None or r is DEFAULT else Rule(r, INPUT_OFFERS) for r in rules]
         self.__name__ = f"[{', '.join(_rule_text(r) for r in self.rules)}]"
+        given = [r for r in self.rules if isinstance(r, Rule)]
+        if given:
+            self.__wrapped__ = given[0].function  # messages name its file and line
+        requested = {"original"} if DEFAULT in self.rules else set[str]()
+        keywords = requested.union(*(r.requested for r in given))
+        upstream = inspect.Parameter("upstream", inspect.Parameter.VAR_POSITIONAL)
+        named = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in sorted(keywords)]
+        self.__signature__ = inspect.Signature([upstream, *named])
 
-    def __call__(
-        self,
-        *upstream: Any,
-        inputs: Any,
-        outputs: Any,
-        original: Any,
-        attrs: Any = None,
-        op: Any = None,
-    ) -> list[Any]:
+    def __call__(self, *upstream: Any, **offers: Any) -> list[Any]:
         """One gradient per input."""
-        offers = {
-            "inputs": inputs,
-            "outputs": outputs,
-            "original": original,
-            "attrs": attrs,
-            "op": op,
-        }
         return [r(upstream, offers) if isinstance(r, Rule) else r for r in self.rules]
 
 
@@ -181,24 +170,22 @@ def target_key(target: Any) -> Any:
     return ById(target)
 
 
-def label_of(target: Any) -> str:
+def label_of(target: Any, public_name: PublicName) -> str:
     """A target as it reads in messages."""
     if isinstance(target, Inside):
-        return f"{label_of(target.target)} inside {label_of(target.part)}"
+        return f"{label_of(target.target, public_name)} inside {label_of(target.part, public_name)}"
     if isinstance(target, Where):
         return f"where {name_of(target.predicate)}"
     if isinstance(target, str):
         return repr(target)
     if isinstance(target, re.Pattern):
         return f"names like {target.pattern!r}"
-    module = getattr(target, "__module__", "") or ""
+    public = public_name(target)
+    if public:
+        return public
     if isinstance(target, type) or hasattr(target, "__qualname__"):
-        return f"{_short(module)}{getattr(target, '__qualname__', '')}"
+        module = getattr(target, "__module__", None)
+        prefix = "" if module in (None, "__main__", "builtins") else f"{module}."
+        return f"{prefix}{getattr(target, '__qualname__', '')}"
     name = getattr(target, "name", None)
     return f"{type(target).__name__} {name!r}" if isinstance(name, str) else name_of(target)
-
-
-def _short(module: str) -> str:
-    root = module.partition(".")[0]
-    short = {"tensorflow": "tf.", "keras": "keras.", "__main__": "", "builtins": ""}
-    return short.get(root, f"{module}." if module else "")

@@ -26,7 +26,8 @@ def flatten_tuple(values: tuple[Any, ...]) -> tuple[Sequence[Any], Structure]:
     for value in values:
         if type(value) not in _plain_leaf_types:
             return flatten(values)
-    return values, flat_tuple(len(values))
+    count = len(values)
+    return values, _flat_tuples[count] if count < len(_flat_tuples) else flat_tuple(count)
 
 
 def flat_tuple(count: int) -> Structure:
@@ -139,3 +140,11 @@ def _dict_children(value: Any) -> tuple[list[Any], tuple[Any, ...], tuple[Any, .
 
 def _dict_from(keys: Any, values: Iterable[Any]) -> dict[Any, Any]:
     return dict(zip(keys, values, strict=True))
+
+
+def scatter(count: int, indices: Iterable[int], values: Iterable[Any]) -> list[Any]:
+    """A list of this length with the values at these positions, `None` elsewhere."""
+    spread: list[Any] = [None] * count
+    for index, value in zip(indices, values, strict=True):
+        spread[index] = value
+    return spread

@@ -116,3 +116,7 @@ class CheckFailed(CheckError, AssertionError):
     ...
     pullback.errors.CheckFailed: ✗ round: no gradient flows to `x` ...
     """
+
+
+class Mismatch(Exception):
+    """What a rule returned does not fit; the text says what came and what was wanted. Becomes a RuleResultError."""

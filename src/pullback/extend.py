@@ -1,17 +1,73 @@
-"""The second door: what the author of an engine needs.
+"""The second door: everything that an engine imports of pullback, beside the errors.
 
 An engine is one folder under `pullback/engines/` whose package has a function `engine()`, and one line in the table of
-`pullback._engine`. It implements `Engine`; what it cannot do it refuses with `UnsupportedError`.
+engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
+from pullback._audit import ELSEWHERE as ELSEWHERE
+from pullback._audit import NOT_FLOATING as NOT_FLOATING
+from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
+from pullback._audit import Place as Place
+from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
+from pullback._bind import name_of as name_of
+from pullback._bind import signature_of as signature_of
+from pullback._call import Call as Call
+from pullback._call import ForwardResult as ForwardResult
+from pullback._call import OutputForm as OutputForm
+from pullback._call import outputs_of_op as outputs_of_op
+from pullback._engine import Attach as Attach
 from pullback._engine import Engine as Engine
 from pullback._engine import Kind as Kind
+from pullback._engine import Shape as Shape
+from pullback._engine import Spec as Spec
 from pullback._engine import engine_of as engine_of
+from pullback._function import RECIPES as RECIPES
+from pullback._function import Definition as Definition
+from pullback._function import GradientFunction as GradientFunction
+from pullback._function import provide as provide
+from pullback._overriding import Activation as Activation
+from pullback._overriding import Override as Override
+from pullback._project import compatible as compatible
+from pullback._project import describe as describe
+from pullback._project import shape_text as shape_text
+from pullback._pullback import ANYTHING as ANYTHING
 from pullback._pullback import Gradients as Gradients
-from pullback._pullback import Job as Job
 from pullback._pullback import Pullback as Pullback
-from pullback._pullback import Ran as Ran
+from pullback._pullback import require_linear as require_linear
 from pullback._rule import Rule as Rule
-from pullback.check.probe import Probe as Probe
-from pullback.errors import UnsupportedError as UnsupportedError
+from pullback._rule import location_of as location_of
+from pullback._scope import SUSPENDED as SUSPENDED
+from pullback._scope import Bound as Bound
+from pullback._scope import Chain as Chain
+from pullback._scope import Guarded as Guarded
+from pullback._scope import OneOpCall as OneOpCall
+from pullback._scope import Resolved as Resolved
+from pullback._scope import ScopedRule as ScopedRule
+from pullback._scope import Stack as Stack
+from pullback._scope import gathering as gathering
+from pullback._scope import guarded as guarded
+from pullback._scope import hidden as hidden
+from pullback._scope import matching as matching
+from pullback._scope import note as note
+from pullback._scope import one_op_call as one_op_call
+from pullback._scope import postponed as postponed
+from pullback._scope import resume as resume
+from pullback._scope import running as running
+from pullback._scope import set_for as set_for
+from pullback._scope import stack_here as stack_here
+from pullback._scope import suspend as suspend
+from pullback._scope import suspended as suspended
+from pullback._targets import Entry as Entry
+from pullback._targets import Inside as Inside
+from pullback._targets import PerInput as PerInput
+from pullback._targets import Where as Where
+from pullback._targets import label_of as label_of
+from pullback._targets import narrowest_first as narrowest_first
+from pullback._tree import Structure as Structure
+from pullback._tree import flat_tuple as flat_tuple
+from pullback._tree import flatten as flatten
+from pullback._tree import map_leaves as map_leaves
+from pullback._tree import paths as paths
+from pullback._tree import scatter as scatter
+from pullback._tree import unflatten as unflatten

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pullback._engine import Engine
+    from pullback.extend import Engine
 
 
 def engine() -> Engine:

@@ -2,78 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import contextlib
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-import keras
-
-from pullback._engine import Kind
-from pullback._pullback import Job, Ran
-from pullback._rule import Rule, location_of
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import eager, graph
+from pullback.engines.tensorflow.attach import linear
+from pullback.engines.tensorflow.attach.attach import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
-from pullback.errors import RuleResultError
+from pullback.errors import UnsupportedError
+from pullback.extend import Attach, Call, Definition, Engine
+
+_ROOTS = frozenset({"tensorflow", "keras"})  # Keras runs on TensorFlow here: it is ours
 
 
-class Place(NamedTuple):
-    """What is being differentiated."""
-
-    name: str
-    type: str
-    layer: Any
-    source: str
-
-
-class TensorFlowEngine:
+class TensorFlowEngine(Engine):
     """Tapes, accumulators, graphs and Keras."""
 
     name = "tensorflow"
     kind = staticmethod(values.kind)
-    like = staticmethod(values.like)
+    spec_of = staticmethod(values.spec_of)
     fits = staticmethod(values.fits)
-    project = staticmethod(values.project)
+    as_array = staticmethod(values.as_array)
+    shape = staticmethod(values.shape)
+    cast = staticmethod(values.cast)
+    sum_to = staticmethod(values.sum_to)
+    sum_to_dynamic = staticmethod(values.sum_to_dynamic)
+    zeros = staticmethod(values.zeros)
     multiply = staticmethod(values.multiply)
     same_variable = staticmethod(values.same_variable)
+    linearity_probes = staticmethod(linear.linearity_probes)
+    require_additive = staticmethod(linear.require_additive)
+    wrap = staticmethod(keras_objects.wrapped)
+    origin_of_line = staticmethod(private.origin_of_line)
 
     def __init__(self, prove: Callable[[], None]) -> None:
         self._prove = prove
-        self.attach = self._attach_first  # type: ignore[method-assign]  # until the engine is proven
+        self._proven = False
+        self._overrides: Any = None
 
-    def _attach_first(self, job: Job, leaves: Sequence[Any]) -> Any:
+    def owns_class(self, kind: type) -> bool:
+        """Whether TensorFlow or Keras has made this class, or one that it inherits from."""
+        return any(base.__module__.partition(".")[0] in _ROOTS for base in kind.__mro__)
+
+    def owns(self, target: Any) -> bool:
+        """Whether TensorFlow or Keras has made this function or class, or the class of this object."""
+        if isinstance(target, (type, types.FunctionType, types.BuiltinFunctionType)):
+            module = getattr(target, "__module__", None) or ""
+            return module.partition(".")[0] in _ROOTS
+        return self.owns_class(type(target))
+
+    def prepare(self, definition: Definition) -> Attach:
+        """Calls are run at once or traced, as the context says; the canary runs before the first one."""
+        del definition
+        return attach if self._proven else self._attach_first
+
+    def _attach_first(self, call: Call, leaves: Sequence[Any]) -> Any:
         self._prove()
-        del self.attach
-        return self.attach(job, leaves)
-
-    def attach(self, job: Job, leaves: Sequence[Any]) -> Any:
-        """Run the job's function so that its own pullback is used for it."""
-        kinds = [values.kind(leaf) for leaf in leaves]
-        eagerly = private.executing_eagerly()
-        for leaf in leaves:
-            if type(leaf) is not values.EagerTensor:
-                return self._attach_any(job, leaves, kinds, eagerly)
-        return eager.attach(job, leaves, kinds) if eagerly else graph.attach(job, leaves, kinds)
-
-    def _attach_any(
-        self, job: Job, leaves: Sequence[Any], kinds: Sequence[Kind], eagerly: bool
-    ) -> Any:
-        if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
-            return keras_objects.attach_symbolic(job, leaves)
-        flowing = zip(leaves, kinds, strict=True)
-        leaves = [values.read(leaf) if k is Kind.DIFFERENTIABLE else leaf for leaf, k in flowing]
-        return eager.attach(job, leaves, kinds) if eagerly else graph.attach(job, leaves, kinds)
-
-    def wrap(self, target: Any, define: Callable[[Any], Any], make: tuple[Any, ...]) -> Any | None:
-        """A layer or model whose call has the definition."""
-        return keras_objects.wrapped(target, define, make)
+        self._proven = True
+        call.definition.prepared.pop(self, None)
+        return attach(call, leaves)
 
     @property
     def overrides(self) -> Any:
         """Overrides, loaded when the first one is made."""
-        from pullback.engines.tensorflow.override import overrides
+        if self._overrides is None:
+            from pullback.engines.tensorflow.overrides import Overrides
 
-        return overrides
+            self._overrides = Overrides(self)
+        return self._overrides
 
     @property
     def probes(self) -> Any:
@@ -82,13 +81,13 @@ class TensorFlowEngine:
 
         return probing
 
-    def describe_call(self, job: Job) -> Any:
-        """Name, type, layer and source line of the call, for a rule that asks for `op`."""
-        return Place(job.name, "function", None, location_of(job.definition.function))
+    @contextlib.contextmanager
+    def precision(self, dtype: str) -> Iterator[None]:
+        """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
+        if not hasattr(private.tf, dtype):
+            raise UnsupportedError(f"TensorFlow has no dtype {dtype!r}.")
+        yield
 
-    def jvp_error(self, jvp: Rule, ran: Ran, came: str) -> Exception:
-        """The error for tangents that do not fit the outputs."""
-        return RuleResultError(
-            f"jvp {jvp} of `{ran.job.name}` returned {came}; wanted one tangent for each of the "
-            f"{ran.count} outputs, in their structure."
-        )
+    def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
+        """The ops that a call runs, as nodes of the graph it is traced into."""
+        return private.traced_operations(function, args)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from pullback._engine import Engine
-from pullback._rule import ORIGINS
 from pullback.errors import EngineError
+from pullback.extend import Engine
 
 
 def load() -> Engine:
@@ -17,11 +16,11 @@ def load() -> Engine:
         from pullback.engines.tensorflow.attach import loaded, py_function, vectorized
         from pullback.engines.tensorflow.engine import TensorFlowEngine
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
+    tf_private.leave_unconverted("pullback")
     vectorized.install()
     py_function.install()
     loaded.install()
     keras_saving.install()
-    ORIGINS.append(tf_private.origin_of_line)
     return TensorFlowEngine(prove)
 
 

@@ -1,53 +1,40 @@
-"""TensorFlow values: what carries a gradient, what to remember of an input, how a gradient is fitted to it.
+"""TensorFlow values: what carries a gradient, what to remember of one, and the array operations of the core.
 
-Every differentiable leaf has exactly one tensor in which its gradient lives, its core: a tensor itself, the flat values
-of a RaggedTensor, the values of IndexedSlices.
+Every differentiable leaf has exactly one tensor in which its gradient lives: a tensor itself, the flat values of a
+RaggedTensor, the values of IndexedSlices.
 """
 
 from __future__ import annotations
 
 import collections
 import numbers
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from pullback._engine import Kind
-from pullback._project import Shape, describe, shape_text, unbroadcast_axes
 from pullback.engines.tensorflow import tf_private as private
-from pullback.errors import UnsupportedError
+from pullback.errors import Mismatch, UnsupportedError
+from pullback.extend import Kind, Shape, Spec, compatible, shape_text
 
-Blame = Callable[[str], Exception]
 EagerTensor = private.EagerTensor
-
-
-class Like(NamedTuple):
-    """What is remembered of an input in order to project a gradient to it."""
-
-    shape: Shape | None
-    dtype: tf.DType
-    dynamic: Any  # the shape as a tensor where it is not known before the graph runs
-
-
-_FLOWING = frozenset(
+_VARIABLES = (tf.Variable, keras.Variable)
+FLOWING = frozenset(
     d.as_datatype_enum
     for d in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
 )
-
-
 _NOT_NUMBERS = (tf.string, tf.bool, tf.resource, tf.variant)
 
 
 def kind(leaf: Any) -> Kind:
     """How a leaf takes part in differentiation."""
     if type(leaf) is EagerTensor:
-        return Kind.DIFFERENTIABLE if private.data_type(leaf) in _FLOWING else Kind.TENSOR
+        return Kind.DIFFERENTIABLE if private.data_type(leaf) in FLOWING else Kind.TENSOR
     if leaf is None:
         return Kind.STATIC
-    if isinstance(leaf, (tf.Variable, keras.Variable)):
+    if isinstance(leaf, _VARIABLES):
         return Kind.DIFFERENTIABLE if leaf.trainable and flows(leaf) else Kind.TENSOR
     if isinstance(leaf, tf.SparseTensor):
         return Kind.TENSOR
@@ -65,14 +52,17 @@ def kind(leaf: Any) -> Kind:
 
 def flows(leaf: Any) -> bool:
     """Whether gradients flow into values of this dtype."""
-    return tf.as_dtype(leaf.dtype).as_datatype_enum in _FLOWING
+    return tf.as_dtype(leaf.dtype).as_datatype_enum in FLOWING
+
+
+def differentiable(leaves: Sequence[Any]) -> list[int]:
+    """The positions of the leaves that are differentiable."""
+    return [i for i, leaf in enumerate(leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
 
 
 def read(leaf: Any) -> Any:
     """A trainable variable as the tensor that the ordinary read gives; anything else as it is."""
-    if isinstance(leaf, (tf.Variable, keras.Variable)) and leaf.trainable:
-        return tf.convert_to_tensor(leaf)
-    return leaf
+    return tf.convert_to_tensor(leaf) if isinstance(leaf, _VARIABLES) and leaf.trainable else leaf
 
 
 def outputs(leaves: Sequence[Any]) -> list[Any]:
@@ -84,31 +74,34 @@ def outputs(leaves: Sequence[Any]) -> list[Any]:
 
 def _output(leaf: Any) -> Any:
     """An output as a tensor, where it is a NumPy array or a variable; anything else as it is."""
-    if type(leaf) is EagerTensor:
-        return leaf
     inexact = isinstance(leaf, (np.ndarray, np.generic)) and np.issubdtype(leaf.dtype, np.inexact)
-    is_value = inexact or isinstance(leaf, (tf.Variable, keras.Variable))
-    return tf.convert_to_tensor(leaf) if is_value else leaf
+    return tf.convert_to_tensor(leaf) if inexact or isinstance(leaf, _VARIABLES) else leaf
 
 
-def core(leaf: Any) -> Any:
+def gradient_tensor(leaf: Any) -> Any:
     """The one tensor in which the gradient of a differentiable leaf lives."""
-    if type(leaf) is EagerTensor:
-        return leaf
     if isinstance(leaf, tf.RaggedTensor):
         return leaf.flat_values
     return leaf.values if isinstance(leaf, tf.IndexedSlices) else leaf
 
 
-def with_core(leaf: Any, tensor: Any) -> Any:
-    """The same leaf around another core."""
-    if type(leaf) is EagerTensor:
-        return tensor
+def with_gradient_tensor(leaf: Any, tensor: Any) -> Any:
+    """The same leaf around another tensor."""
     if isinstance(leaf, tf.RaggedTensor):
         return leaf.with_flat_values(tensor)
     if isinstance(leaf, tf.IndexedSlices):
         return tf.IndexedSlices(tensor, leaf.indices, leaf.dense_shape)
     return tensor
+
+
+def with_gradient_tensors(
+    leaves: Sequence[Any], indices: Sequence[int], tensors: Sequence[Any]
+) -> list[Any]:
+    """The leaves, those at these positions around other tensors."""
+    changed = list(leaves)
+    for index, tensor in zip(indices, tensors, strict=True):
+        changed[index] = with_gradient_tensor(changed[index], tensor)
+    return changed
 
 
 def distinct(tensors: list[Any]) -> list[Any]:
@@ -119,81 +112,14 @@ def distinct(tensors: list[Any]) -> list[Any]:
 
 def dense(gradient: Any) -> Any:
     """An upstream gradient as a rule gets it: sparse ones made dense, in every mode."""
-    if type(gradient) is EagerTensor or not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    return tf.convert_to_tensor(gradient)
-
-
-def like(leaf: Any) -> Like | None:
-    """What to remember of an input; nothing for one that takes no gradient."""
-    if type(leaf) is EagerTensor:
-        return Like(private.concrete_shape(leaf), leaf.dtype, None)
-    if kind(leaf) is not Kind.DIFFERENTIABLE:
-        return None
-    tensor = core(leaf)
-    shape = tf.TensorShape(tensor.shape)
-    known = shape.is_fully_defined()
-    dims = None if shape.rank is None else tuple(shape.as_list())
-    return Like(dims, tf.as_dtype(tensor.dtype), None if known else tf.shape(tensor))
-
-
-def fits(gradient: Any, wanted: Like) -> bool:
-    """Whether a concrete gradient has the dtype and shape of its input already."""
-    return (
-        type(gradient) is EagerTensor
-        and private.concrete_shape(gradient) == wanted.shape
-        and gradient.dtype is wanted.dtype
-    )
-
-
-def project(gradient: Any, wanted: Like, blame: Blame) -> Any:
-    """The gradient in the dtype and shape of its input, or an error."""
-    if isinstance(gradient, tf.IndexedSlices):
-        return _project_slices(gradient, wanted, blame)
-    tensor = _cast(_tensor(gradient, wanted, blame), wanted, blame)
-    came = _static_shape(tensor)
-    if came is None or wanted.shape is None or None in (*came, *wanted.shape):
-        return _project_dynamic(tensor, came, wanted, blame)
-    axes = unbroadcast_axes(came, wanted.shape)
-    if axes is None:
-        raise blame(_shape_reason(tensor, wanted))
-    return tf.reshape(tf.reduce_sum(tensor, axes), wanted.shape) if axes else tensor
-
-
-def multiply(upstream: Any, partial: Any, blame: Blame) -> Any:
-    """Upstream times partial; axes that the function reduced stand behind the upstream's own."""
-    partial = _partial(partial, upstream.dtype, blame)
-    ours, theirs = _static_shape(upstream), _static_shape(partial)
-    if ours is None or theirs is None:
-        raise blame("works on tensors of unknown rank; give them a rank with tf.ensure_shape")
-    behind = max(len(theirs) - len(ours), 0)
-    if not (_compatible(theirs[: len(ours)], ours) if behind else _broadcast(theirs, ours)):
-        raise blame(
-            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the "
-            "shape of the output, or of the parameter when the function reduces its last axes"
-        )
-    for _ in range(behind):
-        upstream = tf.expand_dims(upstream, -1)
-    return upstream * partial
-
-
-def _partial(partial: Any, dtype: tf.DType, blame: Blame) -> Any:
-    try:
-        tensor = tf.convert_to_tensor(partial)
-    except (TypeError, ValueError):
-        tensor = None
-    if tensor is None or tensor.dtype in _NOT_NUMBERS:
-        raise blame(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter")
-    return tf.cast(tensor, dtype)
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def underlying(variable: Any) -> Any:
     """The TensorFlow variable behind a Keras variable, a reference or a variable."""
     if hasattr(variable, "deref"):
         variable = variable.deref()
-    return (
-        getattr(variable, "_value", variable) if isinstance(variable, keras.Variable) else variable
-    )
+    return private.value_of(variable) if isinstance(variable, keras.Variable) else variable
 
 
 def same_variable(key: Any, variable: Any) -> bool:
@@ -201,108 +127,118 @@ def same_variable(key: Any, variable: Any) -> bool:
     return underlying(key) is underlying(variable)
 
 
-def _tensor(gradient: Any, wanted: Like, blame: Blame) -> Any:
-    if isinstance(gradient, tf.RaggedTensor):
-        return gradient.flat_values
-    if isinstance(gradient, tf.Tensor):
-        return gradient
-    if isinstance(gradient, tf.SparseTensor):
-        raise blame("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
-    try:
-        if isinstance(gradient, (bool, str, bytes)):
-            raise TypeError
-        is_variable = isinstance(gradient, (tf.Variable, keras.Variable))
-        return tf.convert_to_tensor(
-            gradient if is_variable else np.asarray(gradient), dtype_hint=wanted.dtype
-        )
-    except (TypeError, ValueError):
-        raise blame(f"{describe(gradient)}; wanted {_wanted_text(wanted)} or None") from None
+# The array operations over which the core projects gradients.
 
 
-def _cast(tensor: Any, wanted: Like, blame: Blame) -> Any:
-    if tensor.dtype == wanted.dtype:
-        return tensor
-    if tensor.dtype in _NOT_NUMBERS:
-        raise blame(f"{describe(tensor)}; wanted {_wanted_text(wanted)} or None")
-    if tensor.dtype.is_complex and not wanted.dtype.is_complex:
-        tensor = tf.math.real(tensor)
-    return tf.cast(tensor, wanted.dtype)
+def spec_of(leaf: Any) -> Spec | None:
+    """What to remember of a leaf; nothing of one that takes no gradient."""
+    if type(leaf) is EagerTensor:
+        return Spec(private.concrete_shape(leaf), leaf.dtype)
+    if kind(leaf) is not Kind.DIFFERENTIABLE:
+        return None
+    tensor = gradient_tensor(leaf)
+    static = tf.TensorShape(tensor.shape)
+    dynamic = None if static.is_fully_defined() else tf.shape(tensor)
+    return Spec(_dims(static), tf.as_dtype(tensor.dtype), dynamic)
 
 
-def _project_slices(gradient: Any, wanted: Like, blame: Blame) -> Any:
-    values = _cast(gradient.values, wanted, blame)
-    came, shape = _static_shape(values), wanted.shape
-    if came is not None and shape is not None and not _compatible(came[1:], shape[1:]):
-        raise blame(
-            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(shape[1:])}"
-        )
+def fits(gradient: Any, spec: Spec) -> bool:
+    """Whether a concrete gradient has the dtype and shape of its input already."""
     return (
-        gradient
-        if values is gradient.values
-        else tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        type(gradient) is EagerTensor
+        and private.concrete_shape(gradient) == spec.shape
+        and gradient.dtype is spec.dtype
     )
 
 
-def _project_dynamic(tensor: Any, came: Shape | None, wanted: Like, blame: Blame) -> Any:
-    if came is not None and wanted.shape is not None and not _may_fit(came, wanted.shape):
-        raise blame(_shape_reason(tensor, wanted))
-    shape = tf.constant(wanted.shape, tf.int32) if wanted.dynamic is None else wanted.dynamic
-    with tf.control_dependencies([_assert_fits(tf.shape(tensor), shape, blame)]):
-        _, axes = private.broadcast_gradient_args(tf.shape(tensor), shape)
+def as_array(gradient: Any, spec: Spec) -> Any | None:
+    """A gradient as a tensor of numbers or as IndexedSlices; `None` where it is neither."""
+    if isinstance(gradient, tf.RaggedTensor):
+        gradient = gradient.flat_values
+    if isinstance(gradient, tf.SparseTensor):
+        raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
+    if isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
+        return None if gradient.dtype in _NOT_NUMBERS else gradient
+    if isinstance(gradient, _VARIABLES):
+        return tf.convert_to_tensor(gradient)
+    if not _is_numpy_number(gradient):
+        return None
+    return tf.convert_to_tensor(np.asarray(gradient), dtype_hint=spec.dtype)
+
+
+def _is_numpy_number(value: Any) -> bool:
+    """A Python number, or an array of numbers: no flags, dates, records or masks."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        plain = value.dtype.names is None and not isinstance(value, np.ma.MaskedArray)
+        return plain and (value.dtype.kind in "iufc" or value.dtype.name == "bfloat16")
+    return isinstance(value, numbers.Number) and not isinstance(value, bool)
+
+
+def shape(array: Any) -> Shape | None:
+    """The shape as far as it is known; of IndexedSlices, that of the tensor they stand for."""
+    if not isinstance(array, tf.IndexedSlices):
+        return _dims(array.shape)
+    rows = _dims(array.values.shape)
+    return None if rows is None else (None, *rows[1:])
+
+
+def _dims(static: tf.TensorShape) -> Shape | None:
+    return None if static.rank is None else tuple(static.as_list())
+
+
+def cast(array: Any, dtype: tf.DType) -> Any:
+    """The array in this dtype, of a complex one for a real dtype the real part."""
+    if array.dtype == dtype:
+        return array
+    if isinstance(array, tf.IndexedSlices):
+        return tf.IndexedSlices(cast(array.values, dtype), array.indices, array.dense_shape)
+    if array.dtype.is_complex and not dtype.is_complex:
+        array = tf.math.real(array)
+    return tf.cast(array, dtype)
+
+
+def sum_to(array: Any, axes: tuple[int, ...], wanted: Shape) -> Any:
+    """The sum over these axes, in this shape."""
+    return tf.reshape(tf.reduce_sum(array, axes), wanted)
+
+
+def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
+    """Sum over broadcast axes when the program runs, or fail with the error's words."""
+    if isinstance(array, tf.IndexedSlices):
+        return _slices_like(array, spec)
+    wanted = tf.constant(spec.shape, tf.int32) if spec.dynamic is None else spec.dynamic
+    with tf.control_dependencies([_assert_fits(tf.shape(array), wanted, error)]):
+        _, axes = private.broadcast_gradient_args(tf.shape(array), wanted)
     # XLA drops assertions; there this pair fails when the gradient is not one of its input.
-    fitted = tf.reshape(tf.reduce_sum(tensor, axes), shape)
-    fitted.set_shape(wanted.shape)
+    fitted = tf.reshape(tf.reduce_sum(array, axes), wanted)
+    fitted.set_shape(spec.shape)
     return fitted
 
 
-def _assert_fits(came: Any, wanted: Any, blame: Blame) -> Any:
+def _slices_like(slices: tf.IndexedSlices, spec: Spec) -> Any:
+    came = shape(slices)
+    if came is not None and spec.shape is not None and not compatible(came[1:], spec.shape[1:]):
+        raise Mismatch(
+            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(spec.shape[1:])}"
+        )
+    return slices
+
+
+def _assert_fits(came: Any, wanted: Any, error: str) -> Any:
     """An op that fails, in our words, when broadcasting cannot have made the one of the other."""
     lacking = tf.size(came) - tf.size(wanted)
     padded = tf.concat([tf.ones([tf.maximum(lacking, 0)], tf.int32), wanted], 0)[: tf.size(came)]
     same = tf.reduce_all(tf.logical_or(tf.equal(padded, came), tf.equal(padded, 1)))
-    reason = blame("a gradient of another shape; it and the input have the shapes")
-    return tf.debugging.Assert(tf.logical_and(lacking >= 0, same), [str(reason), came, wanted])
+    return tf.debugging.Assert(tf.logical_and(lacking >= 0, same), [error, came, wanted])
 
 
-def project_tangent(given: Any, output: Any, blame: Blame) -> Any:
-    """A tangent in the dtype and shape of its output, or an error."""
-    wanted = like(output)
-    tensor = tf.zeros_like(output) if given is None else _tensor(given, wanted, blame)
-    came = _static_shape(tensor)
-    if came is not None and wanted.shape is not None and not _compatible(came, wanted.shape):
-        raise blame(f"{describe(tensor)}; wanted {_wanted_text(wanted)}")
-    return _cast(tensor, wanted, blame)
+def zeros(spec: Spec) -> Any:
+    """Zeros of this spec."""
+    return tf.zeros(spec.shape if spec.dynamic is None else spec.dynamic, spec.dtype)
 
 
-def _may_fit(came: Shape, wanted: Shape) -> bool:
-    tail = came[len(came) - len(wanted) :]
-    return len(came) >= len(wanted) and all(
-        w in (None, 1, c) or c is None for c, w in zip(tail, wanted, strict=True)
-    )
-
-
-def _compatible(came: Shape, wanted: Shape) -> bool:
-    return len(came) == len(wanted) and all(
-        c is None or w is None or c == w for c, w in zip(came, wanted, strict=True)
-    )
-
-
-def _broadcast(came: Shape, wanted: Shape) -> bool:
-    tail = zip(reversed(came), reversed(wanted), strict=False)
-    return all(c == w or None in (c, w) or 1 in (c, w) for c, w in tail)
-
-
-def _static_shape(tensor: Any) -> Shape | None:
-    return None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-
-
-def _wanted_text(wanted: Like) -> str:
-    shape = "[unknown rank]" if wanted.shape is None else shape_text(wanted.shape)
-    return f"a gradient {wanted.dtype.name}{shape}"
-
-
-def _shape_reason(tensor: Any, wanted: Like) -> str:
-    return (
-        f"{describe(tensor)}; wanted {_wanted_text(wanted)} (or one that broadcasting made larger, which is summed). "
-        "A smaller gradient is not broadcast for you: multiply by the upstream, or by tf.ones_like(input)"
-    )
+def multiply(upstream: Any, partial: Any, new_axes: int) -> Any:
+    """Upstream, with so many axes put behind its own, times an array."""
+    for _ in range(new_axes):
+        upstream = tf.expand_dims(upstream, -1)
+    return upstream * partial

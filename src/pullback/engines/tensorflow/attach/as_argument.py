@@ -1,7 +1,8 @@
-"""Functions with a gradient of their own, or under an override, as arguments of a tf.function.
+"""Functions with a gradient of their own, or under an override, in the hands of tf.function.
 
-TensorFlow puts in place of an argument whatever its `__wrapped__` leads to: the plain function, without its rule. An
-argument that says itself what it is to be traced as stays what it is.
+As an argument, TensorFlow replaces them by whatever their `__wrapped__` leads to: the plain function, without its rule.
+An argument that says itself how it is traced stays what it is. As the function to trace, AutoGraph would convert our
+`__call__`, since the user asked for it, although nothing else of this package is converted.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback._function import GradientFunction
+from pullback.extend import provide
 
 
 def install() -> None:
-    """Let functions with a gradient of their own tell how they are traced."""
-    GradientFunction.__tf_tracing_type__ = as_itself  # type: ignore[attr-defined]
+    """Let functions with a gradient of their own say how they are traced."""
+    provide("__tf_tracing_type__", traced_as_itself)
+    provide("autograph_info__", _called_as_it_is)
 
 
 def traced_as_itself(value: Any) -> Callable[[Any], Itself]:
@@ -26,8 +28,17 @@ def traced_as_itself(value: Any) -> Callable[[Any], Itself]:
     return functools.partial(_tracing_type, weakref.ref(value))
 
 
-# A property comes before attributes of that name that were copied along from the function behind.
-as_itself = property(traced_as_itself)
+def _called_as_it_is(value: Any) -> dict[str, Any]:
+    """What AutoGraph looks for on a callable that it shall not convert."""
+    del value
+    return {}
+
+
+class TracedAsItself:
+    """A wrapper that tf.function takes as it is; properties come before what was copied from the wrapped function."""
+
+    __tf_tracing_type__ = property(traced_as_itself)
+    autograph_info__ = property(_called_as_it_is)
 
 
 def _tracing_type(reference: weakref.ref[Any], context: Any) -> Itself:

@@ -17,90 +17,141 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback._engine import Kind
-from pullback._pullback import Job, Pullback, Ran
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.attach import quick
+from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.attach import body
 from pullback.engines.tensorflow.attach.closed_over import Reads, closed_over
-from pullback.engines.tensorflow.attach.recorded import Recorded, finish
+from pullback.engines.tensorflow.attach.recorded import Recorded
 from pullback.engines.tensorflow.attach.variables import Variables
-from pullback.engines.tensorflow.values import core, distinct, kind, like, with_core
-from pullback.engines.tensorflow.values import outputs as outputs_of
+from pullback.extend import Call, ForwardResult, Kind, Spec
+
+_USUAL = frozenset({"inputs", "outputs"})  # what costs nothing to keep
 
 
-def attach(job: Job, leaves: Sequence[Any], kinds: Sequence[Kind]) -> Any:
-    """Run the job now and record it with its own gradient."""
-    flowing = [i for i, k in enumerate(kinds) if k is Kind.DIFFERENTIABLE]
-    tensors = [core(leaves[i]) for i in flowing]
+def attach(
+    call: Call,
+    leaves: Sequence[Any],
+    kinds: Sequence[Kind],
+    flowing: Sequence[int],
+    tensors: Sequence[Any],
+) -> Any:
+    """Run the call now and record it with its own gradient."""
     order = private.possible_gradient_types(tensors)
-    keeps = job.definition.keeps
-    if order == 0 and "variables" not in keeps:
-        ran = job.run(leaves)
-        outputs = ran.outputs(outputs_of(ran.leaves))
+    kept = call.definition.kept
+    if order == 0 and "variables" not in kept:
+        result = body.run(call, leaves)
+        outputs = result.form.rebuild(values.outputs(result.leaves))
+    elif order == 1 and not kept:
+        outputs = _attach_usual(call, leaves, kinds, flowing, tensors)
     else:
-        outputs = _attach(job, leaves, kinds, flowing, tensors, order)
-    if job.definition.keeps is not keeps:
+        outputs = _attach(call, leaves, kinds, flowing, tensors, order)
+    if call.definition.kept is not kept:
         # The body has only now told what its rule asks for; from here on it is known beforehand.
-        return attach(job, leaves, kinds)
+        return attach(call, leaves, kinds, flowing, tensors)
     return outputs
 
 
-def _attach(
-    job: Job,
+def _attach_usual(
+    call: Call,
     leaves: Sequence[Any],
     kinds: Sequence[Kind],
-    flowing: list[int],
-    tensors: list[Any],
+    flowing: Sequence[int],
+    tensors: Sequence[Any],
+) -> Any:
+    """The usual call: one tape, and a rule that asks for no more than inputs and outputs."""
+    inner = list(map(private.detached, tensors))
+    plain = tensors is leaves
+    result = body.run(
+        call, inner if plain else values.with_gradient_tensors(leaves, flowing, inner)
+    )
+    output, rule = result.leaves[0] if result.leaves else None, result.rule
+    usual = (
+        plain
+        and result.form.count == 1
+        and type(output) is private.EagerTensor
+        and rule.kept <= _USUAL
+        and call.definition.jvp is None
+        and private.data_type(output) in values.FLOWING
+        and not private.possible_gradient_types(result.leaves)
+    )
+    if not usual:
+        return _record(_PLAIN, call, result, leaves, kinds, flowing, tensors, inner)
+    specs = [Spec(private.concrete_shape(t), t.dtype) for t in tensors]
+    recorded = Recorded(call, rule, result.form, kinds, specs)
+    fresh = private.detached(output)
+    recorded.flowing = flowing
+    recorded.references = list(map(weakref.ref, tensors))
+    recorded.links = _links(inner, tensors)
+    requested = rule.requested
+    if requested:
+        recorded.inputs = leaves if "inputs" in requested else None
+        recorded.outputs = [fresh] if "outputs" in requested else None
+    recorded.values = result.leaves
+    private.record_operation(
+        call.definition.name, [fresh], tensors, recorded.backward, recorded.forward
+    )
+    recorded.values = ()
+    return result.form.rebuild([fresh])
+
+
+def _links(inner: list[Any], tensors: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """The detached inputs that the rule holds, by weak references, each with the input it stands for."""
+    references = list(map(weakref.ref, inner))
+    inner.clear()
+    return [(r, t) for r, t in zip(references, tensors, strict=True) if r() is not None]
+
+
+def _attach(
+    call: Call,
+    leaves: Sequence[Any],
+    kinds: Sequence[Kind],
+    flowing: Sequence[int],
+    tensors: Sequence[Any],
     order: int,
 ) -> Any:
     recording = order > 1
-    kept = recording or job.definition.keeps
-    body = _KeptBody(job, tensors, leaves, recording) if kept else _PLAIN
+    keeper = _KeptBody(call, tensors, leaves, recording)
     if recording and len(tensors) > 1:
-        tensors = distinct(tensors)
-    inner = tensors if recording else [private.detached(t) for t in tensors]
-    ran = body.run(job, _with_cores(leaves, flowing, inner), inner)
-    if body is _PLAIN and quick.is_usual(ran):
-        references = [weakref.ref(t) for t in inner]
-        del inner
-        return quick.record(ran, kinds, leaves, flowing, tensors, references)
-    ran.leaves = outputs_of(ran.leaves)
-    returned = [i for i, leaf in enumerate(ran.leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
-    values = [core(ran.leaves[i]) for i in returned]
-    recorded = Recorded(Pullback(ran, kinds, [like(leaf) for leaf in leaves]), flowing, returned)
-    captured = body.describe(recorded, inner, values)
+        tensors = values.distinct(list(tensors))
+    inner = list(tensors) if recording else list(map(private.detached, tensors))
+    result = keeper.run(call, values.with_gradient_tensors(leaves, flowing, inner), inner)
+    return _record(keeper, call, result, leaves, kinds, flowing, tensors, inner, recording)
+
+
+def _record(
+    keeper: _PlainBody | _KeptBody,
+    call: Call,
+    result: ForwardResult,
+    leaves: Sequence[Any],
+    kinds: Sequence[Kind],
+    flowing: Sequence[int],
+    tensors: Sequence[Any],
+    inner: list[Any],
+    recording: bool = False,
+) -> Any:
+    recorded = body.record(call, result, leaves, kinds, flowing)
+    captured = keeper.describe(recorded, inner)
     if recording:
-        recorded.cores = tensors
-    elif captured and private.possible_gradient_types([*tensors, *values]) > 1:
+        recorded.tensors = tensors
+    elif captured and private.possible_gradient_types([*tensors, *recorded.values]) > 1:
         # One tape watches the inputs and another what was captured: mixed derivatives need the record.
-        return _attach(job, leaves, kinds, flowing, tensors, 2)
+        return _attach(call, leaves, kinds, flowing, tensors, 2)
     else:
-        recorded.references = [weakref.ref(t) for t in tensors]
-        references = [weakref.ref(t) for t in inner]
-        del inner
-        recorded.links = [
-            (r, t) for r, t in zip(references, tensors, strict=True) if r() is not None
-        ]
-    return finish(recorded, leaves, values, [*tensors, *captured])
+        recorded.references = list(map(weakref.ref, tensors))
+        recorded.links = _links(inner, tensors)
+    return body.finish(recorded, result, leaves, [*tensors, *captured])
 
 
 class _PlainBody:
-    """The usual body: it runs as it is, and the upstream passes through to whatever it captures."""
+    """The usual body: the upstream passes through to whatever it captures."""
 
-    def run(self, job: Job, leaves: Sequence[Any], inner: Sequence[Any]) -> Ran:
-        """Run the body."""
-        del inner
-        return job.run(leaves)
-
-    def describe(
-        self, recorded: Recorded, inner: Sequence[Any], values: Sequence[Any]
-    ) -> list[Any]:
+    def describe(self, recorded: Recorded, inner: Sequence[Any]) -> list[Any]:
         """The captured sources: the body's own outputs, if any tape knows them."""
         del inner
-        if not private.possible_gradient_types(values):
+        if not private.possible_gradient_types(recorded.values):
             return []
         recorded.captured = list
-        return list(values)
+        return list(recorded.values)
 
 
 _PLAIN = _PlainBody()
@@ -110,23 +161,23 @@ class _KeptBody:
     """A body whose ordinary gradient is kept on a tape of our own, for the rule or for what the body captures."""
 
     def __init__(
-        self, job: Job, given: Sequence[Any], leaves: Sequence[Any], recording: bool
+        self, call: Call, given: Sequence[Any], leaves: Sequence[Any], recording: bool
     ) -> None:
-        self.original = "original" in job.wants
-        self.asks_variables = "variables" in job.wants
+        self.original = "original" in call.definition.kept
+        self.asks_variables = "variables" in call.definition.kept
         # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
         self.passes = not recording and not self.asks_variables
         self.repeated = False
         self.given = given
         self.foreign = (
-            [] if self.passes else self._tracked(closed_over(job.definition.function, leaves))
+            [] if self.passes else self._tracked(closed_over(call.definition.function, leaves))
         )
 
     def _tracked(self, tensors: Sequence[Any]) -> list[Any]:
         known = {id(t) for t in self.given}
         return [t for t in tensors if id(t) not in known and private.possible_gradient_types([t])]
 
-    def run(self, job: Job, leaves: Sequence[Any], inner: Sequence[Any]) -> Ran:
+    def run(self, call: Call, leaves: Sequence[Any], inner: Sequence[Any]) -> ForwardResult:
         """Run the body, watched as far as is needed."""
         self.variables = Variables() if self.asks_variables else None
         self.tape = tf.GradientTape(
@@ -135,51 +186,32 @@ class _KeptBody:
         missed = contextlib.nullcontext([]) if self.passes else Reads([*inner, *self.foreign])
         with self.tape, missed as found, self.variables or contextlib.nullcontext():
             self.tape.watch([*self.foreign, *(inner if self.original else ())])
-            ran = job.run(leaves)
+            result = body.run(call, leaves)
         # A captured tensor showed only when it was used, too late to watch it; or variables were made,
         # and only those are temporary that are made again: once more, now that this is known.
         made = self.variables is not None and self.variables.made and not self.repeated
         if not (found or made):
-            return ran
+            return result
         self.foreign += found
         self.repeated = True
-        return self.run(job, leaves, inner)
+        return self.run(call, leaves, inner)
 
-    def describe(
-        self, recorded: Recorded, inner: Sequence[Any], values: Sequence[Any]
-    ) -> list[Any]:
+    def describe(self, recorded: Recorded, inner: Sequence[Any]) -> list[Any]:
         """Tell the record where ordinary gradients come from; the captured sources."""
+        tape, outputs = self.tape, list(recorded.values)
+
+        def differentiate(sources: Sequence[Any]) -> Any:
+            sources = list(sources)
+            return lambda upstream: tape.gradient(outputs, sources, list(upstream))
+
         if self.original:
-            recorded.ordinary = _from_tape(self.tape, values, inner, recorded)
+            recorded.keep_ordinary(differentiate(inner))
         if self.passes:
-            return _PLAIN.describe(recorded, inner, values)
+            return _PLAIN.describe(recorded, inner)
         if self.variables:
             recorded.variables = self.variables.found()
-        read = list(self.tape.watched_variables())
+        read = list(tape.watched_variables())
         captured = [*self.foreign, *(v.handle for v in read)]
         if captured:
-            tape, sources, values = self.tape, [*self.foreign, *read], list(values)
-            recorded.captured = lambda upstream: tape.gradient(values, sources, list(upstream))
+            recorded.captured = differentiate([*self.foreign, *read])
         return [*captured, *(v.handle for v in recorded.variables)]
-
-
-def _from_tape(tape: Any, values: Sequence[Any], inner: Sequence[Any], recorded: Recorded) -> Any:
-    values, inner = list(values), list(inner)
-    flowing, count = recorded.flowing, len(recorded.pullback.kinds)
-
-    def ordinary(upstream: Sequence[Any]) -> list[Any]:
-        flat: list[Any] = [None] * count
-        for index, gradient in zip(
-            flowing, tape.gradient(values, inner, list(upstream)), strict=True
-        ):
-            flat[index] = gradient
-        return flat
-
-    return ordinary
-
-
-def _with_cores(leaves: Sequence[Any], flowing: Sequence[int], cores: Sequence[Any]) -> list[Any]:
-    inner = list(leaves)
-    for index, tensor in zip(flowing, cores, strict=True):
-        inner[index] = with_core(inner[index], tensor)
-    return inner

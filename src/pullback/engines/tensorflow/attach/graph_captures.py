@@ -22,16 +22,8 @@ def through(forward: Any) -> Iterator[None]:
     if graph is forward or not isinstance(graph, private.FuncGraph):
         yield
         return
-    capture = graph.capture
-
-    def capture_through(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        return capture(_reachable(graph, forward, tensor), *args, **kwargs)
-
-    graph.capture = capture_through
-    try:
+    with private.capturing(graph, lambda tensor: _reachable(graph, forward, tensor)):
         yield
-    finally:
-        graph.capture = capture
 
 
 def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:

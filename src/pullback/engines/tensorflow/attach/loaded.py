@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow.attach.forward import refuse_nonlinear
-from pullback.engines.tensorflow.attach.splice import PREFIX, TRANSPOSABLE
+from pullback.engines.tensorflow.attach.registry import PREFIX, TRANSPOSABLE
 from pullback.engines.tensorflow.attach.transposing import is_transposed
 from pullback.engines.tensorflow.tf_private.transposing import wrap_loaded_gradients
+from pullback.extend import engine_of, require_linear
 
 _OURS = re.compile(rf"{PREFIX}(\w*)_{TRANSPOSABLE}_")
 
@@ -50,4 +50,5 @@ class _Loaded:
             return [tf.convert_to_tensor(g) for g in self._plain(operation, *full) if g is not None]
 
         at = [tf.convert_to_tensor(upstream[i]) for i in given]
-        return refuse_nonlinear(list(gradients), present, at, "(loaded)", self._name)
+        engine = engine_of(at)
+        return require_linear(engine, list(gradients), present, at, "(loaded)", f"`{self._name}`")

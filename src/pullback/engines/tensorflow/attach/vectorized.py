@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.attach.splice import PREFIX, splice
+from pullback.engines.tensorflow.attach.registry import PREFIX
+from pullback.engines.tensorflow.attach.splice import splice
 from pullback.engines.tensorflow.attach.transposing import is_transposed
 
 
@@ -28,8 +29,6 @@ def install() -> None:
             return plain(pfor_input, *others)
         return _Batched(pfor_input, name).outputs()
 
-    # tf.vectorized_map calls converters under AutoGraph, which is to leave this one alone.
-    convert.autograph_info__ = {}  # type: ignore[attr-defined]
     registry["IdentityN"] = convert
 
 

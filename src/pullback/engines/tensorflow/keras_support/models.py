@@ -7,17 +7,15 @@ keep is its own.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from typing import Any
 
 import keras
 
-from pullback._overriding import Activation
-from pullback._tree import flatten
 from pullback.engines.tensorflow.keras_support.override_saving import config_of, from_config
 from pullback.engines.tensorflow.override.apply import under
 from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import Activation, flatten
 
 _OWN_FUNCTIONS = ("train_function", "test_function", "predict_function")
 _STEPS = ("train_step", "test_step", "predict_step")
@@ -99,19 +97,15 @@ def _class_for(base: type) -> type:
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the layer; what it targets has the rule's gradient."""
-    link, run = self._pullback_link, functools.partial(_plain_call, self)
+    link, call = self._pullback_link, _base_of(self).__call__
     leaves, _ = flatten((list(args), kwargs))
     if private.in_keras_symbolic_scope() or any(
         isinstance(leaf, keras.KerasTensor) for leaf in leaves
     ):
-        return run(*args, **kwargs)
+        return call(self, *args, **kwargs)
     if not link.in_step:
         _fall_in_step(self, link, args, kwargs)
-    return under(link.activation, run, args, kwargs)
-
-
-def _plain_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    return _base_of(self).__call__(self, *args, **kwargs)
+    return under(link.activation, call, self, *args, **kwargs)
 
 
 def _base_of(made: Any) -> type:
@@ -121,7 +115,7 @@ def _base_of(made: Any) -> type:
 def _fall_in_step(self: Any, link: Link, args: Any, kwargs: Any) -> None:
     """Variables that the first call makes are made on the original, and shared from then on."""
     if not built_for(link.source):
-        link.source(*args, **kwargs)
+        private.converted(link.source)(*args, **kwargs)
     own = ("_pullback_link", "__pullback_override__", *_OWN_FUNCTIONS)
     compiled = {n: v for n, v in vars(self).items() if n in own or n not in vars(link.source)}
     self.__dict__.update({**_shared(link.source), **compiled})
@@ -132,8 +126,8 @@ def _step(name: str) -> Any:
     """A training step of the user's own may call parts of the model without calling the model."""
 
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        run = functools.partial(getattr(_base_of(self), name), self)
-        return under(self._pullback_link.activation, run, args, kwargs)
+        run = getattr(_base_of(self), name)
+        return under(self._pullback_link.activation, run, self, *args, **kwargs)
 
     step.__name__ = name
     return step

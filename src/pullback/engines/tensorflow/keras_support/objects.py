@@ -11,10 +11,9 @@ from typing import Any
 
 import keras
 
-from pullback._function import Definition, GradientFunction
-from pullback._pullback import Job
-from pullback._tree import unflatten
 from pullback.engines.tensorflow.keras_support.saving import described, remade
+from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import Call, Definition, GradientFunction, unflatten
 
 _register = keras.saving.register_keras_serializable(package="pullback")
 
@@ -41,10 +40,10 @@ class GradientOperation(keras.Operation):
         return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
 
 
-def attach_symbolic(job: Job, leaves: Sequence[Any]) -> Any:
+def attach_symbolic(call: Call, leaves: Sequence[Any]) -> Any:
     """A call on symbolic Keras tensors: a node in the model that is being built."""
-    operation = GradientOperation(job.definition.owner)
-    return job.plan.call(operation, unflatten(job.structure, leaves))
+    operation = GradientOperation(call.definition.owner)
+    return call.plan.call(operation, unflatten(call.structure, leaves))
 
 
 class _Wrapping:
@@ -134,14 +133,15 @@ def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         # Keras takes nothing but tensors by position, and treats what is left out in its own way.
+        run = private.converted(callee)
         named = {n: v for n, v in bound.kwargs.items() if v is not None}
         for name, value in list(bound.arguments.items())[1 : len(bound.args)]:
             parameter = signature.parameters[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
-                return callee(*bound.args, **named)
+                return run(*bound.args, **named)
             if value is not parameter.default:
                 named[name] = value
-        return callee(*bound.args[:1], **named)
+        return run(*bound.args[:1], **named)
 
     call.__name__ = call.__qualname__ = inner.name
     call.__signature__ = signature  # type: ignore[attr-defined]

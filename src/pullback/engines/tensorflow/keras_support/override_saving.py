@@ -11,10 +11,9 @@ from typing import Any
 
 import keras
 
-from pullback._overriding import Override
-from pullback._targets import Inside, PerInput
 from pullback.engines.tensorflow.override.op_names import public_name
 from pullback.errors import ExportError
+from pullback.extend import Inside, Override, PerInput
 
 
 def config_of(link: Any) -> dict[str, Any]:

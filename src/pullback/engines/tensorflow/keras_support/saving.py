@@ -13,8 +13,8 @@ from typing import Any
 
 import keras
 
-from pullback._function import RECIPES, GradientFunction
 from pullback.errors import ExportError
+from pullback.extend import RECIPES, GradientFunction
 
 _REFERENCE = "pullback_function"
 

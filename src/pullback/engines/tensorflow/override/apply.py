@@ -5,46 +5,25 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import keras
-
-from pullback._overriding import Activation
-from pullback.engines.tensorflow.attach.as_argument import as_itself
+from pullback.engines.tensorflow.attach.as_argument import TracedAsItself
 from pullback.engines.tensorflow.override import scope
 from pullback.engines.tensorflow.tf_private import overriding as private
-from pullback.errors import TargetError
+from pullback.extend import Activation
 
 
-def apply(override: Any, target: Any) -> Any:
-    """The function or model under the override."""
-    if isinstance(target, keras.Layer):
-        from pullback.engines.tensorflow.keras_support.models import overridden_layer
-
-        return overridden_layer(override, target)
-    if not callable(target):
-        raise TargetError(f"an override applies to a function, layer or model; got {target!r}.")
-    return Overridden(override, target)
-
-
-class Overridden:
+class Overridden(TracedAsItself):
     """A function that runs under an override. Use it like the function itself."""
 
-    autograph_info__ = {}  # noqa: RUF012  # an attribute AutoGraph looks for: the function behind converts itself
-    __tf_tracing_type__ = as_itself
-
-    def __init__(self, override: Any, function: Any) -> None:
+    def __init__(self, activation: Activation, function: Any) -> None:
         functools.update_wrapper(self, function)
-        self.__pullback_override__ = override
-        self._function = function
-        self.activation = Activation(override)
+        self.__pullback_override__ = activation.override
+        self.activation = activation
         python_function = private.python_function_of(function)
         if python_function is None:
-            self._run = functools.partial(_run_under, self.activation, function)
+            self._run = functools.partial(under, activation, function)
         else:
             # A tf.function gets a twin with traces of its own, so that calling it costs no more than before.
-            inner = functools.partial(_run_under, self.activation, python_function)
-            self._run = private.function_like(
-                function, functools.wraps(python_function)(_Under(inner))
-            )
+            self._run = private.function_like(function, Overridden(activation, python_function))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; what it targets has the rule's gradient."""
@@ -58,24 +37,9 @@ class Overridden:
         return f"<{getattr(self, '__name__', 'function')} under {self.__pullback_override__!r}>"
 
 
-class _Under:
-    """The Python function of a tf.function, under an override."""
-
-    autograph_info__ = {}  # noqa: RUF012  # an attribute AutoGraph looks for: what runs inside is converted by us
-
-    def __init__(self, run: Any) -> None:
-        self._run = run
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run(*args, **kwargs)
-
-
-def _run_under(activation: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-    return under(activation, private.converted(function), args, kwargs)
-
-
-def under(activation: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function under an activation, and complain if a target never had an effect."""
+def under(activation: Activation, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user's under an activation, and complain if a target never had an effect."""
+    function = private.converted(function)
     stack = scope.current()
     if stack is not None and any(each is activation for each in stack.activations()):
         return function(*args, **kwargs)

@@ -19,10 +19,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from pullback.engines.tensorflow.override import carriers
+from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.apply import under
-from pullback.engines.tensorflow.override.scope import set_for
+from pullback.engines.tensorflow.override.graphs import state_of
 from pullback.errors import ExportError, PullbackError
+from pullback.extend import set_for
 
 _PURE = (
     "A rule that is exported must consist of TensorFlow operations: "
@@ -77,8 +78,8 @@ def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -
     module.own_variables = variables
 
     def serve(*args: Any) -> Any:
-        with set_for(carriers.exporting, True):
-            return under(activation, run, args, {})
+        with set_for(exporting, True):
+            return under(activation, run, *args)
 
     module.serve = tf.function(serve, input_signature=specs, autograph=False)
     module.__call__ = module.serve
@@ -88,7 +89,7 @@ def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -
         raise
     except Exception as error:
         raise ExportError(f"the function cannot be traced for export: {error}") from error
-    carriers.hold_on(module, concrete)
+    module._pullback_alive = tuple(state_of(concrete.graph).alive)
     # Variables that the function reads must be among those that are saved.
     module.read_variables = list(concrete.graph.variables)
     return module

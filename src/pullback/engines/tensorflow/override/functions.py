@@ -8,14 +8,14 @@ and keeps the custom gradients that the original has. The original is left as it
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
-from pullback._audit import Place
+from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.override import graphs
-from pullback.engines.tensorflow.override.scope import Bound, Stack, suspended
-from pullback.engines.tensorflow.override.targets import CallLine, is_scope_inside
+from pullback.engines.tensorflow.override.op_calls import ChainGradient
+from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import Place, Stack, matching, suspended
 
 MOST_COPIES = 16
 _copies: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -42,7 +42,7 @@ class _Copy:
     def __init__(self, stack: Stack, function: Any) -> None:
         self.stack = stack
         self.function = function
-        self.rules: list[graphs.GraphRule] = []
+        self.gradients: dict[str, Any] = {}
         self.hits: list[tuple[int, int, Place, str | None]] = []
 
     def made(self) -> Any:
@@ -60,76 +60,55 @@ class _Copy:
 
     def _mark(self, node: Any) -> None:
         self.stack.activation.seen[node.op] = None
-        where = _NodeWhere(node)
-        chain = tuple(_matching(self.stack, where))
-        if not chain:
-            return
-        rule = graphs.new_rule(chain)
-        self.rules.append(rule)
-        node.attr["_gradient_op_type"].s = rule.name.encode()
-        self.hits += [(b.depth, b.entry.index, where.place, None) for b in chain]
+        where = Where(node.op, node.name, in_source=False)
+        chain = matching(_bounds(self.stack, node.op), where)
+        if chain:
+            self._name_gradient(node, ChainGradient(chain))
+            self.hits += [(b.depth, b.entry.index, where.place, None) for b in chain]
+
+    def _name_gradient(self, node: Any, gradient: Any) -> None:
+        name = registry.new_name("rewritten")
+        self.gradients[name] = gradient
+        node.attr[_NAME].s = name.encode()
 
     def _keep_custom_gradients(self, library: Any) -> None:
         """Custom gradients hold tensors of the original graph; in the copy they get those of the copy."""
         for definition in library.function:
             for node in definition.node_def:
-                name = (
-                    node.attr["_gradient_op_type"].s.decode()
-                    if "_gradient_op_type" in node.attr
-                    else ""
-                )
-                if name and not any(rule.name == name for rule in self.rules):
-                    rule = graphs.own_rule(_Remapped(name, self.function))
-                    self.rules.append(rule)
-                    node.attr["_gradient_op_type"].s = rule.name.encode()
+                name = node.attr[_NAME].s.decode() if _NAME in node.attr else ""
+                if name and name not in self.gradients:
+                    self._name_gradient(node, _Remapped(name, self.function))
 
     def _load(self, library: Any) -> Any:
         name = self.function.function_def.signature.name
         with suspended():
             loaded = private.load_library(library)
         for each in loaded.values():
-            for rule in self.rules:
-                rule.owned_by(each.graph)
+            for gradient_name, gradient in self.gradients.items():
+                registry.register(gradient_name, gradient, each.graph)
         copy = private.concrete_from(loaded[name].graph, self.function)
         copy._pullback_loaded = loaded  # the functions that it calls live as long as it does
-        mine = graphs.kept(copy.graph)
+        mine = graphs.state_of(copy.graph)
         mine.hits = self.hits
         mine.fresh = False
         return copy
 
 
-class _NodeWhere:
-    """The place of a node of a graph without source."""
-
-    def __init__(self, node: Any) -> None:
-        self.type = node.op
-        self.name = node.name
-        self.place = Place(node.name, node.op)
+_NAME = "_gradient_op_type"
 
 
-def _matching(stack: Stack, where: _NodeWhere) -> Iterator[Bound]:
-    """The narrowest match of each open override, innermost first."""
-    chosen: dict[int, Bound] = {}
-    functions = [b for bounds in stack.by_function.values() for b in bounds]
-    for bound in (*stack.by_type.get(where.type, ()), *stack.anywhere, *functions):
-        if bound.depth not in chosen and _accepts(bound.line, where):
-            chosen[bound.depth] = bound
-    for depth in sorted(chosen, reverse=True):
-        yield chosen[depth]
-
-
-def _accepts(line: Any, where: _NodeWhere) -> bool:
-    if isinstance(line, CallLine):
-        fits = where.type in line.op_types
-        return fits and all(is_scope_inside(part, where.name) for part in line.parts)
-    return line.accepts(where)
+def _bounds(stack: Stack, op_type: str) -> list[Any]:
+    """The lines that may mean an op of a graph without source: of its type, of anything, of functions it stands for."""
+    own = (*stack.by_handle.get(op_type, ()), *stack.anywhere)
+    calls = [b for h, bounds in stack.by_handle.items() if not isinstance(h, str) for b in bounds]
+    return [*own, *calls]
 
 
 def _explain_unreached(stack: Stack, function: Any) -> None:
-    for bounds in stack.by_function.values():
+    for handle, bounds in stack.by_handle.items():
         for bound in bounds:
-            if not bound.line.op_types:
-                bound.activation.notes["unreachable"] = (
+            if not isinstance(handle, str) and not bound.line.op_types:
+                bound.activation.unreachable = (
                     f"{function.graph.name!r} runs here as a graph without Python source (loaded or concrete), "
                     "in which only ops are left, no functions or layers. Target op types, such as 'Relu', or "
                     "`pb.inside(re.compile(name), 'Relu')`."
@@ -144,6 +123,6 @@ class _Remapped:
         self._function = function  # keeps the original graph, and with it the gradient, alive
 
     def __call__(self, operation: Any, *upstream: Any) -> Any:
-        original = private.gradient_of_type(self._name)
+        original = private.registered_gradient(self._name)
         with private.capturing_from_copy(self._function.graph, operation.graph):
             return original(operation, *upstream)

@@ -14,19 +14,23 @@ from typing import Any
 
 import keras
 
-from pullback._pullback import Job
-from pullback._rule import location_of
-from pullback.engines.tensorflow.override import calls, scope
-from pullback.engines.tensorflow.override.graphs import gathering
-from pullback.engines.tensorflow.override.intercept import (
-    batching,
-    hidden,
-    mark_imported,
-    postponed,
-)
-from pullback.engines.tensorflow.override.regions import Definition
-from pullback.engines.tensorflow.override.scope import current, hook, set_for
+from pullback.engines.tensorflow.attach import body
+from pullback.engines.tensorflow.override import patching, scope
+from pullback.engines.tensorflow.override.graphs import note
+from pullback.engines.tensorflow.override.intercept import batching, mark_imported
+from pullback.engines.tensorflow.override.scope import MODEL_WAS_BUILT, current, hook
 from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import (
+    Call,
+    ForwardResult,
+    ScopedRule,
+    gathering,
+    hidden,
+    location_of,
+    postponed,
+    set_for,
+    suspended,
+)
 
 
 @hook(private.custom_gradient, "_eager_mode_decorator")
@@ -39,8 +43,8 @@ def _custom_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
         if stack is None:
             return original(f, args, kwargs)
         kind = private.recompute_role(f)
-        body = {"forward": _recomputed, "backward": _as_it_is}.get(kind, _hiding)(f, stack)
-        return original(body, args, kwargs)
+        wrap = {"forward": _recomputed, "backward": _as_it_is}.get(kind, _hiding)
+        return original(wrap(f, stack), args, kwargs)
 
     return decorated
 
@@ -59,45 +63,48 @@ def _hiding(f: Any, stack: Any) -> Any:
     )
 
     @functools.wraps(f)
-    def body(*args: Any, **kwargs: Any) -> Any:
+    def hiding(*args: Any, **kwargs: Any) -> Any:
         with set_for(hidden, reason):
             return f(*args, **kwargs)
 
-    return body
+    return hiding
 
 
 def _recomputed(f: Any, stack: Any) -> Any:
     """The second run under recompute_grad is the one that is differentiated, so it is overridden."""
 
     @functools.wraps(f)
-    def body(*args: Any, **kwargs: Any) -> Any:
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
         with set_for(postponed, True):
             result, grad = f(*args, **kwargs)
 
         def grad_again(*upstream: Any, variables: Any = None) -> Any:
             more = {} if variables is None else {"variables": variables}
-            with scope.again(stack):
+            with scope.reactivate(stack):
                 return grad(*upstream, **more)
 
         return result, grad_again
 
-    return body
+    return recomputed
 
 
-@hook(Job, "run")
-def _job_run(original: Callable[..., Any]) -> Callable[..., Any]:
+@hook(body, "run")
+def _run_body(original: Callable[..., Any]) -> Callable[..., Any]:
     """What runs inside a function with a gradient of ours has an effect only through `original` and variables."""
 
-    def run(self: Any, leaves: Any, adapt: Any = None) -> Any:
-        if current() is None or isinstance(self.definition, Definition) or "original" in self.wants:
-            return original(self, leaves, adapt)
+    def run(call: Call, leaves: Any, adapt: Any = None) -> ForwardResult:
+        definition = call.definition
+        of_override = isinstance(definition.rule, ScopedRule)
+        if current() is None or of_override or "original" in definition.kept:
+            return original(call, leaves, adapt)
         with gathering() as gathered, private.VariableWatcher() as watcher:
-            ran = original(self, leaves, adapt)
+            result = original(call, leaves, adapt)
         reason = None
         if not watcher.watched_variables():
-            reason = f"it runs inside `{self.name}`, whose own gradient is used. Override `{self.name}` as one unit"
-        gathered.release(reason)
-        return ran
+            reason = f"it runs inside {call.title}, whose own gradient is used. Override {call.title} as one unit"
+        for chain, where, mode, recorded in gathered:
+            note(chain, where, mode, recorded=recorded, hidden_by=reason)
+        return result
 
     return run
 
@@ -114,7 +121,7 @@ def _py_function(original: Callable[..., Any]) -> Callable[..., Any]:
 
         @functools.wraps(func)
         def under_override(*inner: Any, **named: Any) -> Any:
-            with scope.again(stack):
+            with scope.reactivate(stack):
                 return func(*inner, **named)
 
         return original(under_override, *args, **kwargs)
@@ -131,14 +138,13 @@ def _pfor(original: Callable[..., Any]) -> Callable[..., Any]:
         if stack is None or private.takes_pfor_config(loop_fn):
             return original(loop_fn, *args, **kwargs)
 
-        def body(i: Any) -> Any:
+        def loop_body(i: Any) -> Any:
             convert = private.autograph_api.tf_convert
-            with scope.again(stack), set_for(batching, True):
+            with scope.reactivate(stack), set_for(batching, True):
                 return convert(loop_fn, private.autograph_context.control_status_ctx())(i)
 
-        body.autograph_info__ = {}  # type: ignore[attr-defined]  # AutoGraph leaves it alone
-        with scope.suspended():
-            return original(body, *args, **kwargs)
+        with suspended():
+            return original(loop_body, *args, **kwargs)
 
     return pfor_impl
 
@@ -154,8 +160,8 @@ def _symbolic_call(original: Callable[..., Any]) -> Callable[..., Any]:
         if stack is None:
             return original(self, *args, **kwargs)
         for activation in stack.activations():
-            activation.notes["symbolic"] = "yes"
-        with scope.suspended():
+            activation.unreachable = MODEL_WAS_BUILT
+        with suspended():
             return original(self, *args, **kwargs)
 
     return symbolic_call
@@ -173,9 +179,9 @@ class _Import:
     def held(self, dispatch: Any) -> None:
         function = private.import_graph_def()
         if dispatch is None:
-            calls.release(function)
+            patching.release(function)
         else:
-            calls.hold(function, dispatch)
+            patching.acquire(function, dispatch)
 
 
 @hook(_Import(), "held")
@@ -184,7 +190,9 @@ def _import(original: None) -> Callable[..., Any]:
     return _on_import
 
 
-def _on_import(held: calls.Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _on_import(
+    held: patching.PatchedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Ops that come from a graph definition are marked after the fact."""
     stack = current()
     if stack is None:

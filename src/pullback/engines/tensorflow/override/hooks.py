@@ -8,20 +8,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.attach.recorded import Recorded
-from pullback.engines.tensorflow.override.carriers import exporting
-from pullback.engines.tensorflow.override.graphs import kept, used_again
-from pullback.engines.tensorflow.override.intercept import batching
-from pullback.engines.tensorflow.override.op_forward import OpTangents
-from pullback.engines.tensorflow.override.op_rules import OpCall, chain_pullback
-from pullback.engines.tensorflow.override.scope import (
-    Stack,
-    current,
-    hook,
-    suspended,
-    without_callback,
-)
+from pullback.engines.tensorflow.override.functions import rewritten
+from pullback.engines.tensorflow.override.graphs import state_of, used_again
+from pullback.engines.tensorflow.override.intercept import batching, record_marked
+from pullback.engines.tensorflow.override.scope import current, hook, without_callback
 from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import Stack, suspended
 
 MOST_TRACES = 16  # per tf.function: traces made under overrides, of which the oldest is dropped
 
@@ -50,22 +44,10 @@ def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
     def record_gradient(op_name: Any, inputs: Any, attrs: Any, outputs: Any) -> None:
         first = outputs[0] if isinstance(outputs, (list, tuple)) and outputs else None
         if isinstance(first, private.EagerTensor):
-            if getattr(first, "_pullback_chain", False):
+            if getattr(first, "_pullback_recorded", False):
                 return
-        elif first is not None:
-            operation = getattr(first, "op", None)
-            chain = getattr(operation, "_pullback_chain", None)
-            if chain == ():
-                return
-            if chain:
-                call = OpCall.of(operation)
-                call.place = getattr(operation, "_pullback_place", None)
-                backward = chain_pullback(chain, call)
-                forward = OpTangents(backward, outputs, chain[0].entry.rule, operation.type)
-                private.record_operation(
-                    operation.type, outputs, list(operation.inputs), backward, forward
-                )
-                return
+        elif first is not None and record_marked(getattr(first, "op", None)):
+            return
         original(op_name, inputs, attrs, outputs)
 
     return record_gradient
@@ -101,7 +83,7 @@ hook(Recorded, "forward")(_without_overrides)
 
 def trace_key(stack: Stack) -> tuple[Any, ...]:
     """Equal where a trace can be used again."""
-    return (*stack.key, stack.batching or batching.get(), exporting.get())
+    return (*stack.key, stack.traits, batching.get(), exporting.get())
 
 
 class Under(NamedTuple):
@@ -153,7 +135,7 @@ def _init_graph(original: Callable[..., None]) -> Callable[..., None]:
         original(self, *args, **kwargs)
         stack = current()
         if stack is not None:
-            kept(self).key = trace_key(stack)
+            state_of(self).key = trace_key(stack)
 
     return __init__
 
@@ -166,15 +148,13 @@ def _call_flat(original: Callable[..., Any]) -> Callable[..., Any]:
         stack = current()
         if stack is None:
             return original(self, tensor_inputs, captured_inputs)
-        mine = kept(self.graph)
+        mine = state_of(self.graph)
         if mine.key == trace_key(stack):
             if mine.fresh:
                 mine.fresh = False
             else:
                 used_again(stack, self.graph)
             return original(self, tensor_inputs, captured_inputs)
-        from pullback.engines.tensorflow.override.functions import rewritten
-
         return original(rewritten(stack, self), tensor_inputs, captured_inputs)
 
     return call_flat

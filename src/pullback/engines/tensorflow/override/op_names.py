@@ -9,17 +9,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow.override import calls
+from pullback.engines.tensorflow.override import patching
 from pullback.engines.tensorflow.tf_private import overriding as private
 
 
 def op_types_of(function: Any) -> tuple[str, ...]:
     """The op types that stand for a function which runs exactly one op; nothing for a composite one."""
-    function = calls.innermost(function)
+    function = patching.innermost(function)
     if not isinstance(function, types.FunctionType):
         return ()
-    held = calls.held_of(function)
-    code = held.code if held else function.__code__
+    patched = patching.patched_of(function)
+    code = patched.code if patched else function.__code__
     generated = _generated()
     if code in generated:
         return (generated[code],)
@@ -29,18 +29,27 @@ def op_types_of(function: Any) -> tuple[str, ...]:
 
 def is_one_op(function: Any) -> bool:
     """Whether a call of the function is one op and nothing else, so that the op can stand for it everywhere."""
-    held = calls.held_of(function)
-    code = held.code if held else function.__code__
-    return code in _generated() or function is calls.innermost(tf.stack)
+    patched = patching.patched_of(function)
+    code = patched.code if patched else function.__code__
+    return code in _generated() or function is patching.innermost(tf.stack)
 
 
 def public_name(function: Any) -> str | None:
     """The name by which users call a function of TensorFlow or Keras, such as `tf.nn.relu`."""
-    for each in (function, getattr(function, "__wrapped__", None), calls.innermost(function)):
+    for each in (function, getattr(function, "__wrapped__", None), patching.innermost(function)):
         names = private.exported_names(each)
         if names:
             return min(names, key=lambda n: (n.count("."), len(n)))
     return None
+
+
+def label(target: Any) -> str | None:
+    """How a function or class of TensorFlow or Keras reads in messages; `None` for anything else."""
+    if not isinstance(target, (type, types.FunctionType)):
+        return public_name(target) if callable(target) else None
+    root = (getattr(target, "__module__", None) or "").partition(".")[0]
+    short = {"tensorflow": f"tf.{target.__qualname__}", "keras": f"keras.{target.__qualname__}"}
+    return public_name(target) or short.get(root)
 
 
 @functools.cache

@@ -1,6 +1,4 @@
-"""Where something runs: the layer it belongs to and the line of the user's code, read from the
-Python stack.
-"""
+"""Where something runs: its name, its layer, and the line of the user's code, read from the Python stack."""
 
 from __future__ import annotations
 
@@ -10,28 +8,55 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pullback._audit import Place
+from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import Place
 
 _LIBRARIES = frozenset(
-    {
-        "tensorflow",
-        "keras",
-        "pullback",
-        "contextlib",
-        "functools",
-        "optree",
-        "numpy",
-        "threading",
-        "<string>",
-    }
-)
+    {"tensorflow", "keras", "pullback", "contextlib", "functools", "optree", "numpy", "threading", "<string>"}
+)  # fmt: skip
 _DEEPEST = 150
 
 
-def find_place(op_type: str, name: str, operation: Any = None) -> Place:
-    """The place of an op or function that runs or is created now."""
-    layer, source = _layer_and_source(sys._getframe(2), operation)
-    return Place(name, op_type, layer, source)
+class Where:
+    """What runs or was found in a graph, for lines to match; the place is found out only when somebody asks."""
+
+    def __init__(
+        self,
+        kind: str,
+        name: Any = None,
+        operation: Any = None,
+        *,
+        owner: Any = None,
+        in_source: bool = True,
+    ) -> None:
+        self.type = kind  # the op type, or "function"
+        self.owner = owner  # of a method or layer
+        self.in_source = in_source  # false for a node of a graph without Python source
+        self._name = name
+        self._operation = operation
+        self._place: Place | None = None
+
+    @property
+    def own(self) -> str:
+        """The name without the scopes around it."""
+        return self._name.decode() if isinstance(self._name, bytes) else self._name or self.type
+
+    @property
+    def name(self) -> str:
+        """The name with the scopes around it."""
+        if self._operation is not None:
+            return self._operation.name
+        scope = private.name_scope() if self.in_source else ""
+        return f"{scope}/{self.own}" if scope else self.own
+
+    @property
+    def place(self) -> Place:
+        """The place as plain data."""
+        if self._place is None:
+            name = self.own if self.type == "function" else self.name
+            found = _layer_and_source(sys._getframe(1), self._operation) if self.in_source else ()
+            self._place = Place(name, self.type, *found)
+        return self._place
 
 
 def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | None]:
@@ -40,11 +65,7 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
         if frame is None or (layer and source):
             break
         module = frame.f_globals.get("__name__", "")
-        if (
-            layer is None
-            and module == "keras.src.layers.layer"
-            and frame.f_code.co_name == "__call__"
-        ):
+        if layer is None and private.is_layer_call(frame):
             layer = getattr(frame.f_locals.get("self"), "path", None)
         elif source is None and module.partition(".")[0] not in _LIBRARIES:
             source = _line(frame, operation)
@@ -54,12 +75,9 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
 
 def _line(frame: Any, operation: Any) -> str | None:
     filename = frame.f_code.co_filename
-    if "__autograph_generated_file" not in filename:
-        return (
-            None
-            if filename.startswith("<") and "ipython" not in filename
-            else f"{filename}:{frame.f_lineno}"
-        )
+    if not private.is_generated(filename):
+        hidden = filename.startswith("<") and "ipython" not in filename
+        return None if hidden else f"{filename}:{frame.f_lineno}"
     # AutoGraph runs a converted copy; the op itself knows the line of the original.
     for record in reversed(list(getattr(operation, "traceback", None) or ())):
         if not _is_library_file(record.filename):
@@ -68,7 +86,7 @@ def _line(frame: Any, operation: Any) -> str | None:
 
 
 def _is_library_file(filename: str) -> bool:
-    if filename.startswith("<") or "__autograph_generated_file" in filename:
+    if filename.startswith("<") or private.is_generated(filename):
         return True
     return any(filename.startswith(root) for root in _roots())
 

@@ -14,13 +14,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback._targets import Entry, Inside, Where, label_of, narrowest_first
-from pullback.engines.tensorflow.override import calls
-from pullback.engines.tensorflow.override.op_names import is_one_op, op_types_of, public_name
+from pullback.engines.tensorflow.override import patching
+from pullback.engines.tensorflow.override.op_names import is_one_op, label, op_types_of, public_name
+from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding as private
 from pullback.errors import RuleSignatureError, TargetError
+from pullback.extend import Entry, Inside, Resolved, label_of, narrowest_first, running
+from pullback.extend import Where as Predicate
 
 LAYER_CALL = "layer call"  # the key under which lines about layers are found
+
+
+Dispatch = Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,16 +35,15 @@ class OpLine:
     parts: tuple[Any, ...]
     predicate: Callable[[Any], bool] | None = None
     pattern: re.Pattern[str] | None = None
+    is_one_op = False
 
     @functools.cached_property
     def is_plain(self) -> bool:
         """Whether every op of the type is meant."""
         return not self.parts and self.predicate is None and self.pattern is None
 
-    def accepts(self, where: Any) -> bool:
+    def accepts(self, where: Where) -> bool:
         """Whether an op of the right type, at this place, is meant."""
-        from pullback.engines.tensorflow.override.regions import is_inside
-
         if self.pattern is not None and not name_matches(self.pattern, where.name):
             return False
         if self.predicate is not None and not self.predicate(where.place):
@@ -66,142 +70,141 @@ class CallLine:
             not self.parts and self.instance is None and self.kind is None and self.pattern is None
         )
 
-    def is_for(self, owner: Any) -> bool:
-        """Whether a call on this object is meant."""
+    def accepts(self, where: Where) -> bool:
+        """Whether a call on this object, or the op that stands for it in a graph without source, is meant."""
+        meant = self._is_for(where.owner) if where.in_source else where.type in self.op_types
+        return meant and all(is_inside(part, where) for part in self.parts)
+
+    def _is_for(self, owner: Any) -> bool:
         if self.instance is not None:
             return is_same(owner, self.instance)
         if self.kind is not None:
             return isinstance(owner, self.kind)
         if self.pattern is not None:
-            return any(self.pattern.fullmatch(n) for n in (owner.name, getattr(owner, "path", "")))
+            return any(map(self.pattern.fullmatch, layer_names(owner)))
         return True
+
+
+def layer_names(layer: Any) -> list[str]:
+    """The names of a layer: its own and, if it has one, its path."""
+    return [name for name in (layer.name, getattr(layer, "path", None)) if name]
 
 
 def is_same(owner: Any, instance: Any) -> bool:
     """Whether this is the object, or was made from it by an override."""
-    return (
-        owner is instance
-        or getattr(getattr(owner, "_pullback_link", None), "source", None) is instance
-    )
+    link = getattr(owner, "_pullback_link", None)
+    return owner is instance or getattr(link, "source", None) is instance
 
 
-Lines = list[tuple[Entry, Any]]
+def is_inside(part: Any, where: Where) -> bool:
+    """Whether a part of the program is running here."""
+    now = running.get()
+    if isinstance(part, re.Pattern):
+        names = [n for r in now if isinstance(r, keras.Layer) for n in layer_names(r)]
+        return any(name_matches(part, n) for n in names) or is_scope_inside(part, where.name)
+    if not where.in_source and is_scope_inside(part, where.name):
+        return True
+    if isinstance(part, type):
+        return any(isinstance(r, part) for r in now)
+    if isinstance(part, keras.Layer):
+        return any(is_same(r, part) for r in now)
+    return any(r is function for function, _, _ in functions_of(part) for r in now)
 
 
-class Resolved:
-    """The lines of an override, found by op type, by function, or to be tried on everything."""
-
-    def __init__(self) -> None:
-        self.by_type: dict[str, Lines] = {}
-        self.by_function: dict[Any, Lines] = {}
-        self.anywhere: Lines = []
-        self.held: list[tuple[types.FunctionType, Any]] = []
-        self.tracks = False  # whether it matters which parts are running
-        self.expectable: frozenset[str] = (
-            frozenset()
-        )  # op types for which functions that are one op stand
-
-    def hold(self, function: Any, dispatch: Any) -> None:
-        """Note that calls of a function have to be intercepted."""
-        if not any(f is function for f, _ in self.held):
-            self.held.append((function, dispatch))
-
-
-def resolve(entries: Sequence[Entry]) -> Resolved:
-    """The lines of an override in the form in which they are matched."""
-    resolved = Resolved()
+def resolve(entries: Sequence[Entry], on_call: Dispatch, on_layer_call: Dispatch) -> Resolved:
+    """The lines of an override in the form in which they are matched; calls go to these functions."""
+    resolver = _Resolver(on_call, on_layer_call)
     for entry in narrowest_first(entries):
-        _resolve(resolved, entry, entry.target, ())
-    return resolved
+        resolver.resolve(entry, entry.target, ())
+    return resolver.resolved
 
 
-def _resolve(resolved: Resolved, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
-    if isinstance(target, Inside):
-        _watch_part(resolved, target.part)
-        _resolve(resolved, entry, target.target, (*parts, target.part))
-    elif isinstance(target, str):
-        _refuse(entry, "variables", "functions and layers read", "an op type")
-        resolved.by_type.setdefault(checked_type(target), []).append((entry, OpLine(parts)))
-    elif isinstance(target, Where):
-        _refuse(entry, "variables", "functions and layers read", "made of single ops")
-        resolved.anywhere.append((entry, OpLine(parts, predicate=target.predicate)))
-    elif isinstance(target, re.Pattern):
-        resolved.anywhere.append((entry, OpLine(parts, pattern=target)))
-        _layer_line(resolved, entry, CallLine(parts, pattern=target))
-    elif isinstance(target, keras.Layer):
-        _layer_line(resolved, entry, CallLine(parts, instance=target))
-    elif isinstance(target, type):
-        _class_line(resolved, entry, target, parts)
-    else:
-        _function_line(resolved, entry, target, parts)
+class _Resolver:
+    """The making of the lines."""
+
+    def __init__(self, on_call: Dispatch, on_layer_call: Dispatch) -> None:
+        self.resolved = Resolved()
+        self._on_call = on_call
+        self._on_layer_call = on_layer_call
+
+    def resolve(self, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
+        """Add the lines of a target."""
+        resolved = self.resolved
+        if isinstance(target, Inside):
+            self._watch_part(target.part)
+            self.resolve(entry, target.target, (*parts, target.part))
+        elif isinstance(target, str):
+            _refuse(entry, "variables", "functions and layers read", "an op type")
+            resolved.add(checked_type(target), entry, OpLine(parts))
+        elif isinstance(target, Predicate):
+            _refuse(entry, "variables", "functions and layers read", "made of single ops")
+            resolved.anywhere.append((entry, OpLine(parts, predicate=target.predicate)))
+        elif isinstance(target, re.Pattern):
+            resolved.anywhere.append((entry, OpLine(parts, pattern=target)))
+            self._layer_line(entry, CallLine(parts, pattern=target))
+        elif isinstance(target, keras.Layer):
+            self._layer_line(entry, CallLine(parts, instance=target))
+        elif isinstance(target, type):
+            self._layer_line(entry, CallLine(parts, kind=_layer_class(target)))
+        else:
+            self._function_lines(entry, target, parts)
+
+    def _layer_line(self, entry: Entry, line: CallLine) -> None:
+        _refuse(entry, "attrs", "ops have", "a function or layer")
+        self.resolved.add(LAYER_CALL, entry, line)
+        self.resolved.patch(layer_call_function(), self._on_layer_call)
+
+    def _function_lines(self, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
+        _refuse(entry, "attrs", "ops have", "a function or layer")
+        for function, instance, drop_self in functions_of(target):
+            types_ = op_types_of(target) if instance is None and not drop_self else ()
+            one_op = (
+                bool(types_) and is_one_op(function) and "variables" not in entry.rule.requested
+            )
+            line = CallLine(parts, instance, None, None, drop_self, types_, one_op)
+            self.resolved.add(function, entry, line)
+            self.resolved.patch(function, self._on_call)
+            if one_op:
+                self.resolved.one_op_types |= set(types_)
+
+    def _watch_part(self, part: Any) -> None:
+        """Make it known, while the part runs, that it does."""
+        self.resolved.tracks = True
+        if isinstance(part, (keras.Layer, re.Pattern, type)):
+            self.resolved.patch(layer_call_function(), self._on_layer_call)
+            return
+        for function, _, _ in functions_of(part):
+            self.resolved.by_handle.setdefault(function, [])
+            self.resolved.patch(function, self._on_call)
 
 
-def _layer_line(resolved: Resolved, entry: Entry, line: CallLine) -> None:
-    from pullback.engines.tensorflow.override.regions import on_layer_call
-
-    _refuse(entry, "attrs", "ops have", "a function or layer")
-    resolved.by_function.setdefault(LAYER_CALL, []).append((entry, line))
-    resolved.hold(layer_call_function(), on_layer_call)
-
-
-def _class_line(resolved: Resolved, entry: Entry, target: type, parts: tuple[Any, ...]) -> None:
-    if not issubclass(target, keras.Layer):
-        raise TargetError(
-            f"{label_of(target)} is a class, and no Keras layer class. Name a function, an op type such as 'Relu', a "
-            "layer or a layer class."
-        )
-    _layer_line(resolved, entry, CallLine(parts, kind=target))
-
-
-def _function_line(resolved: Resolved, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
-    from pullback.engines.tensorflow.override.regions import on_call
-
-    _refuse(entry, "attrs", "ops have", "a function or layer")
-    for function, instance, drop_self in functions_of(target):
-        types_ = op_types_of(target) if instance is None and not drop_self else ()
-        line = CallLine(
-            parts,
-            instance=instance,
-            drop_self=drop_self,
-            op_types=types_,
-            is_one_op=bool(types_) and is_one_op(function) and "variables" not in entry.rule.wants,
-        )
-        resolved.by_function.setdefault(function, []).append((entry, line))
-        resolved.hold(function, on_call)
-        if line.is_one_op:
-            resolved.expectable |= set(types_)
-
-
-def _watch_part(resolved: Resolved, part: Any) -> None:
-    """Make it known, while the part runs, that it does."""
-    from pullback.engines.tensorflow.override.regions import on_call, on_layer_call
-
-    resolved.tracks = True
-    if isinstance(part, (keras.Layer, re.Pattern, type)):
-        resolved.hold(layer_call_function(), on_layer_call)
-        return
-    for function, _, _ in functions_of(part):
-        resolved.by_function.setdefault(function, [])
-        resolved.hold(function, on_call)
+def _layer_class(target: type) -> type:
+    if issubclass(target, keras.Layer):
+        return target
+    raise TargetError(
+        f"{label_of(target, label)} is a class, and no Keras layer class. Name a function, an op type such as 'Relu', "
+        "a layer or a layer class."
+    )
 
 
 def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
     """The Python functions behind a target: function, the object it must be called on, whether to hide that object."""
     if isinstance(target, functools.partial):
         raise TargetError(
-            f"{target!r} is a partial; nobody but you holds it. Target the function itself, {label_of(target.func)}."
+            f"{target!r} is a partial; nobody but you holds it. "
+            f"Target the function itself, {label_of(target.func, label)}."
         )
     python_function = getattr(target, "python_function", None)
     if python_function is not None:
         return functions_of(python_function)
     if isinstance(target, types.MethodType):
-        return [(calls.innermost(target.__func__), target.__self__, True)]
+        return [(patching.innermost(target.__func__), target.__self__, True)]
     if isinstance(target, types.FunctionType):
-        function = calls.innermost(target)
+        function = patching.innermost(target)
         return [(function, None, False), *((f, None, True) for f in _symbolic_twins(function))]
     call = inspect.getattr_static(type(target), "__call__", None)
     if isinstance(call, types.FunctionType) and not isinstance(target, (int, float)):
-        return [(calls.innermost(call), target, True)]
+        return [(patching.innermost(call), target, True)]
     raise TargetError(
         f"{target!r} cannot be a target: it is no function, op type, layer or layer class. "
         'Write for example `tf.stack`, "Pack", `model.layers[3]`, `keras.layers.ReLU` or `re.compile("block3.*")`.'
@@ -212,8 +215,8 @@ def _symbolic_twins(function: types.FunctionType) -> list[types.FunctionType]:
     """In a functional model, `keras.ops.relu` is an operation object of its own, made when the model was built."""
     if not (function.__module__ or "").startswith("keras."):
         return []
-    held = calls.held_of(function)
-    names = (held.code if held else function.__code__).co_names
+    patched = patching.patched_of(function)
+    names = (patched.code if patched else function.__code__).co_names
     classes = [function.__globals__.get(name) for name in names]
     return [
         c.call
@@ -231,10 +234,10 @@ def layer_call_function() -> types.FunctionType:
     return inspect.unwrap(keras.Layer.__call__)
 
 
-def _refuse(entry: Entry, wish: str, only: str, kind: str) -> None:
-    if entry.rule.requires(wish):
+def _refuse(entry: Entry, name: str, only: str, kind: str) -> None:
+    if name in entry.rule.required:
         raise RuleSignatureError(
-            f"rule {entry.rule} asks for `{wish}`, which only {only}, but its target {entry.label} is {kind}. "
+            f"rule {entry.rule} asks for `{name}`, which only {only}, but its target {entry.label} is {kind}. "
             "Ask for `inputs`, or choose another target."
         )
 
@@ -247,11 +250,11 @@ def checked_type(op_type: str) -> str:
 
 
 def _unknown_type(op_type: str) -> str:
-    trap = trap_of(op_type)
+    hint = misnaming_hint(op_type)
     names = dir(tf.raw_ops)
     by_case = [n for n in names if n.lower() == op_type.lower()]
-    if trap and not by_case:
-        return f"TensorFlow has no op type {op_type!r}; {trap}"
+    if hint and not by_case:
+        return f"TensorFlow has no op type {op_type!r}; {hint}"
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
     hint = (
         f"Did you mean {' or '.join(map(repr, close))}?" if close else "Nothing has a similar name."
@@ -259,7 +262,7 @@ def _unknown_type(op_type: str) -> str:
     return f"TensorFlow has no op type {op_type!r}. {hint}"
 
 
-def trap_of(op_type: str) -> str | None:
+def misnaming_hint(op_type: str) -> str | None:
     """A word on op types that are called otherwise than the function that runs them."""
     called = getattr(tf, op_type.lower(), None) or getattr(tf.nn, op_type.lower(), None)
     runs = op_types_of(called) if isinstance(called, types.FunctionType) else ()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +16,10 @@ import tensorflow as tf
 # Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
 from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.autograph.core import ag_ctx as _ag_ctx
+
+# Which modules AutoGraph leaves as they are: ours, whose functions it would else convert one by one.
+from tensorflow.python.autograph.core import config as _autograph_config
+from tensorflow.python.autograph.impl import conversion as _conversion
 
 # Which line of the user a generated line stands for: messages name the user's.
 from tensorflow.python.autograph.impl.api import _TRANSPILER
@@ -72,6 +77,12 @@ def autograph_context(is_lambda: bool) -> Any:
     return _ag_ctx.ControlStatusCtx(_ag_ctx.Status.ENABLED, current.options)
 
 
+def leave_unconverted(package: str) -> None:
+    """Let AutoGraph call the functions of a package as they are; what they call is still the caller's to convert."""
+    rule = _autograph_config.DoNotConvert(package)
+    _autograph_config.CONVERSION_RULES = (rule, *_autograph_config.CONVERSION_RULES)
+
+
 def origin_of_line(file: str, line: int) -> tuple[str, int]:
     """Where the user wrote a line that AutoGraph has generated; any other line as it is."""
     if _GENERATED not in file:
@@ -111,14 +122,22 @@ def number_of(tensor: Any) -> int:
     return tensor._id
 
 
-def data_type(tensor: Any) -> int:
-    """The dtype of a concrete tensor as TensorFlow's number for it, without making a DType."""
-    return tensor._datatype_enum()
+# The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
+data_type = EagerTensor._datatype_enum
+# The shape of a concrete tensor, without making a TensorShape.
+concrete_shape = EagerTensor._shape_tuple
 
 
-def concrete_shape(tensor: Any) -> tuple[int, ...]:
-    """The shape of a concrete tensor, without making a TensorShape."""
-    return tensor._shape_tuple()
+def value_of(variable: Any) -> Any:
+    """The TensorFlow variable inside a Keras one, also while Keras shows another in its place."""
+    return getattr(variable, "_value", variable)
+
+
+def traced_operations(function: Any, args: Any) -> list[Any]:
+    """The ops of the graph into which a call is traced."""
+    return (
+        tf.function(function, autograph=False).get_concrete_function(*args).graph.get_operations()
+    )
 
 
 def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Sequence[Any]:
@@ -159,12 +178,32 @@ def global_seed_kept() -> Iterator[None]:
         vars(held).update(before)
 
 
-def registered_gradient(op_type: str) -> Any:
-    """The gradient function of an op type, or `None` where there is none."""
+def registered_gradient(name: str) -> Any:
+    """The gradient function of an op type, or of a name; `None` where there is none."""
+    found = gradient_registry._registry.get(name)
+    return None if found is None else found["type"]
+
+
+@contextlib.contextmanager
+def capturing(graph: Any, translate: Callable[[Any], Any]) -> Iterator[None]:
+    """While this is open, the graph captures in place of a tensor from outside what it is translated to."""
+    capture = graph.capture
+    nested = not inspect.ismethod(capture)  # replaced already, further out
+
+    def capture_translated(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        tensor = translate(tensor)
+        if not isinstance(tensor, EagerTensor) and tensor.graph is graph:
+            return tensor
+        return capture(tensor, *args, **kwargs)
+
+    graph.capture = capture_translated
     try:
-        return gradient_registry.lookup(op_type)
-    except LookupError:
-        return None
+        yield
+    finally:
+        if nested:
+            graph.capture = capture
+        else:
+            del graph.capture
 
 
 def is_control_flow(graph: Any) -> bool:
@@ -224,6 +263,8 @@ def _sing() -> None:
     wanted = (1, [7.0, 7.0], (2,), tf.float32.as_datatype_enum)
     if found != wanted:
         raise AttributeError(f"recording gave {found}, wanted {wanted}")
+    if not _conversion.is_allowlisted(canary):
+        raise AttributeError("AutoGraph converts pullback's own code")
     if transposing.changed():
         raise AttributeError(f"forward mode lacks {', '.join(transposing.changed())}")
 

@@ -90,6 +90,7 @@ from tensorflow.python.saved_model.function_deserialization import (
 from tensorflow.python.util import tf_export as tf_export
 
 # What both halves of the engine use.
+from pullback.engines.tensorflow.tf_private import capturing as capturing
 from pullback.engines.tensorflow.tf_private import data_type as data_type
 from pullback.engines.tensorflow.tf_private import detached as detached
 from pullback.engines.tensorflow.tf_private import forget_gradient as forget_gradient
@@ -97,6 +98,7 @@ from pullback.engines.tensorflow.tf_private import op_callbacks as op_callbacks
 from pullback.engines.tensorflow.tf_private import (
     possible_gradient_types as possible_gradient_types,
 )
+from pullback.engines.tensorflow.tf_private import registered_gradient as registered_gradient
 from pullback.engines.tensorflow.tf_private import set_gradient_name as set_gradient_name
 from pullback.engines.tensorflow.tf_private import set_op_callbacks as set_op_callbacks
 from pullback.engines.tensorflow.tf_private import transposing as _transposing
@@ -104,12 +106,17 @@ from pullback.engines.tensorflow.tf_private import transposing as _transposing
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
 
 
-def invoking(value: bool | None = None) -> bool:
-    """Whether callbacks are running now; set it when a value is given."""
-    before = context().invoking_op_callbacks
-    if value is not None:
-        context().invoking_op_callbacks = value
-    return before
+def is_layer_call(frame: Any) -> bool:
+    """Whether a Keras layer is called in this frame."""
+    return (
+        frame.f_code.co_name == "__call__"
+        and frame.f_globals.get("__name__") == "keras.src.layers.layer"
+    )
+
+
+def is_generated(filename: str) -> bool:
+    """Whether AutoGraph wrote the file."""
+    return "__autograph_generated_file" in filename
 
 
 def forget_unconverted(function: Any) -> None:
@@ -120,15 +127,6 @@ def forget_unconverted(function: Any) -> None:
 def name_scope() -> str:
     """The name scope that is open, in eager code and in graphs."""
     return ops.get_name_scope()
-
-
-def gradient_of_type(op_type: str) -> Any:
-    """TensorFlow's gradient function for an op type, or `None`."""
-    found = ops.gradient_registry._registry.get(op_type)
-    return None if found is None else found[_GRADIENT]
-
-
-_GRADIENT = "type"  # the key under which the registry keeps what was registered
 
 
 def mock_operation(op_type: str, attrs: Any, inputs: Any, outputs: Any) -> Any:
@@ -217,9 +215,12 @@ def function_like(function: Any, python_function: Any) -> Any:
 
 
 def converted(function: Any) -> Any:
-    """A function as tf.function would run it here: converted by AutoGraph where that is on."""
+    """A callable as the user's own code would run it here: converted by AutoGraph where that is on.
+
+    Our code is never converted, so each place in it that calls the user's goes through this.
+    """
     status = autograph_context.control_status_ctx()
-    if status.status is not autograph_context.Status.ENABLED or not inspect.isroutine(function):
+    if status.status is not autograph_context.Status.ENABLED:
         return function
     return autograph_api.tf_convert(function, status)
 
@@ -328,21 +329,14 @@ def _called_by_node(node: Any) -> set[str]:
 @contextlib.contextmanager
 def capturing_from_copy(original: Any, copy: Any) -> Iterator[None]:
     """While a gradient is built here, tensors of the original graph mean those of the copy with the same names."""
-    graph = ops.get_default_graph()
-    capture = graph.capture
 
-    def from_copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    def of_copy(tensor: Any) -> Any:
         if getattr(tensor, "graph", None) is original and not isinstance(tensor, EagerTensor):
-            tensor = copy.get_tensor_by_name(tensor.name)
-            if copy is graph:
-                return tensor
-        return capture(tensor, *args, **kwargs)
+            return copy.get_tensor_by_name(tensor.name)
+        return tensor
 
-    graph.capture = from_copy
-    try:
+    with capturing(ops.get_default_graph(), of_copy):
         yield
-    finally:
-        del graph.capture
 
 
 @functools.cache

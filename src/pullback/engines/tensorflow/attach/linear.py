@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback._rule import Rule
-from pullback.errors import NotLinearError
-
 _SEEDS = ((11, 5), (7, 13))
+_COARSE = (tf.float16, tf.bfloat16)
 
 
 def transposed(
@@ -20,13 +18,14 @@ def transposed(
     """The transpose of a linear function of several tensors, applied to tangents of its results."""
     with tf.GradientTape() as tape:
         tape.watch(at)
-        results = [r if r is None else tf.convert_to_tensor(r) for r in function(*at)]
-    pairs = [
-        (r, t) for r, t in zip(results, tangents, strict=True) if r is not None and t is not None
-    ]
-    zeros = [tf.zeros_like(a) for a in at]
+        results = function(*at)
+        pairs = [
+            (tf.convert_to_tensor(r), t)
+            for r, t in zip(results, tangents, strict=True)
+            if r is not None and t is not None
+        ]
     if not pairs:
-        return zeros
+        return [tf.zeros_like(a) for a in at]
     gradients = tape.gradient(
         [r for r, _ in pairs],
         list(at),
@@ -36,59 +35,45 @@ def transposed(
     return [tf.convert_to_tensor(g) for g in gradients]
 
 
-def refuse_nonlinear(
-    tangents: Sequence[Any],
-    gradients: Callable[[Sequence[Any]], Sequence[Any]],
-    at: Sequence[Any],
-    rule: Rule | str,
-    name: str,
+def linearity_probes(at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Two random upstreams like these, and their sum."""
+    first = [_random(a, _SEEDS[0]) for a in at]
+    # Coarse numbers hide a rule that is not linear among their roundings; multiples by two have none.
+    second = [-2.0 * f if f.dtype in _COARSE else _random(f, _SEEDS[1]) for f in first]
+    return first, second, [a + b for a, b in zip(first, second, strict=True)]
+
+
+def require_additive(
+    parts: Sequence[Sequence[Any]], results: Sequence[Any], at: Sequence[Any], error: Exception
 ) -> list[Any]:
-    """The tangents as they are if the rule is additive in its upstream; an error otherwise."""
-    first = [_random(z, _SEEDS[0]) for z in at]
-    second = [_other(f, _random(z, _SEEDS[1])) for f, z in zip(first, at, strict=True)]
-    both = [a + b for a, b in zip(first, second, strict=True)]
-    parts = zip(gradients(first), gradients(second), gradients(both), strict=True)
-    wrong = tf.reduce_any([_differs(a, b, c) for a, b, c in parts] or [False])
-    message = (
-        f"rule {rule} of `{name}` is not linear in its upstream gradient, so forward mode does not follow from it. "
-        "Give the tangents yourself: jvp=your_function"
-    )
+    """The results, if the third part is the sum of the first two; else the error, in a graph when it runs."""
+    wrong = tf.reduce_any([_differs(*abc) for abc in zip(*parts, strict=True)] or [False])
     if not tf.executing_eagerly():
-        return _refuse_when_run(tangents, at, wrong, message)
+        return _refuse_when_run(results, at, wrong, str(error))
     if bool(wrong):
-        raise NotLinearError(message + ".")
-    return list(tangents)
+        raise error
+    return list(results)
 
 
 def _refuse_when_run(
-    tangents: Sequence[Any], at: Sequence[Any], wrong: Any, message: str
+    results: Sequence[Any], at: Sequence[Any], wrong: Any, message: str
 ) -> list[Any]:
     # NaN, as XLA drops assertions; a term in the upstream, so that derivatives towards it are refused too.
     with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(wrong), [message])]):
         flaw = tf.where(wrong, tf.constant(float("nan"), tf.float64), tf.constant(0.0, tf.float64))
     term = flaw * tf.add_n([tf.cast(tf.reduce_sum(tf.math.real(a)), tf.float64) for a in at])
     return [
-        None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in tangents
+        None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in results
     ]
 
 
 def _differs(a: Any, b: Any, both: Any) -> Any:
     a, b, both = (tf.convert_to_tensor(t) for t in (a, b, both))
-    tolerance = (
-        0.02 if _is_coarse(a.dtype) else 100.0 * np.finfo(a.dtype.as_numpy_dtype).eps ** 0.75
-    )
+    epsilon = np.finfo(a.dtype.as_numpy_dtype).eps if a.dtype not in _COARSE else 0.0
+    tolerance = 100.0 * epsilon**0.75 if epsilon else 0.02
     error = tf.reduce_max(tf.abs(a + b - both)) if a.shape.num_elements() != 0 else tf.zeros([])
     size = tf.reduce_max(tf.abs(a)) + tf.reduce_max(tf.abs(b))
     return tf.cast(error, tf.float64) > tolerance * tf.cast(size, tf.float64)
-
-
-def _is_coarse(dtype: tf.DType) -> bool:
-    return dtype in (tf.float16, tf.bfloat16)
-
-
-def _other(first: Any, second: Any) -> Any:
-    # Coarse numbers hide a rule that is not linear among their roundings; multiples by two have none.
-    return -2.0 * first if _is_coarse(first.dtype) else second
 
 
 def _random(like: Any, seed: tuple[int, int]) -> Any:

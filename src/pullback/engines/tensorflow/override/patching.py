@@ -1,4 +1,4 @@
-"""Intercepting calls of Python functions, wherever a reference to them is held.
+"""Intercepting calls of Python functions, wherever a reference to them is patched.
 
 While an override that names a function is open anywhere, the function object runs a trampoline
 instead of its own code: the object stays the same, so every module, layer and closure that holds it
@@ -15,14 +15,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from pullback._bind import Binder
 from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
 from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import Binder
 
-Dispatcher = Callable[["Held", tuple[Any, ...], dict[str, Any]], Any]
+Dispatcher = Callable[["PatchedFunction", tuple[Any, ...], dict[str, Any]], Any]
 
 
-class Held:
+class PatchedFunction:
     """A function that runs the trampoline, and a twin of it that runs the original code."""
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Held:
         return self.dispatch(self, args, kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function as if it were not held, converted by AutoGraph where it would be."""
+        """Call the function as if it were not patched, converted by AutoGraph where it would be."""
         status = private.autograph_context.control_status_ctx()
         if self.user_code and status.status is private.autograph_context.Status.ENABLED:
             return private.autograph_api.tf_convert(self.twin, status)(*args, **kwargs)
@@ -58,7 +58,7 @@ class Held:
             self._binders[as_method] = Binder(function)
         return self._binders[as_method]
 
-    def grab(self) -> None:
+    def patch(self) -> None:
         """Put the trampoline in; whoever looks still sees the function's own signature, and it, not what it wraps."""
         if self.signature is not None:
             self.function.__signature__ = self.signature
@@ -76,37 +76,37 @@ class Held:
         private.forget_unconverted(self.function)
 
 
-_KEPT_AS = "__pullback_held__"
+_KEPT_AS = "__pullback_patch__"
 _lock = threading.RLock()
 
 
-def hold(function: types.FunctionType, dispatch: Dispatcher) -> None:
-    """Intercept calls of this function until as many releases as holds have come."""
+def acquire(function: types.FunctionType, dispatch: Dispatcher) -> None:
+    """Intercept calls of this function until as many releases as acquisitions have come."""
     with _lock:
-        held = held_of(function)
-        if held is None:
-            held = Held(function, dispatch)
-            function.__dict__[_KEPT_AS] = held
-        if not held.count:
-            held.grab()
-        held.count += 1
+        patched = patched_of(function)
+        if patched is None:
+            patched = PatchedFunction(function, dispatch)
+            function.__dict__[_KEPT_AS] = patched
+        if not patched.count:
+            patched.patch()
+        patched.count += 1
 
 
 def release(function: types.FunctionType) -> None:
-    """Undo one hold."""
+    """Undo one `acquire`."""
     with _lock:
-        held = function.__dict__[_KEPT_AS]
-        held.count -= 1
-        if not held.count:
-            held.release()
+        patched = function.__dict__[_KEPT_AS]
+        patched.count -= 1
+        if not patched.count:
+            patched.release()
 
 
-def held_of(function: Any) -> Held | None:
-    """What is known of a function that is or was held, unless its code was replaced since."""
-    held = getattr(function, "__dict__", {}).get(_KEPT_AS)
-    if held is None or function.__code__ not in (held.code, held.trampoline):
+def patched_of(function: Any) -> PatchedFunction | None:
+    """What is known of a function that is or was patched, unless its code was replaced since."""
+    patched = getattr(function, "__dict__", {}).get(_KEPT_AS)
+    if patched is None or function.__code__ not in (patched.code, patched.trampoline):
         return None
-    return held
+    return patched
 
 
 def innermost(function: Any) -> Any:
@@ -140,21 +140,21 @@ def _twin(function: types.FunctionType) -> types.FunctionType:
     return twin
 
 
-def _trampoline(held: Held) -> types.CodeType:
-    """Code that hands its arguments to `held`, with as many free variables as the function's own."""
-    free = [f"v{i}" for i in range(len(held.code.co_freevars))]
+def _trampoline(patched: PatchedFunction) -> types.CodeType:
+    """Code that hands its arguments to `patched`, with as many free variables as the function's own."""
+    free = [f"v{i}" for i in range(len(patched.code.co_freevars))]
     names = " = ".join([*free, "None"])
     uses = "; ".join(free) or "pass"
     source = (
         f"def outer():\n  {names}\n"
         "  def trampoline(*args, **kwargs):\n"
-        f"    return 'HELD'(args, kwargs)\n    {uses}\n"
+        f"    return 'PATCHED'(args, kwargs)\n    {uses}\n"
         "  return trampoline"
     )
     code = _template(source)
-    consts = tuple(held if const == "HELD" else const for const in code.co_consts)
+    consts = tuple(patched if const == "PATCHED" else const for const in code.co_consts)
     return code.replace(
-        co_consts=consts, co_name=held.code.co_name, co_qualname=held.code.co_qualname
+        co_consts=consts, co_name=patched.code.co_name, co_qualname=patched.code.co_qualname
     )
 
 

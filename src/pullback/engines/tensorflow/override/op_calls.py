@@ -1,0 +1,280 @@
+"""One op that ran or stands in a graph, as a call with a gradient of its own: its inputs, attributes and pullback."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.attach.graph_captures import through
+from pullback.engines.tensorflow.attach.recorded import Recorded
+from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.extend import (
+    ANYTHING,
+    Bound,
+    Chain,
+    Engine,
+    Inputs,
+    Kind,
+    Place,
+    Spec,
+    Structure,
+    flat_tuple,
+    outputs_of_op,
+    signature_of,
+)
+
+_HANDLES = frozenset(d.as_datatype_enum for d in (tf.resource, tf.variant))
+_CARRYING = values.FLOWING | _HANDLES
+
+
+def carries_gradient(tensor: Any) -> bool:
+    """Whether gradients pass through a tensor of this dtype: numbers, and handles on them."""
+    if type(tensor) is private.EagerTensor:
+        return private.data_type(tensor) in _CARRYING
+    return tensor.dtype.as_datatype_enum in _CARRYING
+
+
+class Op:
+    """What is known of an op: in eager code its tensors and attributes, in a graph the op itself."""
+
+    __slots__ = ("attributes", "inputs", "operation", "outputs", "place", "type")
+
+    def __init__(
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        attributes: Any = None,
+        operation: Any = None,
+        place: Any = None,
+    ) -> None:
+        self.type = op_type
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attributes = attributes
+        self.operation = operation
+        self.place = place
+
+    @classmethod
+    def of(cls, operation: Any, place: Any = None) -> Op:
+        """An op of a graph."""
+        inputs, outputs = list(operation.inputs), list(operation.outputs)
+        return cls(operation.type, inputs, outputs, None, operation, place)
+
+    def registered(self) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """TensorFlow's own gradient of this op, one value per input; `None` where there is none."""
+        function = private.registered_gradient(self.type)
+        if function is None:
+            return None
+        operation = self.operation or private.mock_operation(
+            self.type, self.attributes, self.inputs, self.outputs
+        )
+        carrying = [carries_gradient(t) for t in self.inputs]
+
+        def registered(upstream: Sequence[Any]) -> list[Any]:
+            returned = function(operation, *upstream)
+            flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            return [g if carries else None for g, carries in zip(flat, carrying, strict=True)]
+
+        return registered
+
+
+class OpView:
+    """An op as its gradient function sees it, with the tensors of another graph in place of its own."""
+
+    def __init__(self, operation: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        self._operation = operation
+        self.inputs = inputs
+        self.outputs = outputs
+        self.skip_input_indices = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operation, name)
+
+
+class OpCall:
+    """The op as the call whose pullback a line of an override is."""
+
+    __slots__ = ("_attributes", "_operation", "bound", "count", "name", "place")
+
+    def __init__(self, op: Op, bound: Bound) -> None:
+        self.name = op.type
+        self.bound = bound
+        self.count = len(op.inputs)
+        self.place = op.place
+        self._attributes = op.attributes
+        self._operation = op.operation
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that runs it."""
+        return self.bound.activation.override.engine.engine
+
+    @property
+    def names(self) -> Sequence[str]:
+        """A name for each input tensor."""
+        return argument_names(self.name, self.count)
+
+    @property
+    def structure(self) -> Structure:
+        """The inputs have none."""
+        return flat_tuple(self.count)
+
+    @property
+    def title(self) -> str:
+        """The op in messages."""
+        return f"the op {self.name} ({self.bound.entry.label})"
+
+    def inputs(self, leaves: Sequence[Any]) -> Inputs:
+        """The input tensors, or the arguments of the function that the op stands for."""
+        tensors = OpInputs(self.names, leaves)
+        target = self.bound.entry.target
+        if not getattr(self.bound.line, "op_types", ()):
+            return tensors
+        while hasattr(target, "target"):
+            target = target.target
+        return _function_inputs(target, tensors, self.offer("attrs"))
+
+    def in_rule_form(self, flat: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+        """A tensor for one input, a list for a list, a tuple for several."""
+        del kinds
+        listed = [g for g, name in zip(flat, self.names, strict=True) if name.endswith("]")]
+        if listed:
+            return listed
+        return flat[0] if len(flat) == 1 else tuple(flat)
+
+    def offer(self, name: str) -> Any:
+        """Where the op is, and its attributes."""
+        return (
+            self.place if name == "op" else Attributes(self.name, self._operation, self._attributes)
+        )
+
+
+def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
+    """The pullback of an op under one or more nested overrides, as TensorFlow runs it."""
+    bound = chain[position]
+    specs = [_spec_of(t) for t in op.inputs]
+    kinds = [Kind.TENSOR if spec is None else Kind.DIFFERENTIABLE for spec in specs]
+    recorded = Recorded(OpCall(op, bound), bound.rule, outputs_of_op(len(op.outputs)), kinds, specs)
+    recorded.flowing = range(len(specs))
+    recorded.returned = [i for i, t in enumerate(op.outputs) if carries_gradient(t)]
+    kept = bound.rule.kept
+    if kept:
+        recorded.inputs = op.inputs if "inputs" in kept else None
+        recorded.outputs = op.outputs if "outputs" in kept else None
+        if "original" in kept and position + 1 == len(chain):
+            recorded.ordinary = op.registered()
+        elif "original" in kept:
+            below = record_of(chain, op, position + 1)
+            recorded.ordinary = lambda upstream: below.run(upstream).leaves
+    return recorded
+
+
+class ChainGradient:
+    """The rules of nested overrides as the gradient function of marked ops of a graph."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def __call__(self, operation: Any, *upstream: Any) -> list[Any]:
+        op = Op.of(operation, place_of(operation, self._chain))
+        recorded = record_of(self._chain, op)
+        recorded.tensors = op.inputs
+        with through(operation.graph):
+            return recorded.backward(*(upstream[i] for i in recorded.returned))
+
+
+def place_of(operation: Any, chain: Chain) -> Any:
+    """Where an op of a graph was made, if a rule asks for it."""
+    if not any("op" in bound.rule.requested for bound in chain):
+        return None
+    known = getattr(operation, "_pullback_place", None)
+    return known or Place(operation.name, operation.type)
+
+
+def _spec_of(tensor: Any) -> Spec | None:
+    if not carries_gradient(tensor):
+        return None
+    return ANYTHING if tensor.dtype.as_datatype_enum in _HANDLES else values.spec_of(tensor)
+
+
+@functools.cache
+def argument_names(op_type: str, count: int) -> tuple[str, ...]:
+    """A name for each input tensor of an op; `values[0]`, `values[1]` for a list."""
+    definition = private.op_def_registry.get(op_type)
+    arguments = list(definition.input_arg) if definition else []
+    lists = [a for a in arguments if a.number_attr or a.type_list_attr]
+    spread = count - (len(arguments) - len(lists))
+    names: list[str] = []
+    for argument in arguments:
+        if argument not in lists:
+            names.append(argument.name)
+        elif len(lists) == 1:
+            names += [f"{argument.name}[{i}]" for i in range(spread)]
+    return tuple(names) if len(names) == count else tuple(f"inputs[{i}]" for i in range(count))
+
+
+class OpInputs(Inputs):
+    """The input tensors of an op; a list among its arguments can be had by the list's name."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str) and key not in self.keys():
+            listed = [v for n, v in self.items() if re.fullmatch(re.escape(key) + r"\[\d+\]", n)]
+            if listed:
+                return listed
+        return super().__getitem__(key)
+
+
+def _function_inputs(target: Any, tensors: OpInputs, attributes: Mapping[str, Any]) -> Inputs:
+    """The arguments of the function that an op stands for: tensors and attributes by name, else by position."""
+    names = dict.fromkeys(name.partition("[")[0] for name in tensors.names)
+    given = {name: tensors[name] for name in names}
+    known: dict[str, Any] = {}
+    parameters = list(signature_of(target).parameters.values())
+    for parameter in parameters:
+        if parameter.name in given:
+            known[parameter.name] = given.pop(parameter.name)
+        elif parameter.name in attributes:
+            known[parameter.name] = attributes[parameter.name]
+    for parameter in parameters:
+        if parameter.name not in known and given and parameter.name != "name":
+            known[parameter.name] = given.pop(next(iter(given)))
+    found = [known.get(p.name, None if p.default is p.empty else p.default) for p in parameters]
+    return Inputs([p.name for p in parameters], found)
+
+
+class Attributes(Mapping[str, Any]):
+    """The attributes of an op: dtypes as tf.DType, text as str, shapes as TensorShape."""
+
+    def __init__(self, op_type: str, operation: Any, attributes: Any) -> None:
+        self._operation = operation or private.mock_operation(op_type, attributes, (), ())
+        self._definition = private.op_def_registry.get(op_type)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in list(self):
+            raise KeyError(f"no attribute is called {name!r}; there are {', '.join(self)}")
+        try:
+            value = self._operation.get_attr(name)
+        except (KeyError, ValueError):
+            value = None
+        if value is None:
+            value = self._default(name)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def _default(self, name: str) -> Any:
+        attribute = next(a for a in self._definition.attr if a.name == name)
+        field = attribute.default_value.WhichOneof("value")
+        return getattr(attribute.default_value, field) if field else None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(
+            [attribute.name for attribute in self._definition.attr] if self._definition else []
+        )
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))

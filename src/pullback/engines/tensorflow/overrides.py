@@ -1,0 +1,70 @@
+"""What the TensorFlow engine does for overrides, as the core asks for it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from pullback.engines.tensorflow.keras_support import models
+from pullback.engines.tensorflow.override import hazards, hooks, regions, scope
+from pullback.engines.tensorflow.override.apply import Overridden
+from pullback.engines.tensorflow.override.op_names import label, op_types_of
+from pullback.engines.tensorflow.override.targets import misnaming_hint, resolve
+from pullback.errors import TargetError
+from pullback.extend import Activation, Engine, Entry, Override, Resolved
+
+_IN_PLACE = (hooks, hazards)  # imported for the functions of TensorFlow that they replace
+
+
+class Overrides:
+    """Scopes, targets, application and export of overrides."""
+
+    label = staticmethod(label)
+    enter = staticmethod(scope.enter)
+    leave = staticmethod(scope.leave)
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def resolve(self, entries: Sequence[Entry]) -> Resolved:
+        """The lines in the form in which they are matched."""
+        return resolve(entries, regions.on_call, regions.on_layer_call)
+
+    def apply(self, override: Override, target: Any) -> Any:
+        """The function or model under the override."""
+        if isinstance(target, keras.Layer):
+            return models.overridden_layer(override, target)
+        if not callable(target):
+            raise TargetError(f"an override applies to a function, layer or model; got {target!r}.")
+        return Overridden(Activation(override), target)
+
+    def export(self, overridden: Any, path: str, **options: Any) -> None:
+        """Write a SavedModel that keeps the gradient."""
+        from pullback.engines.tensorflow.override.export import export
+
+        export(overridden, path, **options)
+
+    def similar(self, activation: Activation, entry: Entry) -> str:
+        """What ran that looks like the target."""
+        hint = misnaming_hint(entry.target) if isinstance(entry.target, str) else None
+        if hint:
+            return hint
+        seen = sorted(activation.seen)
+        if not seen:
+            return "No op ran here at all (static values, such as a stack of Python floats, run nothing)."
+        wanted = entry.target if isinstance(entry.target, str) else entry.label.rpartition(".")[2]
+        runs = op_types_of(entry.target) if callable(entry.target) else ()
+        met = [t for t in runs if t in seen]
+        if met:
+            return f"The op that it stands for, {met[0]!r}, did run, but not through it: target {met[0]!r}."
+        lowered = {name.lower(): name for name in seen}
+        close = [
+            lowered[n] for n in difflib.get_close_matches(wanted.lower(), list(lowered), 5, 0.5)
+        ]
+        close += [n for n in seen if wanted.lower() in n.lower() and n not in close]
+        if close:
+            return f"What did run and looks similar: {', '.join(map(repr, close))}."
+        return f"What did run: {', '.join(map(repr, seen[:20]))}{', …' if len(seen) > 20 else ''}."

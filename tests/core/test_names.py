@@ -1,0 +1,76 @@
+"""References by module and name: what is found again, what is not, and that nothing is imported."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pullback._names import Reference, find, is_found, reference_to
+
+
+def top_level() -> None:
+    """A function to be found."""
+
+
+class Holder:
+    @staticmethod
+    def method() -> None:
+        """A function to be found."""
+
+
+def local() -> Any:
+    def inside() -> None:
+        """Not to be found."""
+
+    return inside
+
+
+shadowed = top_level
+
+
+def _renamed() -> None:
+    """Its name leads to another object."""
+
+
+_renamed.__qualname__ = "top_level"
+
+
+@pytest.mark.parametrize("value", [top_level, Holder, Holder.method, len, Path.joinpath])
+def test_an_object_of_a_module_is_found_again(value: Any) -> None:
+    assert find(reference_to(value)) is value
+    assert is_found(value)
+
+
+@pytest.mark.parametrize("value", [local(), lambda: None, _renamed, 3, object(), Holder()])
+def test_an_object_without_a_name_of_its_own_is_not(value: Any) -> None:
+    assert not is_found(value)
+
+
+def test_a_reference_names_the_object_and_not_the_variable() -> None:
+    assert reference_to(shadowed) == Reference(__name__, "top_level")
+    assert reference_to(Holder.method) == Reference(__name__, "Holder.method")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [Reference("no_such_module", "f"), Reference(__name__, "f"), Reference(__name__, "Holder.f")],
+)
+def test_what_is_missing_is_none(reference: Reference) -> None:
+    assert find(reference) is None
+
+
+def test_what_the_caller_knows_comes_first() -> None:
+    known = {"top_level": local()}
+    assert find(Reference(__name__, "top_level"), known.get) is known["top_level"]
+    assert find(Reference(__name__, "Holder"), known.get) is Holder
+
+
+def test_nothing_is_imported() -> None:
+    program = (
+        "import sys; from pullback._names import Reference, find;"
+        "print(find(Reference('colorsys', 'rgb_to_hsv')), 'colorsys' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["None", "False"], done.stderr
