@@ -1,11 +1,12 @@
 """The fake framework, as the contract suite sees it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pullback.testing import contract
-from tests.core import fake_engine as fake
+from tests.core import fake_framework as fake
+from tests.core.fake_engine import FakeEngine
 
 
 def outputs_of(fn: Any, xs: Any) -> list[fake.Array]:
@@ -48,13 +49,13 @@ def twice(fn: Any, xs: Any, variables: Any) -> list[Any]:
 
 
 class FakeAdapter(contract.Adapter):
-    cannot = fake.FakeEngine.cannot
-    modes = {
+    cannot = FakeEngine.cannot
+    modes: ClassVar = {
         "eager": contract.Mode(reverse),
         "recomputed": contract.Mode(recomputed),
         "forward": contract.Mode(forward, gives_none=False, is_forward=True),
     }
-    second_order = {"second order": contract.Mode(twice)}
+    second_order: ClassVar = {"second order": contract.Mode(twice)}
     sin = staticmethod(fake.sine)
     cast = staticmethod(fake.cast)
 

@@ -1,6 +1,6 @@
 """The contract, kept by the TensorFlow engine."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import pytest
@@ -28,7 +28,7 @@ class Sine(keras.layers.Layer):
 
 
 class TensorFlowAdapter(contract.Adapter):
-    modes = {name: MODES[name] for name in RUN_IN}
+    modes: ClassVar = {name: MODES[name] for name in RUN_IN}
     second_order = SECOND_ORDER
     late_errors = (tf.errors.InvalidArgumentError,)
     sin = staticmethod(tf.sin)
