@@ -1,6 +1,6 @@
 """The fake framework, as the contract suite sees it."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -48,29 +48,23 @@ def twice(fn: Any, xs: Any, variables: Any) -> list[Any]:
     return reverse(squares, xs, variables)
 
 
-class FakeAdapter(contract.Adapter):
-    cannot = FakeEngine.cannot
-    modes: ClassVar = {
+def along(x: Any, axis: int) -> Any:
+    return fake.sum_axes(x, (axis,), tuple(n for i, n in enumerate(x.shape) if i != axis))
+
+
+ADAPTER = contract.Adapter(
+    modes={
         "eager": contract.Mode(reverse),
         "recomputed": contract.Mode(recomputed),
         "forward": contract.Mode(forward, gives_none=False, is_forward=True),
-    }
-    second_order: ClassVar = {"second order": contract.Mode(twice)}
-    sin = staticmethod(fake.sine)
-    cast = staticmethod(fake.cast)
-
-    def array(self, values: Any, dtype: str = "float32") -> Any:
-        return fake.Array(np.asarray(values, dtype))
-
-    def to_numpy(self, x: Any) -> Any:
-        return x.data
-
-    def dtype(self, x: Any) -> str:
-        return x.dtype.name
-
-    def sum(self, x: Any, axis: int) -> Any:
-        shape = tuple(size for i, size in enumerate(x.shape) if i != axis)
-        return fake.sum_axes(x, (axis,), shape)
-
-    def variable(self, values: Any, name: str) -> Any:
-        return fake.Parameter(np.asarray(values, "float32"), name)
+    },
+    second_order={"second order": contract.Mode(twice)},
+    cannot=FakeEngine.cannot,
+    array=lambda values, dtype: fake.Array(np.asarray(values, dtype)),
+    to_numpy=lambda x: x.data,
+    dtype=lambda x: x.dtype.name,
+    cast=fake.cast,
+    sum=along,
+    sin=fake.sine,
+    variable=lambda values, name: fake.Parameter(np.asarray(values, "float32"), name),
+)

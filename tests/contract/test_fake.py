@@ -3,10 +3,8 @@
 import pytest
 
 from pullback.testing import contract
-from tests.contract.fake_adapter import FakeAdapter
+from tests.contract.fake_adapter import ADAPTER
 from tests.core import fake_engine
-
-ADAPTER = FakeAdapter()
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,14 @@
 """The contract sees what is wrong: engines that are broken on purpose, each with the case that must notice."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pullback.testing import contract
-from tests.contract.fake_adapter import FakeAdapter
+from tests.contract.fake_adapter import ADAPTER
 from tests.core import fake_engine as fake
 from tests.core.fake_engine import Array, FakeEngine, Recorded
 
@@ -128,15 +129,14 @@ for owner, name, new, caught_by in [
 
 
 def failures(case_name: str) -> list[str]:
-    adapter = FakeAdapter()
-    pairs = [(case, mode) for case, mode in contract.cases(adapter) if case.name == case_name]
+    pairs = [(case, mode) for case, mode in contract.cases(ADAPTER) if case.name == case_name]
     assert pairs, f"there is no case {case_name!r}"
-    return [str(mode) for case, mode in pairs if _fails(case, mode, adapter)]
+    return [str(mode) for case, mode in pairs if _fails(case, mode)]
 
 
-def _fails(case: Any, mode: Any, adapter: contract.Adapter) -> bool:
+def _fails(case: Any, mode: Any) -> bool:
     try:
-        contract.run(case, mode, adapter)
+        contract.run(case, mode, ADAPTER)
     except Exception:
         return True
     return False
@@ -151,31 +151,25 @@ def test_a_broken_engine_is_caught(what: str, monkeypatch: pytest.MonkeyPatch) -
     assert failures(case_name) != []
 
 
-class Modest(FakeAdapter):
-    cannot: ClassVar = {**FakeEngine.cannot, "forward mode": "it is said to be impossible"}
-
-
 def test_an_ability_that_is_denied_must_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fake.install(monkeypatch)
+    cannot = {**FakeEngine.cannot, "forward mode": "it is said to be impossible"}
+    modest = dataclasses.replace(ADAPTER, cannot=cannot)
     pairs = {
         str(mode): (case, mode)
-        for case, mode in contract.cases(Modest())
+        for case, mode in contract.cases(modest)
         if str(case) == "two inputs"
     }
-    contract.run(*pairs["eager"], Modest())
+    contract.run(*pairs["eager"], modest)
     with pytest.raises(AssertionError, match=r"matching 'it.*impossible'; nothing was raised, and"):
-        contract.run(*pairs["forward"], Modest())
-
-
-class Mistaken(FakeAdapter):
-    cannot: ClassVar = {"forwards": "a slip of the pen"}
+        contract.run(*pairs["forward"], modest)
 
 
 def test_a_capability_that_does_not_exist() -> None:
     with pytest.raises(
         AssertionError, match=r"`cannot` names \['forwards'\]; known are second order"
     ):
-        contract.cases(Mistaken())
+        contract.cases(dataclasses.replace(ADAPTER, cannot={"forwards": "a slip"}))
 
 
 def test_every_capability_is_asked_for_somewhere() -> None:

@@ -1,6 +1,6 @@
 """The contract, kept by the TensorFlow engine."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import pytest
@@ -27,36 +27,20 @@ class Sine(keras.layers.Layer):
         return tf.sin(x)
 
 
-class TensorFlowAdapter(contract.Adapter):
-    modes: ClassVar = {name: MODES[name] for name in RUN_IN}
-    second_order = SECOND_ORDER
-    late_errors = (tf.errors.InvalidArgumentError,)
-    sin = staticmethod(tf.sin)
-    cast = staticmethod(tf.cast)
-
-    def array(self, values: Any, dtype: str = "float32") -> Any:
-        return tf.constant(values, dtype)
-
-    def to_numpy(self, x: Any) -> Any:
-        return tf.convert_to_tensor(x).numpy()
-
-    def dtype(self, x: Any) -> str:
-        return x.dtype.name
-
-    def sum(self, x: Any, axis: int) -> Any:
-        return tf.reduce_sum(x, axis)
-
-    def variable(self, values: Any, name: str) -> Any:
-        return tf.Variable(values, dtype="float32", name=name)
-
-    def key(self, variable: Any) -> Any:
-        return variable.ref()
-
-    def layer(self) -> Any:
-        return Sine()
-
-
-ADAPTER = TensorFlowAdapter()
+ADAPTER = contract.Adapter(
+    modes={name: MODES[name] for name in RUN_IN},
+    second_order=SECOND_ORDER,
+    late_errors=(tf.errors.InvalidArgumentError,),
+    array=tf.constant,
+    to_numpy=lambda x: tf.convert_to_tensor(x).numpy(),
+    dtype=lambda x: x.dtype.name,
+    cast=tf.cast,
+    sum=tf.reduce_sum,
+    sin=tf.sin,
+    variable=lambda values, name: tf.Variable(values, dtype="float32", name=name),
+    key=tf.Variable.ref,
+    layer=Sine,
+)
 
 
 @pytest.mark.parametrize("case, mode", contract.cases(ADAPTER), ids=str)

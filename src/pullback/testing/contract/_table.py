@@ -27,6 +27,7 @@ Y: Final = np.array([3.0, 0.25, -2.0])
 ROWS: Final = np.arange(12.0).reshape(4, 3) / 4.0
 ONE: Final = np.ones(3)
 Replace: TypeAlias = Callable[[Function], Function]
+MakeFunction: TypeAlias = Callable[[Adapter], Function]
 
 
 class Subject(NamedTuple):
@@ -40,7 +41,7 @@ class Subject(NamedTuple):
 class Of(NamedTuple):
     """A rule that is made with the adapter."""
 
-    make: Callable[[Adapter], Function]
+    make: MakeFunction
 
 
 def enter(subject: Subject, name: str, rule: Function | Of, wanted: Wanted, **more: Any) -> None:
@@ -51,14 +52,7 @@ def enter(subject: Subject, name: str, rule: Function | Of, wanted: Wanted, **mo
         made = rule.make(a) if isinstance(rule, Of) else rule
         return subject.build(a, lambda function: pb.with_gradient(function, made, jvp=jvp))
 
-    build_case(name, subject.args, wanted, build, needs=subject.needs, **more)
-
-
-def build_case(
-    name: str, args: Sequence[np.ndarray], wanted: Wanted, build: Build, **more: Any
-) -> None:
-    """Enter a case that is not just a subject with a rule."""
-    TABLE.append(Case(name, build, args, wanted, **more))
+    TABLE.append(Case(name, subject.args, wanted, build, needs=subject.needs, **more))
 
 
 # What rules return
@@ -79,40 +73,33 @@ class Box:
     label: str | None
 
 
-def cube(x: Any) -> Any:
-    """The function of one array."""
+def _cube(x: Any) -> Any:
     return x * x * x
 
 
-def product(x: Any, y: Any) -> Any:
-    """The function of two arrays."""
+def _product(x: Any, y: Any) -> Any:
     return x * y
 
 
-def scale(x: Any, mode: str, y: Any, factor: float = 2.0, missing: Any = None) -> Any:
-    """The function with static arguments."""
+def _scale(x: Any, mode: str, y: Any, factor: float = 2.0, missing: Any = None) -> Any:
     assert (mode, missing) == ("fast", None)
     return factor * x * y
 
 
-def tripled(dy: Any) -> Any:
-    """The rule of one array."""
+def _tripled(dy: Any) -> Any:
     return 3.0 * dy
 
 
-def told_apart(dz: Any, *, inputs: Any) -> Any:
-    """The rule of two arrays."""
+def _told_apart(dz: Any, *, inputs: Any) -> Any:
     return 10.0 * dz * inputs["y"], 100.0 * dz * inputs[0]
 
 
-def by_name(dz: Any, *, inputs: Any) -> Any:
-    """The rule of `scale`."""
+def _by_name(dz: Any, *, inputs: Any) -> Any:
     assert (inputs[1], inputs["missing"]) == ("fast", None)
     return 3.0 * inputs["factor"] * dz * inputs[2], inputs[3] * dz * inputs["x"]
 
 
-def of_two(dz: Any, dw: Any) -> Any:
-    """The rule of two outputs."""
+def _of_two(dz: Any, dw: Any) -> Any:
     return 2.0 * dz + 3.0 * dw, 7.0 * dw
 
 
@@ -124,14 +111,14 @@ def _calling(function: Function, call: Function, args: int = 2) -> Subject:
     return Subject([X, Y][:args], build)
 
 
-CUBE: Final = Subject([X], lambda _, replace: replace(cube))
-SQUARED: Final = _calling(cube, lambda f, x: f(x) * f(x), 1)
-PRODUCT: Final = Subject([X, Y], lambda _, replace: replace(product))
-KEYWORDS: Final = _calling(product, lambda f, x, y: f(y=y, x=x))
-TWICE: Final = _calling(product, lambda f, x: f(x, x), 1)
-AMONG_OTHERS: Final = _calling(product, lambda f, x, y: 3.0 * f(2.0 * x, y))
+CUBE: Final = Subject([X], lambda _, replace: replace(_cube))
+SQUARED: Final = _calling(_cube, lambda f, x: f(x) * f(x), 1)
+PRODUCT: Final = Subject([X, Y], lambda _, replace: replace(_product))
+KEYWORDS: Final = _calling(_product, lambda f, x, y: f(y=y, x=x))
+TWICE: Final = _calling(_product, lambda f, x: f(x, x), 1)
+AMONG_OTHERS: Final = _calling(_product, lambda f, x, y: 3.0 * f(2.0 * x, y))
 CLOSURE: Final = Subject([X, Y], lambda _, r: lambda x, y: r(lambda x: x * y)(x), ["closures"])
-STATIC: Final = _calling(scale, lambda f, x, y: f(x, "fast", y))
+STATIC: Final = _calling(_scale, lambda f, x, y: f(x, "fast", y))
 TWO_OUTPUTS: Final = Subject([X, Y], lambda _, replace: replace(lambda x, y: (x + y, x * y)))
 FIRST_OUTPUT: Final = _calling(lambda x, y: (x + y, x * y), lambda f, x, y: f(x, y)[0])
 DICT_OUTPUT: Final = _calling(lambda x: {"b": 1.0 * x, "a": [x, "s"]}, lambda f, x: f(x)["b"], 1)
@@ -141,18 +128,18 @@ IN_PAIR: Final = _calling(lambda pair: pair.x * pair.y, lambda f, x, y: f(Pair(x
 IN_BOX: Final = _calling(lambda b: b.pair[0] * b.pair[1], lambda f, x, y: f(Box([x, y], "b")))
 _BOTH: Final = [3 * ONE, 7 * ONE]
 
-enter(CUBE, "one input", tripled, [3 * ONE])
-enter(PRODUCT, "two inputs", told_apart, [10 * Y, 100 * X])
-enter(KEYWORDS, "keywords in another order", told_apart, [10 * Y, 100 * X])
-enter(TWICE, "one array for two inputs", told_apart, [110 * X])
-enter(AMONG_OTHERS, "operations before and after", told_apart, [60 * Y, 600 * X])
-enter(CLOSURE, "an array that is closed over", tripled, [3 * ONE, X])
-enter(TWO_OUTPUTS, "two outputs", of_two, [5 * ONE, 7 * ONE])
-enter(FIRST_OUTPUT, "an output that is not used", of_two, [2 * ONE, 0 * ONE])
+enter(CUBE, "one input", _tripled, [3 * ONE])
+enter(PRODUCT, "two inputs", _told_apart, [10 * Y, 100 * X])
+enter(KEYWORDS, "keywords in another order", _told_apart, [10 * Y, 100 * X])
+enter(TWICE, "one array for two inputs", _told_apart, [110 * X])
+enter(AMONG_OTHERS, "operations before and after", _told_apart, [60 * Y, 600 * X])
+enter(CLOSURE, "an array that is closed over", _tripled, [3 * ONE, X])
+enter(TWO_OUTPUTS, "two outputs", _of_two, [5 * ONE, 7 * ONE])
+enter(FIRST_OUTPUT, "an output that is not used", _of_two, [2 * ONE, 0 * ONE])
 enter(DICT_OUTPUT, "a dict is one output", lambda up: 3.0 * up["b"] + up["a"][0], [3 * ONE])
 enter(STATIC, "static arguments left out", lambda dz: (3.0 * dz, 7.0 * dz), _BOTH)
 enter(STATIC, "static ones as None", lambda dz: (3.0 * dz, None, 7.0 * dz, None, None), _BOTH)
-enter(STATIC, "inputs by position and name", by_name, [6 * Y, 2 * X])
+enter(STATIC, "inputs by position and name", _by_name, [6 * Y, 2 * X])
 enter(IN_LIST, "a list", lambda dz: [3.0 * dz, 7.0 * dz], _BOTH)
 enter(IN_DICT, "a dict in another order", lambda dz: {"x": 3.0 * dz, "y": [7.0 * dz]}, _BOTH)
 enter(IN_PAIR, "a namedtuple", lambda dz: Pair(3.0 * dz, 7.0 * dz), _BOTH)
@@ -182,19 +169,23 @@ def _keyed(a: Adapter) -> Function:
 
 VARIABLE: Final = Subject([X], _reading_variable, ["variables"])
 enter(Subject([X], _with_integers), "a rule for integers", lambda dz: (dz, None), [ONE])
-enter(VARIABLE, "variables nobody asked for", tripled, [3 * ONE, X])
+enter(VARIABLE, "variables nobody asked for", _tripled, [3 * ONE, X])
 enter(VARIABLE, "variables in a list", lambda dy, *, variables: (dy, [9.0 * dy]), [ONE, 9 * ONE])
 enter(VARIABLE, "variables in a dict", Of(_keyed), [ONE, 9 * ONE])
 
 
 def _before_rows(a: Adapter, replace: Replace) -> Function:
-    """A product with rows. In front, a function whose upstream is the gradient that was made to fit."""
+    """A _product with rows. In front, a function whose upstream is the gradient that was made to fit."""
 
     def check(dy: Any) -> Any:
         assert a.dtype(dy) == "float32", f"a float32 array has a gradient of dtype {a.dtype(dy)}"
         return dy
 
-    checked, multiplied, rows = pb.with_gradient(cube, check), replace(product), a.array(ROWS)
+    checked, multiplied, rows = (
+        pb.with_gradient(_cube, check),
+        replace(_product),
+        a.array(ROWS, "float32"),
+    )
     return lambda x: multiplied(checked(x), rows)
 
 
@@ -215,10 +206,12 @@ enter(FITTED._replace(needs=["complex"]), "the real part", _complex, [12 * ONE])
 def _with_partials(a: Adapter, **partials: Any) -> Function:
     def loss(y_true: Any, y_pred: Any) -> Any:
         error = y_true + -1.0 * y_pred
-        return a.sum(error * error, axis=1)
+        return a.sum(error * error, 1)
 
     replaced = pb.with_partials(loss, y_pred=lambda y_true, y_pred: 7.0 * y_pred, **partials)
-    return lambda y_true, y_pred: a.array([1.0, 2.0, 0.0, -1.0]) * replaced(y_true, y_pred)
+    return lambda y_true, y_pred: (
+        a.array([1.0, 2.0, 0.0, -1.0], "float32") * replaced(y_true, y_pred)
+    )
 
 
 def _redefined(_: Adapter) -> Function:
@@ -230,22 +223,26 @@ def _redefined(_: Adapter) -> Function:
 
 
 def _changing(_: Adapter) -> Function:
-    rules: Any = {"plain": tripled, "asking": lambda dy, *, inputs: dy * inputs["x"]}
+    rules: Any = {"plain": _tripled, "asking": lambda dy, *, inputs: dy * inputs["x"]}
     function = pb.custom_gradient(lambda x, name: (1.0 * x, rules[name]))
     return lambda x, y: (function(x, "plain"), function(y, "asking"))
 
 
 _T, _P = 0 * ROWS, np.array([[1.0], [2.0], [0.0], [-1.0]]) * ROWS
-build_case("partials of a loss", [_T, ROWS], [-2 * _P, 7 * _P], _with_partials)
-build_case("a partial None", [_T, ROWS], [None, 7 * _P], lambda a: _with_partials(a, y_true=None))
-build_case("two functions of one name and code", [X, Y], [2 * ONE, 3 * ONE], _redefined)
-build_case("a rule that changes from call to call", [X, Y], [3 * ONE, Y], _changing)
+_one_none: Final[Build] = lambda a: _with_partials(a, y_true=None)  # noqa: E731
+add = TABLE.append
+add(Case("partials of a loss", [_T, ROWS], [-2 * _P, 7 * _P], _with_partials))
+add(Case("a partial None", [_T, ROWS], [None, 7 * _P], _one_none))
+add(Case("two functions of one name and code", [X, Y], [2 * ONE, 3 * ONE], _redefined))
+add(Case("a rule that changes from call to call", [X, Y], [3 * ONE, Y], _changing))
 
 # What rules must not return
 
 
-def _refused(subject: Subject, name: str, rule: Function, match: str) -> None:
-    enter(subject, name, rule, Refusal(errors.RuleResultError, rf"rule .*\.py:\d+.*{match}"))
+def _refused(
+    subject: Subject, name: str, rule: Function, match: str, error: Any = errors.RuleResultError
+) -> None:
+    enter(subject, name, rule, Refusal(error, rf"rule .*\.py:\d+.*{match}"))
 
 
 _X, _Y, _SCALAR = (
@@ -268,16 +265,11 @@ _refused(IN_DICT, "a flat tuple for a dict", lambda dz: (dz, dz), r"`d \(args\[0
 _refused(IN_DICT, "a dict without a key", lambda dz: {"x": dz}, "all of its keys")
 _refused(IN_DICT, "a wrong part", lambda dz: {"x": dz, "y": [dz[:2]]}, r'd\[\\?"y\\?"\]\[0\]')
 _refused(VARIABLE, "forgotten variables", lambda dy, *, variables: dy, "returns two things")
-_asks: Final = Refusal(errors.RuleSignatureError, r"\.py:\d+.*asks for `residuals`.*`inputs`")
-_counts: Final = Refusal(errors.RuleSignatureError, r"\.py:\d+.*with 1 upstream gradient")
-_body: Final = Refusal(errors.BodyResultError, "`return outputs, backward`")
-_wide: Final = Refusal(errors.RuleResultError, "partial.* `x")
-enter(CUBE, "an offer that does not exist", lambda dy, *, residuals: dy, _asks)
-enter(CUBE, "two upstreams for one output", lambda dy, dz: dy, _counts)
-build_case("a body without backward", [X], _body, lambda _: pb.custom_gradient(cube))
-build_case(
-    "a wide partial", [X], _wide, lambda a: pb.with_partials(cube, x=lambda x: a.array([[1, 2]]))
-)
+_ASKS, _COUNT = r"asks for `residuals`.*`inputs`", "with 1 upstream gradient"
+_refused(CUBE, "no such offer", lambda dy, *, residuals: dy, _ASKS, errors.RuleSignatureError)
+_refused(CUBE, "two upstreams for one", lambda dy, dz: dy, _COUNT, errors.RuleSignatureError)
+_no_rule: Final = Refusal(errors.BodyResultError, "`return outputs, backward`")
+add(Case("a body without backward", [X], _no_rule, lambda _: pb.custom_gradient(_cube)))
 
 # Second order: for a gradient g(x) entry by entry, the sum of its squares has the gradient 2 g(x) g'(x).
 
@@ -291,14 +283,10 @@ def _eleven(dy: Any, *, inputs: Any) -> Any:
     return 3.0 * dy * inputs[0], lambda ddx: 11.0 * ddx
 
 
-def _quintic(dy: Any, *, inputs: Any) -> Any:
-    return 5.0 * dy * inputs[0] * inputs[0]
-
-
 def _residual(_: Adapter) -> Function:
     @pb.custom_gradient
     def function(x: Any) -> Any:
-        residual = cube(x)
+        residual = _cube(x)
         return 1.0 * x, lambda dy: 2.0 * dy * residual
 
     return function
@@ -308,13 +296,12 @@ def _half(dy: Any, *, original: Any) -> Any:
     return 0.5 * original(dy)
 
 
-enter(CUBE, "second order of a constant", tripled, [3 * ONE], second=[None])
-enter(CUBE, "second order of inputs", _quintic, [5 * X**2], second=[100 * X**3])
+enter(CUBE, "second order of a constant", _tripled, [3 * ONE], second=[None])
+enter(CUBE, "second order of inputs", lambda dy, *, inputs: dy * inputs[0], [X], second=[2 * X])
 enter(CUBE, "second order of original", _half, [1.5 * X**2], second=[9 * X**3])
 # By the rule, the derivative of the output is the output: so it is of the gradient, too.
-_of_output: Final = lambda dy, *, outputs: dy * outputs  # noqa: E731
-enter(CUBE, "second order of outputs", _of_output, [X**3], second=[2 * X**6])
-build_case("second order of a residual", [X], [2 * X**3], _residual, second=[24 * X**5])
+enter(CUBE, "second of outputs", lambda dy, *, outputs: dy * outputs, [X**3], second=[2 * X**6])
+add(Case("second order of a residual", [X], [2 * X**3], _residual, [24 * X**5]))
 # The explicit derivative gets 2g = (4x, 6y) and swaps.
 enter(PRODUCT, "explicit second", _swapping, [2 * X, 3 * Y], second=[30 * Y, 28 * X])
 # f² with f' given as 3x: g = 2 f · 3x = 6x⁴. Of 2g, each of the two `second` makes 11 · 2g, and the way through the two
@@ -332,8 +319,8 @@ def _jvp(dx: Any, dy: Any, *, inputs: Any, outputs: Any) -> Any:
 _linear: Final = Refusal(errors.NotLinearError, r"rule .*\.py:\d+.*not linear in its upstream")
 enter(CUBE, "an affine rule", lambda dy: dy + 1.0, [2 * ONE], forward=_linear)
 enter(CUBE, "a quadratic rule", lambda dy: 3.0 * dy * dy, [3 * ONE], forward=_linear)
-enter(PRODUCT, "explicit jvp", told_apart, [10 * Y, 100 * X], forward=[Y, X * Y], jvp=_jvp)
-enter(CUBE, "jvp of a quadratic rule", lambda dy: dy * dy, [ONE], forward=[3 * ONE], jvp=tripled)
+enter(PRODUCT, "explicit jvp", _told_apart, [10 * Y, 100 * X], forward=[Y, X * Y], jvp=_jvp)
+enter(CUBE, "jvp of a quadratic rule", lambda dy: dy * dy, [ONE], forward=[3 * ONE], jvp=_tripled)
 
 # What a rule does not ask for is gone when the backward pass begins
 
@@ -355,23 +342,23 @@ def _let_go(name: str, make: Callable[[Replace, Function], Function]) -> None:
         def after() -> None:
             assert not alive, f"{name}: kept until the backward pass was {alive}"
 
-        function = make(lambda function: pb.with_gradient(function, tripled), note)
+        function = make(lambda function: pb.with_gradient(function, _tripled), note)
         looking = pb.with_gradient(lambda y: 1.0 * y, look)
         return Trial(lambda x: looking(function(x)), after=after)
 
-    build_case(name, [X], [3 * ONE], build, eager_only=True)
+    add(Case(name, [X], [3 * ONE], build, eager_only=True))
 
 
 class _Payload:
     """A static argument."""
 
 
-_let_go("an input is let go", lambda replace, note: lambda x: replace(cube)(note(1.0 * x)))
-_let_go("an output is let go", lambda replace, note: lambda x: note(replace(cube)(x)))
-_let_go("the inside is let go", lambda replace, note: replace(lambda x: cube(note(cube(x)))))
+_let_go("an input is let go", lambda replace, note: lambda x: replace(_cube)(note(1.0 * x)))
+_let_go("an output is let go", lambda replace, note: lambda x: note(replace(_cube)(x)))
+_let_go("the inside is let go", lambda replace, note: replace(lambda x: _cube(note(_cube(x)))))
 _let_go(
     "a static argument is let go",
-    lambda replace, note: lambda x: replace(lambda x, payload: cube(x))(x, note(_Payload())),
+    lambda replace, note: lambda x: replace(lambda x, payload: _cube(x))(x, note(_Payload())),
 )
 
 # Overrides of `a.sin`
@@ -389,28 +376,23 @@ def _block(override: Any, function: Function) -> Function:
     return block
 
 
-def _in_block(rule: Any, body: Callable[[Adapter], Function] = _waves) -> Build:
+def _in_block(rule: Any, body: MakeFunction = _waves) -> MakeFunction:
     return lambda a: _block(pb.override({a.sin: rule}), body(a))
 
 
 def _override(name: str, wanted: Wanted, build: Build, needs: Any = (), **more: Any) -> None:
-    build_case(f"override {name}", [X], wanted, build, needs=["override", *needs], **more)
+    needed = ["override", *needs]
+    add(Case(f"override {name}", [X], wanted, build, needs=needed, **more))
 
 
 def _applied(a: Adapter) -> Function:
     waves = _waves(a)
-    overridden = pb.override({a.sin: tripled})(waves)
+    overridden = pb.override({a.sin: _tripled})(waves)
     return lambda x: (overridden(x), waves(x))
 
 
-def _of_function(a: Adapter) -> Function:
-    waves = _waves(a)
-    return pb.override({waves: tripled})(lambda x: waves(x))
-
-
-def _of_layer(a: Adapter) -> Function:
-    layer, other = a.layer(), a.layer()
-    return pb.override({layer: tripled})(lambda x: (layer(x), other(x)))
+def _beside(target: Any, other: Any) -> Function:
+    return pb.override({target: _tripled})(lambda x: (target(x), other(x)))
 
 
 def _offers(dy: Any, *, inputs: Any, outputs: Any, original: Any) -> Any:
@@ -418,7 +400,7 @@ def _offers(dy: Any, *, inputs: Any, outputs: Any, original: Any) -> Any:
 
 
 def _audited(a: Adapter) -> Trial:
-    override = pb.override({a.sin: tripled})
+    override = pb.override({a.sin: _tripled})
 
     def after() -> None:
         (row,) = override.audit.rows
@@ -431,13 +413,13 @@ def _audited(a: Adapter) -> Trial:
 _COS: Final = np.cos(X)
 _unmatched: Final = Refusal(errors.UnmatchedOverride, "did not run")
 _scalar: Final = Refusal(errors.RuleResultError, rf"rule .*\.py:\d+.*{_SCALAR}")
-_override("in a block", [9 * ONE], _in_block(tripled))
+_override("in a block", [9 * ONE], _in_block(_tripled))
 _override("applied to a function, which stays", [9 + 2 * np.cos(2 * X) + _COS], _applied)
 _override("in an override", [0.25 * _COS], _in_block(_half, _in_block(_half, lambda a: a.sin)))
 _override("with offers", [X + np.sin(X) + _COS], _in_block(_offers, lambda a: a.sin))
-_override("of a Python function", [3 * ONE], _of_function)
-_override("of a layer", [3 + _COS], _of_layer, ["layers"])
+_override("of a Python function", [3 + _COS], lambda a: _beside(_waves(a), a.sin))
+_override("of a layer", [3 + _COS], lambda a: _beside(a.layer(), a.layer()), ["layers"])
 _override("counted", [9 * ONE], _audited, eager_only=True)
-_override("of what did not run", _unmatched, _in_block(tripled, lambda a: lambda x: 2.0 * x))
-_override("of no target", Refusal(errors.TargetError, "3"), lambda a: pb.override({3: tripled}))
+_override("of what did not run", _unmatched, _in_block(_tripled, lambda a: lambda x: 2.0 * x))
+_override("of no target", Refusal(errors.TargetError, "3"), lambda a: pb.override({3: _tripled}))
 _override("with a scalar for a vector", _scalar, _in_block(lambda dy: dy[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -13,6 +12,8 @@ import numpy as np
 from pullback.errors import UnsupportedError
 
 Function: TypeAlias = Callable[..., Any]
+# (function, arguments, variables) -> gradient of the sum of all outputs for each argument, then each variable
+Gradients: TypeAlias = Callable[[Function, Sequence[Any], Sequence[Any]], list[Any]]
 
 CAPABILITIES: Final = MappingProxyType(
     {
@@ -25,64 +26,46 @@ CAPABILITIES: Final = MappingProxyType(
         "layers": "layers as targets of an override",
     }
 )
+ABSENT: Final = "the adapter has none to offer"
+
+
+def _absent(*_: Any) -> Any:
+    raise UnsupportedError(ABSENT)
+
+
+def _itself(variable: Any) -> Any:
+    return variable
 
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
     """A way to run and differentiate a function. Any class with these attributes will do."""
 
-    # (function, arguments, variables) -> gradient of the sum of all outputs for each argument, then each variable
-    gradients: Callable[[Function, Sequence[Any], Sequence[Any]], list[Any]]
-    gives_none: bool = True  # where nothing flows; some frameworks and modes have zeros instead
+    gradients: Gradients
+    gives_none: bool = True  # where nothing flows; some modes have zeros instead
     takes_variables: bool = True
     is_forward: bool = False  # the gradient is put together from tangents
 
 
-class Adapter(abc.ABC):
+@dataclasses.dataclass(frozen=True)
+class Adapter:
     """The framework as the cases see it. Arrays take `+`, `*` (with Python numbers too), `[]` and have a `shape`."""
 
-    # What the engine cannot do, and why: the engine's own table. Keys are those of CAPABILITIES.
-    cannot: Mapping[str, str] = MappingProxyType({})
-    # Modes by name. One is called "eager": nothing is traced in it.
-    modes: Mapping[str, Any]
+    modes: Mapping[str, Any]  # one is called "eager": nothing is traced in it
+    array: Callable[[Any, str], Any]  # values and the name of a dtype, as NumPy has it
+    to_numpy: Callable[[Any], np.ndarray]
+    dtype: Callable[[Any], str]  # NumPy's name for it; known while tracing, too
+    cast: Callable[[Any, str], Any]
+    sum: Callable[[Any, int], Any]  # along one axis
+    sin: Function  # also the target of overrides: the framework's own function
+    variable: Callable[[Any, str], Any] = _absent  # values and a name; takes `*` like an array
+    key: Callable[[Any], Any] = _itself  # what stands for a variable as a key of a dict
+    layer: Callable[[], Any] = (
+        _absent  # a new layer without weights that gives the sine of its input
+    )
     # Modes that give the gradient of the sum of the squares of all gradients.
-    second_order: Mapping[str, Any] = MappingProxyType({})
+    second_order: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    # What the engine cannot do, and why: the engine's own table, with keys out of CAPABILITIES.
+    cannot: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     # Errors of the framework that carry our words where a fault shows only when a traced program runs.
     late_errors: tuple[type[Exception], ...] = ()
-
-    @abc.abstractmethod
-    def array(self, values: Any, dtype: str = "float32") -> Any:
-        """An array of a dtype that NumPy names."""
-
-    @abc.abstractmethod
-    def to_numpy(self, x: Any) -> np.ndarray:
-        """The values of an array."""
-
-    @abc.abstractmethod
-    def dtype(self, x: Any) -> str:
-        """NumPy's name of the dtype; known while tracing, too."""
-
-    @abc.abstractmethod
-    def cast(self, x: Any, dtype: str) -> Any:
-        """The array in another dtype."""
-
-    @abc.abstractmethod
-    def sum(self, x: Any, axis: int) -> Any:
-        """The sum along one axis."""
-
-    @abc.abstractmethod
-    def sin(self, x: Any) -> Any:
-        """The sine. It is the target of overrides: make it the framework's own function."""
-
-    def variable(self, values: Any, name: str) -> Any:
-        """A trainable variable that takes `*` like an array."""
-        del values, name
-        raise UnsupportedError(self.cannot.get("variables", "declare `variables` in `cannot`"))
-
-    def key(self, variable: Any) -> Any:
-        """What stands for a variable as a key of a dict."""
-        return variable
-
-    def layer(self) -> Any:
-        """A layer without weights that gives the sine of its input."""
-        raise UnsupportedError(self.cannot.get("layers", "declare `layers` in `cannot`"))

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 import pullback as pb
-from pullback.testing.contract.adapter import CAPABILITIES, Adapter, Function
+from pullback.testing.contract.adapter import ABSENT, CAPABILITIES, Adapter, Function
 
 # Cases run in float32, and their numbers are near one.
 TOLERANCE: Final = 1e-4
@@ -45,9 +45,9 @@ class Case:
     """
 
     name: str
-    build: Build
     args: Sequence[np.ndarray]
     gradient: Wanted
+    build: Build
     second: Wanted = None
     forward: Wanted = None
     needs: Sequence[str] = ()
@@ -61,11 +61,11 @@ TABLE: Final[list[Case]] = []
 
 
 class NamedMode(NamedTuple):
-    """A mode under its name; "second order" or "forward mode" is the capability that it needs, if any."""
+    """A mode under its name, and what it gives: "gradients", or what the engine must be able to do for it."""
 
     name: str
     mode: Any
-    capability: str | None
+    capability: str
 
     def __str__(self) -> str:
         return self.name
@@ -90,7 +90,7 @@ def cases(adapter: Adapter) -> list[tuple[Case, NamedMode]]:
     assert not unknown, f"`cannot` names {sorted(unknown)}; known are {', '.join(CAPABILITIES)}"
     assert "eager" in adapter.modes, "one of the modes must be called 'eager'"
     modes = [
-        NamedMode(name, mode, "forward mode" if mode.is_forward else None)
+        NamedMode(name, mode, "forward mode" if mode.is_forward else "gradients")
         for name, mode in adapter.modes.items()
     ]
     modes += [NamedMode(name, mode, "second order") for name, mode in adapter.second_order.items()]
@@ -102,7 +102,7 @@ def run(case: Case, mode: NamedMode, adapter: Adapter) -> None:
     where, wanted = f"{case} [{mode}]", mode.wanted(case) or []
     reasons = [adapter.cannot[c] for c in (*case.needs, mode.capability) if c in adapter.cannot]
     if reasons:
-        wanted = Refusal(pb.PullbackError, "|".join(map(re.escape, reasons)))
+        wanted = Refusal(pb.PullbackError, "|".join(map(re.escape, [*reasons, ABSENT])))
     if isinstance(wanted, Refusal):
         _assert_refused(where, wanted, lambda: _run(case, mode, adapter), adapter.late_errors)
         return
@@ -116,7 +116,7 @@ def run(case: Case, mode: NamedMode, adapter: Adapter) -> None:
 def _run(case: Case, mode: NamedMode, adapter: Adapter) -> list[Any]:
     built = case.build(adapter)  # afresh, so that nothing is left of earlier runs
     trial = built if isinstance(built, Trial) else Trial(built)
-    xs = [adapter.array(x) for x in case.args]
+    xs = [adapter.array(x, "float32") for x in case.args]
     found = mode.mode.gradients(trial.function, xs, trial.variables)
     if trial.after is not None:
         trial.after()
@@ -124,9 +124,9 @@ def _run(case: Case, mode: NamedMode, adapter: Adapter) -> list[Any]:
 
 
 def _agree(found: Any, wanted: Any, gives_none: bool) -> bool:
-    if wanted is None:
-        return found is None or (not gives_none and not np.any(found))
-    same_shape = found is not None and np.shape(found) == np.shape(wanted)
+    if found is None or wanted is None:
+        return found is wanted or not (gives_none or found is None or np.any(found))
+    same_shape = np.shape(found) == np.shape(wanted)
     return same_shape and np.allclose(found, wanted, TOLERANCE, TOLERANCE)
 
 
