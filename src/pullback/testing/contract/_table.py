@@ -148,8 +148,8 @@ enter(PRODUCT, "by name, missing is None", lambda dz: {"y": 4.0 * dz}, [None, 4 
 enter(PRODUCT, "None where nothing flows", lambda dz: (dz, None), [ONE, None])
 enter(PRODUCT, "zeros are not None", lambda dz: (dz, 0.0 * dz), [ONE, 0 * ONE])
 enter(PRODUCT, "DEFAULT", lambda dz: (dz, pb.DEFAULT), [ONE, X])
-enter(PRODUCT, "original of two", lambda dz, *, original: (*original(dz),)[::-1], [X, Y])
-enter(IN_LIST, "original of a list", lambda dz, *, original: [*original(dz)][::-1], [X, Y])
+enter(PRODUCT, "original of two", lambda dz, *, original: original(dz)[::-1], [X, Y])
+enter(IN_LIST, "original of a list", lambda dz, *, original: list.copy(original(dz))[::-1], [X, Y])
 enter(PRODUCT, "op", lambda dz, *, op: (dz, dz) if "product" in op.name else op, [ONE, ONE])
 
 

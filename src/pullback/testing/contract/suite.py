@@ -78,10 +78,9 @@ class NamedMode(NamedTuple):
 
     def runs(self, case: Case) -> bool:
         """Whether the case says something of this mode."""
+        here = self.name == "eager" or not case.eager_only
         fits = self.mode.takes_variables or "variables" not in case.needs
-        return (
-            fits and self.wanted(case) is not None and (self.name == "eager" or not case.eager_only)
-        )
+        return here and fits and self.wanted(case) is not None
 
 
 def cases(adapter: Adapter) -> list[tuple[Case, NamedMode]]:
@@ -104,7 +103,8 @@ def run(case: Case, mode: NamedMode, adapter: Adapter) -> None:
     if reasons:
         wanted = Refusal(pb.PullbackError, "|".join(map(re.escape, [*reasons, ABSENT])))
     if isinstance(wanted, Refusal):
-        _assert_refused(where, wanted, lambda: _run(case, mode, adapter), adapter.late_errors)
+        late = () if mode.name == "eager" else adapter.late_errors
+        _assert_refused(where, wanted, lambda: _run(case, mode, adapter), late)
         return
     found = _run(case, mode, adapter)
     assert len(found) == len(wanted), f"{where}: came {len(found)} gradients; wanted {wanted}"
