@@ -28,7 +28,7 @@ class PullbackError(Exception):
     True
     """
 
-    # AutoGraph keeps the class of an error that is made like any other, and hides one that is not.
+    # Frameworks that rewrite Python keep the class of an error made like any other, and hide one that is not.
     __init__ = Exception.__init__
 
 

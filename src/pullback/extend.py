@@ -26,6 +26,10 @@ from pullback._function import RECIPES as RECIPES
 from pullback._function import Definition as Definition
 from pullback._function import GradientFunction as GradientFunction
 from pullback._function import provide as provide
+from pullback._names import Reference as Reference
+from pullback._names import find as find
+from pullback._names import is_found as is_found
+from pullback._names import reference_to as reference_to
 from pullback._overriding import Activation as Activation
 from pullback._overriding import Override as Override
 from pullback._project import compatible as compatible

@@ -11,6 +11,7 @@ import tensorflow as tf
 from pullback._override import override
 from pullback._targets import inside, where
 from pullback.errors import ExportError, UnmatchedOverride
+from tests.define.test_keras import in_a_fresh_process
 from tests.override.helpers import tenfold, times_seven
 
 ROWS = np.ones((4, 3), "f")
@@ -274,6 +275,18 @@ def test_saving_and_loading(tmp_path: Any) -> None:
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert input_gradient(loaded) == [-14.0] * 3
     assert loaded.predict(ROWS, verbose=0).tolist() == model.predict(ROWS, verbose=0).tolist()
+
+
+def test_loading_in_a_process_that_has_made_no_override(tmp_path: Any) -> None:
+    model = model_of("functional", "string")
+    override({tf.nn.relu: times_seven})(model).save(tmp_path / "model.keras")
+    found = in_a_fresh_process(
+        "import keras, numpy, tests.override.helpers\n"
+        "from tests.define.keras_pieces import input_gradient\n"
+        f"model = keras.models.load_model(r'{tmp_path}/model.keras')\n"
+        "print(input_gradient(model, numpy.ones((4, 3), 'f')).tolist())"
+    )
+    assert set(np.ravel(eval(found))) == {-14.0}
 
 
 def test_a_rule_that_no_file_can_name_is_refused(tmp_path: Any) -> None:

@@ -6,17 +6,14 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-import keras
-
 from pullback.engines.tensorflow.keras_support import models
 from pullback.engines.tensorflow.override import hazards, hooks, regions, scope
-from pullback.engines.tensorflow.override.apply import Overridden
+from pullback.engines.tensorflow.override.apply import overridden
 from pullback.engines.tensorflow.override.op_names import label, op_types_of
 from pullback.engines.tensorflow.override.targets import misnaming_hint, resolve
-from pullback.errors import TargetError
 from pullback.extend import Activation, Engine, Entry, Override, Resolved
 
-_IN_PLACE = (hooks, hazards)  # imported for the functions of TensorFlow that they replace
+_IN_PLACE = (hooks, hazards, models)  # imported for what they replace and register
 
 
 class Overrides:
@@ -35,11 +32,7 @@ class Overrides:
 
     def apply(self, override: Override, target: Any) -> Any:
         """The function or model under the override."""
-        if isinstance(target, keras.Layer):
-            return models.overridden_layer(override, target)
-        if not callable(target):
-            raise TargetError(f"an override applies to a function, layer or model; got {target!r}.")
-        return Overridden(Activation(override), target)
+        return overridden(target, override)
 
     def export(self, overridden: Any, path: str, **options: Any) -> None:
         """Write a SavedModel that keeps the gradient."""

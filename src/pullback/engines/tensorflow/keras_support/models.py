@@ -12,42 +12,42 @@ from typing import Any
 
 import keras
 
-from pullback.engines.tensorflow.keras_support.override_saving import config_of, from_config
-from pullback.engines.tensorflow.override.apply import under
+from pullback.engines.tensorflow.keras_support.saving import (
+    SAVED_AS,
+    SavedOverride,
+    override_config,
+)
+from pullback.engines.tensorflow.override.apply import overridden, under
 from pullback.engines.tensorflow.tf_private import overriding as private
-from pullback.extend import Activation, flatten
+from pullback.engines.tensorflow.tf_private.keras_models import compile_settings
+from pullback.extend import Activation, Override, flatten
 
 _OWN_FUNCTIONS = ("train_function", "test_function", "predict_function")
+_OWN = ("_pullback_link", "__pullback_override__", *_OWN_FUNCTIONS)
 _STEPS = ("train_step", "test_step", "predict_step")
-_SAVED_AS = "PullbackOverridden"
+_WITH_STATE = ("optimizer", "metrics", "weighted_metrics")
 _classes: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
 
 
 class Link:
     """What the new object knows of the one it was made from. Not a Keras object, so Keras does not save it."""
 
-    def __init__(self, source: Any, override: Any) -> None:
+    def __init__(self, source: Any, override: Override) -> None:
         self.source = source
-        self.override = override
         self.activation = Activation(override)
-        self.in_step = source is not None and built_for(source)
+        self.synced = source.built
 
 
-def built_for(layer: Any) -> bool:
-    """Whether a layer has all its variables."""
-    return bool(getattr(layer, "built", True))
-
-
-def overridden_layer(override: Any, layer: Any) -> Any:
+@overridden.register(keras.Layer)
+def overridden_layer(layer: Any, override: Override) -> Any:
     """A layer or model of the same class and with the same weights, under the override."""
     made = object.__new__(_class_for(type(layer)))
-    made.__dict__.update(_shared(layer))
-    made.__dict__["_pullback_link"] = Link(layer, override)
-    made.__dict__["__pullback_override__"] = override
+    made.__dict__.update(
+        _shared(layer), _pullback_link=Link(layer, override), __pullback_override__=override
+    )
     if isinstance(layer, keras.Model):
-        for name in _OWN_FUNCTIONS:
-            made.__dict__[name] = None
-        if getattr(layer, "compiled", False):
+        made.__dict__.update(dict.fromkeys(_OWN_FUNCTIONS))
+        if layer.compiled:
             _compile_alike(made, layer)
     return made
 
@@ -62,11 +62,10 @@ def _shared(layer: Any) -> dict[str, Any]:
     }
 
 
-def _compile_alike(made: Any, layer: Any) -> None:
-    settings = dict(layer._compile_config.config)
-    for name in ("optimizer", "metrics", "weighted_metrics"):
-        settings[name] = keras.tree.map_structure(_fresh, settings.get(name))
-    made.compile(**settings)
+def _compile_alike(made: Any, model: Any) -> None:
+    settings = compile_settings(model)
+    fresh = {n: keras.tree.map_structure(_fresh, settings.get(n)) for n in _WITH_STATE}
+    made.compile(**settings | fresh)
 
 
 def _fresh(part: Any) -> Any:
@@ -77,22 +76,24 @@ def _fresh(part: Any) -> Any:
 
 
 def _class_for(base: type) -> type:
-    made = _classes.get(base)
-    if made is None:
-        methods: dict[str, Any] = {
+    if base not in _classes:
+        own_steps = [
+            n for n in _STEPS if getattr(base, n, None) not in (None, getattr(keras.Model, n))
+        ]
+        methods = {
             "__call__": _call,
-            "get_config": _get_config,
-            "from_config": classmethod(_from_config),
             "__reduce__": _reduce,
+            "__module__": __name__,
+            "get_config": _get_config,
+            "from_config": SavedOverride.from_config,
+            **{name: _step(name) for name in own_steps},
         }
-        for name in _STEPS:
-            if getattr(base, name, None) is not getattr(keras.Model, name) and hasattr(base, name):
-                methods[name] = _step(name)
-        made = type(base.__name__, (base,), methods)
-        made.__module__, made.__qualname__ = OverriddenModel.__module__, OverriddenModel.__name__
-        made.__name__ = _SAVED_AS
-        _classes[base] = made
-    return made
+        _classes[base] = type(SAVED_AS, (base,), methods)
+    return _classes[base]
+
+
+def _base_of(made: Any) -> Any:
+    return type(made).__bases__[0]
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -103,23 +104,18 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
         isinstance(leaf, keras.KerasTensor) for leaf in leaves
     ):
         return call(self, *args, **kwargs)
-    if not link.in_step:
-        _fall_in_step(self, link, args, kwargs)
+    if not link.synced:
+        _share_built_state(self, link, args, kwargs)
     return under(link.activation, call, self, *args, **kwargs)
 
 
-def _base_of(made: Any) -> type:
-    return type(made).__bases__[0]
-
-
-def _fall_in_step(self: Any, link: Link, args: Any, kwargs: Any) -> None:
+def _share_built_state(self: Any, link: Link, args: Any, kwargs: Any) -> None:
     """Variables that the first call makes are made on the original, and shared from then on."""
-    if not built_for(link.source):
+    if not link.source.built:
         private.converted(link.source)(*args, **kwargs)
-    own = ("_pullback_link", "__pullback_override__", *_OWN_FUNCTIONS)
-    compiled = {n: v for n, v in vars(self).items() if n in own or n not in vars(link.source)}
-    self.__dict__.update({**_shared(link.source), **compiled})
-    link.in_step = True
+    kept = {n: v for n, v in vars(self).items() if n in _OWN or n not in vars(link.source)}
+    self.__dict__.update(_shared(link.source) | kept)
+    link.synced = True
 
 
 def _step(name: str) -> Any:
@@ -134,26 +130,8 @@ def _step(name: str) -> Any:
 
 
 def _get_config(self: Any) -> dict[str, Any]:
-    return config_of(self._pullback_link)
-
-
-def _from_config(cls: type, config: dict[str, Any], custom_objects: Any = None) -> Any:
-    del cls
-    override, layer = from_config(config, custom_objects)
-    return overridden_layer(override, layer)
+    return override_config(self.__pullback_override__, self._pullback_link.source)
 
 
 def _reduce(self: Any) -> Any:
-    return overridden_layer, (self._pullback_link.override, self._pullback_link.source)
-
-
-class OverriddenModel(keras.Model):
-    """The name under which models with an override are saved; loading one gives the real thing."""
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """The model with its override, out of a file."""
-        return _from_config(cls, config, custom_objects)
-
-
-keras.saving.get_custom_objects()[_SAVED_AS] = OverriddenModel
+    return overridden_layer, (self._pullback_link.source, self.__pullback_override__)

@@ -1,6 +1,6 @@
 """Keras objects with another gradient: an operation for symbolic calls, layers, models and losses.
 
-They are made of the object they wrap, so weights are shared, and they can be saved: see `keras_saving`.
+They are made of the object they wrap, so weights are shared, and they can be saved: see `saving`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import keras
 
 from pullback.engines.tensorflow.keras_support.saving import described, remade
 from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private.keras_models import default_method
 from pullback.extend import Call, Definition, GradientFunction, unflatten
 
 _register = keras.saving.register_keras_serializable(package="pullback")
@@ -36,7 +37,7 @@ class GradientOperation(keras.Operation):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> GradientOperation:
-        """The operation that such a file tells of."""
+        """The operation that a file describes."""
         return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
 
 
@@ -46,31 +47,11 @@ def attach_symbolic(call: Call, leaves: Sequence[Any]) -> Any:
     return call.plan.call(operation, unflatten(call.structure, leaves))
 
 
-class _Wrapping:
-    """What a wrapped layer and a wrapped model have in common."""
+class _Recipe:
+    """What is saved as the way to make it again."""
 
-    def __init__(
-        self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
-    ) -> None:
-        # Keras reads the signature of `call` while it initialises, so this comes first and past its tracking.
-        function = GradientFunction(define(_caller(inner, inner)), make)
-        object.__setattr__(self, "_function", function)
-        super().__init__(name=f"{inner.name}_with_gradient", dtype=inner.dtype_policy)  # type: ignore[call-arg]
-        self.inner = inner
-        self._recipe = make
-
-    @property
-    def call(self) -> GradientFunction:
-        """The call of the wrapped layer, with its signature; its gradient is the rule's."""
-        return self._function  # type: ignore[attr-defined]
-
-    def build(self, *shapes: Any, **named: Any) -> None:
-        """Build the wrapped layer, where this is asked for by hand."""
-        if not self.inner.built:
-            self.inner.build(*shapes, **named)
-
-    # To Keras this is no way to build, so that it finds out the shapes through `call`.
-    build._is_default = True  # type: ignore[attr-defined]
+    name: str
+    _recipe: tuple[Any, ...]
 
     def get_config(self) -> dict[str, Any]:
         """What Keras writes to a file."""
@@ -78,8 +59,34 @@ class _Wrapping:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """The layer that such a file tells of."""
+        """The object that a file describes."""
         return remade(config["recipe"])
+
+
+class _Wrapping(_Recipe):
+    """What a wrapped layer and a wrapped model have in common."""
+
+    _function: GradientFunction
+
+    def __init__(
+        self, inner: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]
+    ) -> None:
+        # Keras reads the signature of `call` while it initialises, so this comes first and past its tracking.
+        object.__setattr__(self, "_function", GradientFunction(define(_caller(inner, inner)), make))
+        super().__init__(name=f"{inner.name}_with_gradient", dtype=inner.dtype_policy)  # type: ignore[call-arg]  # Keras' class is next
+        self.inner = inner
+        self._recipe = make
+
+    @property
+    def call(self) -> GradientFunction:
+        """The call of the wrapped layer, with its signature; its gradient is the rule's."""
+        return self._function
+
+    @default_method
+    def build(self, *shapes: Any, **named: Any) -> None:
+        """Build the wrapped layer, where this is asked for by hand."""
+        if not self.inner.built:
+            self.inner.build(*shapes, **named)
 
 
 @_register
@@ -93,7 +100,7 @@ class GradientModel(_Wrapping, keras.Model):
 
 
 @_register
-class GradientLoss(keras.losses.Loss):
+class GradientLoss(_Recipe, keras.losses.Loss):
     """A loss with another gradient; weights and reduction stay those of the wrapped loss."""
 
     def __init__(
@@ -106,15 +113,6 @@ class GradientLoss(keras.losses.Loss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of each sample."""
         return self._function(y_true, y_pred)
-
-    def get_config(self) -> dict[str, Any]:
-        """What Keras writes to a file."""
-        return {"recipe": described(self._recipe)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The loss that such a file tells of."""
-        return remade(config["recipe"])
 
 
 def wrapped(target: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> Any | None:
@@ -132,8 +130,8 @@ def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
-        # Keras takes nothing but tensors by position, and treats what is left out in its own way.
         run = private.converted(callee)
+        # Keras takes nothing but tensors by position, and treats what is left out in its own way.
         named = {n: v for n, v in bound.kwargs.items() if v is not None}
         for name, value in list(bound.arguments.items())[1 : len(bound.args)]:
             parameter = signature.parameters[name]
@@ -144,5 +142,5 @@ def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
         return run(*bound.args[:1], **named)
 
     call.__name__ = call.__qualname__ = inner.name
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__dict__["__signature__"] = signature
     return call

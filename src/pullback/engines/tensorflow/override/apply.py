@@ -8,7 +8,16 @@ from typing import Any
 from pullback.engines.tensorflow.attach.as_argument import TracedAsItself
 from pullback.engines.tensorflow.override import scope
 from pullback.engines.tensorflow.tf_private import overriding as private
-from pullback.extend import Activation
+from pullback.errors import TargetError
+from pullback.extend import Activation, Override
+
+
+@functools.singledispatch
+def overridden(target: Any, override: Override) -> Any:
+    """The target under the override; other kinds of targets than functions are registered where they are made."""
+    if not callable(target):
+        raise TargetError(f"an override applies to a function, layer or model; got {target!r}.")
+    return Overridden(Activation(override), target)
 
 
 class Overridden(TracedAsItself):

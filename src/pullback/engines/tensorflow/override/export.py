@@ -22,6 +22,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.apply import under
 from pullback.engines.tensorflow.override.graphs import state_of
+from pullback.engines.tensorflow.tf_private.keras_models import input_structure
 from pullback.errors import ExportError, PullbackError
 from pullback.extend import set_for
 
@@ -69,7 +70,7 @@ def _specs_of(model: Any) -> list[Any]:
         raise ExportError(
             f"{model.name!r} does not tell the shapes of its inputs, as a subclassed model does not. {_SIGNATURE}"
         )
-    structure = getattr(model, "_inputs_struct", inputs[0] if len(inputs) == 1 else inputs)
+    structure = input_structure(model)
     return [keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype, t.name), structure)]
 
 
