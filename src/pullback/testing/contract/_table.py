@@ -25,6 +25,7 @@ from pullback.testing.contract.suite import TABLE, Build, Case, Refusal, Trial, 
 X: Final = np.array([0.5, -1.5, 2.0])
 Y: Final = np.array([3.0, 0.25, -2.0])
 ROWS: Final = np.arange(12.0).reshape(4, 3) / 4.0
+WEIGHTS: Final = np.array([1.0, 2.0, 0.0, -1.0])
 ONE: Final = np.ones(3)
 Replace: TypeAlias = Callable[[Function], Function]
 MakeFunction: TypeAlias = Callable[[Adapter], Function]
@@ -175,17 +176,14 @@ enter(VARIABLE, "variables in a dict", Of(_keyed), [ONE, 9 * ONE])
 
 
 def _before_rows(a: Adapter, replace: Replace) -> Function:
-    """A _product with rows. In front, a function whose upstream is the gradient that was made to fit."""
+    """A product with rows. In front, a function whose upstream is the gradient that was made to fit."""
+    rows, multiplied = a.array(ROWS, "float32"), replace(_product)
 
     def check(dy: Any) -> Any:
         assert a.dtype(dy) == "float32", f"a float32 array has a gradient of dtype {a.dtype(dy)}"
         return dy
 
-    checked, multiplied, rows = (
-        pb.with_gradient(_cube, check),
-        replace(_product),
-        a.array(ROWS, "float32"),
-    )
+    checked = pb.with_gradient(_cube, check)
     return lambda x: multiplied(checked(x), rows)
 
 
@@ -209,9 +207,7 @@ def _with_partials(a: Adapter, **partials: Any) -> Function:
         return a.sum(error * error, 1)
 
     replaced = pb.with_partials(loss, y_pred=lambda y_true, y_pred: 7.0 * y_pred, **partials)
-    return lambda y_true, y_pred: (
-        a.array([1.0, 2.0, 0.0, -1.0], "float32") * replaced(y_true, y_pred)
-    )
+    return lambda y_true, y_pred: a.array(WEIGHTS, "float32") * replaced(y_true, y_pred)
 
 
 def _redefined(_: Adapter) -> Function:
@@ -228,7 +224,7 @@ def _changing(_: Adapter) -> Function:
     return lambda x, y: (function(x, "plain"), function(y, "asking"))
 
 
-_T, _P = 0 * ROWS, np.array([[1.0], [2.0], [0.0], [-1.0]]) * ROWS
+_T, _P = 0 * ROWS, WEIGHTS[:, None] * ROWS
 _one_none: Final[Build] = lambda a: _with_partials(a, y_true=None)  # noqa: E731
 add = TABLE.append
 add(Case("partials of a loss", [_T, ROWS], [-2 * _P, 7 * _P], _with_partials))
@@ -245,11 +241,8 @@ def _refused(
     enter(subject, name, rule, Refusal(error, rf"rule .*\.py:\d+.*{match}"))
 
 
-_X, _Y, _SCALAR = (
-    r"`x \(args\[0\]\)`",
-    r"`y \(args\[1\]\)`",
-    r"float32\[\]; wanted .*float32\[[3?]\]",
-)
+_X, _Y = r"`x \(args\[0\]\)`", r"`y \(args\[1\]\)`"
+_SCALAR: Final = r"float32\[\]; wanted .*float32\[[3?]\]"
 _refused(PRODUCT, "too few", lambda dz: dz, r"1 gradient .*2 inputs.*\(x, y\).*`return dx, dy`")
 _refused(PRODUCT, "too many", lambda dz: (dz, dz, dz), "returned 3 gradients")
 _refused(PRODUCT, "a scalar for a vector", lambda dz: (dz[0], dz), f"{_X}, {_SCALAR}")
