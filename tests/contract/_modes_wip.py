@@ -4,8 +4,6 @@ A mode gives the gradient of the sum of all floating-point outputs of a function
 of them. `MODES` holds those of first order, `SECOND_ORDER` those that differentiate the squared gradient again.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ class Mode:
     name: str
     run: Callable[[Function], Function]
     differentiate: Differentiate
-    # Whether `None` comes out where nothing flows; the other modes give zeros there.
+    # Whether TensorFlow gives `None` wherever nothing flows; the other modes give zeros there.
     gives_none: bool = True
     # Whether gradients of variables that the function reads can be asked for.
     takes_variables: bool = True
@@ -44,6 +42,8 @@ class Mode:
     def __call__(self, function: Function, xs: Sequence[Any]) -> list[Array | None]:
         """The gradients for the arguments as float64 arrays."""
         found = _dense(self.gradients(function, xs))
+        if not self.gives_none:
+            found = [tf.zeros_like(x) if g is None else g for x, g in zip(xs, found, strict=True)]
         return [None if g is None else np.asarray(g, np.float64) for g in found]
 
     @property
@@ -68,6 +68,12 @@ def directly(function: Function) -> Function:
     return function
 
 
+def traced(body: Function) -> Callable[[Function], Function]:
+    """Run in a tf.function, in the way of a body that is given the function and its arguments."""
+    # TensorFlow warns of functions with the same code that are traced anew; a partial has no code.
+    return lambda function: tf.function(functools.partial(body, function))
+
+
 def with_unknown_shapes(function: Function) -> Function:
     """Run in a tf.function that knows only the ranks of its arguments."""
 
@@ -78,32 +84,24 @@ def with_unknown_shapes(function: Function) -> Function:
     return run
 
 
-def nested(function: Function) -> Function:
-    """Run in a tf.function that another one calls."""
-    inner = tf.function(function)
-    return tf.function(lambda *args: inner(*args))
+def in_function(function: Function, *args: Any) -> Any:
+    """Call through a tf.function."""
+    return tf.function(function)(*args)
 
 
-def in_cond(function: Function) -> Function:
-    """Run in a branch of tf.cond that is chosen at run time."""
-
-    def branching(*args: Any) -> Any:
-        always = tf.reduce_sum(tf.ones([2])) > 0.0
-        return tf.cond(always, lambda: total(function(*args)), lambda: tf.constant(0.0, tf.float64))
-
-    return tf.function(branching)
+def in_cond(function: Function, *args: Any) -> Any:
+    """Call in a branch of tf.cond that is chosen at run time."""
+    always = tf.reduce_sum(tf.ones([2])) > 0.0
+    return tf.cond(always, lambda: total(function(*args)), lambda: tf.constant(0.0, tf.float64))
 
 
-def in_while_loop(function: Function) -> Function:
-    """Run in the body of a tf.while_loop."""
+def in_while_loop(function: Function, *args: Any) -> Any:
+    """Call in the body of a tf.while_loop."""
 
-    def looping(*args: Any) -> Any:
-        def body(i: Any, found: Any) -> Any:
-            return i + 1, found + total(function(*args))
+    def body(i: Any, found: Any) -> Any:
+        return i + 1, found + total(function(*args))
 
-        return tf.while_loop(lambda i, _: i < 1, body, (0, tf.constant(0.0, tf.float64)))[1]
-
-    return tf.function(looping)
+    return tf.while_loop(lambda i, _: i < 1, body, (0, tf.constant(0.0, tf.float64)))[1]
 
 
 def with_tape(function: Function, xs: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
@@ -131,14 +129,13 @@ def with_jacobian(function: Function, xs: Sequence[Any], variables: Sequence[Any
 def inside(differentiate: Differentiate, **options: Any) -> Differentiate:
     """Call and differentiate in one tf.function."""
 
-    def traced(function: Function, xs: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    def run(function: Function, xs: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         def step(*args: Any) -> list[Any]:
             return _dense(differentiate(function, args, variables))
 
-        # TensorFlow warns of functions with the same code that are traced anew; a partial has no code.
         return tf.function(functools.partial(step), **options)(*xs)
 
-    return traced
+    return run
 
 
 def on_replicas(function: Function, xs: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
@@ -163,10 +160,6 @@ def over_rows(mapper: Function) -> Differentiate:
         return [None if g is None else g[0] for g in _dense(found)]
 
     return mapped
-
-
-def _traced_vectorized_map(function: Function, rows: Any) -> Any:
-    return tf.function(lambda *args: tf.vectorized_map(function, args))(*rows)
 
 
 def push_forward(function: Function, xs: Sequence[Any], sources: Any, tangents: Any) -> Any:
@@ -210,7 +203,8 @@ def with_fit(**options: Any) -> Differentiate:
         # At rate zero no weight moves, and without decay the momentum is the gradient itself.
         optimizer = keras.optimizers.Adam(learning_rate=0.0, beta_1=0.0)
         model.compile(optimizer, **options)
-        model.fit(np.zeros([2, 1], "f"), batch_size=2, epochs=1, verbose=0)
+        quiet: Any = 0  # Keras takes a number here, and says a text
+        model.fit(np.zeros([2, 1], "f"), batch_size=2, epochs=1, verbose=quiet)
         return [v.value for v in optimizer.variables if v.path.endswith("momentum")]
 
     return fitted
@@ -220,6 +214,9 @@ def _table(*modes: Mode) -> dict[str, Mode]:
     return {mode.name: mode for mode in modes}
 
 
+_jit = functools.partial(tf.function, jit_compile=True)
+_traced_map = functools.partial(in_function, tf.vectorized_map)
+_map_fn = functools.partial(tf.map_fn, fn_output_signature=tf.float64)
 _in_rows = functools.partial(Mode, run=directly, takes_variables=False)
 _in_fit = functools.partial(Mode, run=directly, takes_variables=False, gives_none=False)
 
@@ -229,18 +226,15 @@ MODES = _table(
     Mode("tf.function, tape outside, unknown shapes", with_unknown_shapes, with_tape),
     Mode("tf.function, tape inside", directly, inside(with_tape), check="by default"),
     Mode("tf.gradients", directly, inside(with_tf_gradients)),
-    Mode("nested tf.function, tape outside", nested, with_tape),
+    Mode("nested tf.function, tape outside", traced(in_function), with_tape),
     Mode("nested tf.function, tape inside", tf.function, inside(with_tape)),
-    Mode("XLA", functools.partial(tf.function, jit_compile=True), with_tape, check="on request"),
+    Mode("XLA", _jit, with_tape, check="on request"),
     Mode("XLA, tape inside", directly, inside(with_tape, jit_compile=True)),
-    Mode("tf.cond", in_cond, with_tape),
-    Mode("tf.while_loop", in_while_loop, with_tape, gives_none=False),
-    _in_rows(
-        "tf.map_fn",
-        differentiate=over_rows(functools.partial(tf.map_fn, fn_output_signature=tf.float64)),
-    ),
+    Mode("tf.cond", traced(in_cond), with_tape),
+    Mode("tf.while_loop", traced(in_while_loop), with_tape, gives_none=False),
+    _in_rows("tf.map_fn", differentiate=over_rows(_map_fn)),
     _in_rows("vectorized_map", differentiate=over_rows(tf.vectorized_map), check="on request"),
-    _in_rows("vectorized_map in tf.function", differentiate=over_rows(_traced_vectorized_map)),
+    _in_rows("vectorized_map in tf.function", differentiate=over_rows(_traced_map)),
     Mode("jacobian", directly, with_jacobian),
     Mode("forward mode", directly, in_forward_mode, gives_none=False, check="on request"),
     Mode("forward mode through tf.function", tf.function, in_forward_mode, gives_none=False),
@@ -251,7 +245,7 @@ MODES = _table(
 )
 
 
-def _second_order(name: str, first: str, second: str) -> Mode:
+def _second_order(name: str, first: str, second: str, *, gives_none: bool = True) -> Mode:
     """The gradient, by the second mode, of the squared gradient, by the first."""
 
     def run(function: Function) -> Function:
@@ -261,12 +255,14 @@ def _second_order(name: str, first: str, second: str) -> Mode:
 
         return MODES[second].run(squares)
 
-    return Mode(name, run, MODES[second].differentiate)
+    return Mode(name, run, MODES[second].differentiate, gives_none)
 
 
 SECOND_ORDER = _table(
     _second_order("second order, eager", "eager", "eager"),
-    _second_order("second order, tapes outside", "tf.function, tape outside", "eager"),
+    _second_order(
+        "second order, tapes outside", "tf.function, tape outside", "eager", gives_none=False
+    ),
     _second_order("second order, first tape inside", "eager", "tf.function, tape outside"),
     _second_order("second order, tapes inside", "eager", "tf.function, tape inside"),
     _second_order("second order, tapes inside, XLA", "eager", "XLA, tape inside"),

@@ -1,6 +1,8 @@
 """The contract sees what is wrong: engines that are broken on purpose, each with the case that must notice."""
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -184,3 +186,17 @@ def test_every_capability_is_asked_for_somewhere() -> None:
 def test_every_case_has_a_name_of_its_own() -> None:
     names = [case.name for case in contract.TABLE]
     assert len(names) == len(set(names)) > 60
+
+
+IMPORT_ALONE = """
+import sys
+from pullback.testing import contract
+print(len(contract.TABLE) > 0, sorted({"tensor" + "flow", "keras", "jax", "torch"} & set(sys.modules)))
+"""
+
+
+def test_the_suite_imports_no_framework() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALONE], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "True []"), done.stderr
