@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback._audit import Place
 from pullback._bind import Binder, Plan, name_of
 from pullback._call import Call
-from pullback._engine import Attach, Engine, engine_of, present
+from pullback._engine import Attach, Engine, engine_of, engine_of_class, present
 from pullback._names import is_found
 from pullback._project import describe
 from pullback._rule import FUNCTION_OFFERS, JVP_OFFERS, Rule, location_of
@@ -52,7 +52,7 @@ class Definition:
         self.plans: dict[Any, Plan] = {}
         self._binder: Binder | None = None
         self._place = place
-        self.prepared: dict[Engine, Attach] = {}
+        self.prepared: dict[type, tuple[Engine, Attach]] = {}
         self.owner: GradientFunction | None = None
 
     @property
@@ -67,10 +67,13 @@ class Definition:
         """What is differentiated, for a rule that asks for `op`."""
         return self._place or Place(self.name, "function", None, location_of(self.function))
 
-    def prepare(self, engine: Engine) -> Attach:
-        """The engine's way to run this function, made once."""
-        attach = self.prepared[engine] = engine.prepare(self)
-        return attach
+    def prepare(self, leaves: Sequence[Any]) -> tuple[Engine, Attach]:
+        """The engine of these leaves and its way to run this function, made once for each class of leaves."""
+        engine = engine_of(leaves)
+        made = (engine, engine.prepare(self))
+        if leaves and engine_of_class(type(leaves[0])) is engine:
+            self.prepared[type(leaves[0])] = made
+        return made
 
     def split(self, result: Any) -> tuple[Any, Rule]:
         """The outputs and the rule out of what the function returned."""
@@ -120,8 +123,8 @@ class GradientFunction:
             plan = definition.binder.plan(args, kwargs)
         values = args if plan.direct else tuple(plan.values(args, kwargs))
         leaves, structure = flatten_tuple(values)
-        engine = engine_of(leaves)
-        attach = definition.prepared.get(engine) or definition.prepare(engine)
+        prepared = definition.prepared.get(type(leaves[0])) if leaves else None
+        engine, attach = prepared or definition.prepare(leaves)
         return attach(Call(definition, engine, plan, structure), leaves)
 
     @property

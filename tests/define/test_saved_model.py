@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.engines.tensorflow.attach import splice
+from pullback.engines.tensorflow.attach import registry
 from tests.define import saved_pieces as pieces
 from tests.define.keras_pieces import ROWS, half, input_gradient, network, straight_through
 
@@ -231,8 +231,8 @@ def test_names_of_gradients_differ_between_processes() -> None:
     traced = tf.function(pb.with_gradient(tf.sin, seven)).get_concrete_function(tf.ones([]))
     marked = [op for op in traced.graph.get_operations() if op.type == "IdentityN"]
     names = [op.get_attr("_gradient_op_type").decode() for op in marked]
-    assert [splice._PROCESS in name for name in names] == [True]
-    assert runpy.run_path(splice.__file__)["_PROCESS"] != splice._PROCESS
+    assert [registry._PROCESS in name for name in names] == [True]
+    assert runpy.run_path(registry.__file__)["_PROCESS"] != registry._PROCESS
 
 
 def test_a_rule_that_cannot_be_traced_is_named_when_saving(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import linear
-from pullback.engines.tensorflow.attach.attach import attach
+from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.errors import UnsupportedError
 from pullback.extend import Attach, Call, Definition, Engine
@@ -62,7 +62,7 @@ class TensorFlowEngine(Engine):
     def _attach_first(self, call: Call, leaves: Sequence[Any]) -> Any:
         self._prove()
         self._proven = True
-        call.definition.prepared.pop(self, None)
+        call.definition.prepared.clear()
         return attach(call, leaves)
 
     @property

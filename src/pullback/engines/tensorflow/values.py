@@ -157,6 +157,8 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
         gradient = gradient.flat_values
     if isinstance(gradient, tf.SparseTensor):
         raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
+    if isinstance(gradient, tf.IndexedSlices):
+        _check_rows(gradient, spec)
     if isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
         return None if gradient.dtype in _NOT_NUMBERS else gradient
     if isinstance(gradient, _VARIABLES):
@@ -164,6 +166,14 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
     if not _is_numpy_number(gradient):
         return None
     return tf.convert_to_tensor(np.asarray(gradient), dtype_hint=spec.dtype)
+
+
+def _check_rows(slices: tf.IndexedSlices, spec: Spec) -> None:
+    came = shape(slices)
+    if came is not None and spec.shape is not None and not compatible(came[1:], spec.shape[1:]):
+        raise Mismatch(
+            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(spec.shape[1:])}"
+        )
 
 
 def _is_numpy_number(value: Any) -> bool:
@@ -205,7 +215,7 @@ def sum_to(array: Any, axes: tuple[int, ...], wanted: Shape) -> Any:
 def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
     """Sum over broadcast axes when the program runs, or fail with the error's words."""
     if isinstance(array, tf.IndexedSlices):
-        return _slices_like(array, spec)
+        return array  # their rows fit, and broadcasting makes no slices
     wanted = tf.constant(spec.shape, tf.int32) if spec.dynamic is None else spec.dynamic
     with tf.control_dependencies([_assert_fits(tf.shape(array), wanted, error)]):
         _, axes = private.broadcast_gradient_args(tf.shape(array), wanted)
@@ -213,15 +223,6 @@ def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
     fitted = tf.reshape(tf.reduce_sum(array, axes), wanted)
     fitted.set_shape(spec.shape)
     return fitted
-
-
-def _slices_like(slices: tf.IndexedSlices, spec: Spec) -> Any:
-    came = shape(slices)
-    if came is not None and spec.shape is not None and not compatible(came[1:], spec.shape[1:]):
-        raise Mismatch(
-            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(spec.shape[1:])}"
-        )
-    return slices
 
 
 def _assert_fits(came: Any, wanted: Any, error: str) -> Any:

@@ -1,4 +1,4 @@
-"""Attaching a rule to a call that runs at once.
+"""Attaching a rule to a call: the way in, and calls that run at once.
 
 - Nothing stays on the tapes but what the rule holds: the body runs on detached handles of its inputs, which no
   tape watches.
@@ -15,82 +15,95 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import body
+from pullback.engines.tensorflow.attach import graph, recorded
 from pullback.engines.tensorflow.attach.closed_over import Reads, closed_over
-from pullback.engines.tensorflow.attach.recorded import Recorded
+from pullback.engines.tensorflow.attach.recorded import Given, Recorded
+from pullback.engines.tensorflow.attach.symbolic import attach_symbolic
 from pullback.engines.tensorflow.attach.variables import Variables
 from pullback.extend import Call, ForwardResult, Kind, Spec
 
 _USUAL = frozenset({"inputs", "outputs"})  # what costs nothing to keep
+_ALL_FLOWING = [((Kind.DIFFERENTIABLE,) * n, range(n)) for n in range(16)]
 
 
-def attach(
-    call: Call,
-    leaves: Sequence[Any],
-    kinds: Sequence[Kind],
-    flowing: Sequence[int],
-    tensors: Sequence[Any],
-) -> Any:
+def attach(call: Call, leaves: Sequence[Any]) -> Any:
+    """Run a call so that its own pullback is used for it: at once, traced, or as a node of a Keras model."""
+    count = len(leaves)
+    for leaf in leaves:
+        if type(leaf) is not private.EagerTensor or private.data_type(leaf) not in values.FLOWING:
+            return _attach_any(call, leaves)
+    if count >= len(_ALL_FLOWING) or not private.executing_eagerly():
+        return _attach_any(call, leaves)
+    kinds, flowing = _ALL_FLOWING[count]
+    return _attach(Given(call, leaves, kinds, flowing, leaves))
+
+
+def _attach_any(call: Call, leaves: Sequence[Any]) -> Any:
+    if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
+        return attach_symbolic(call, leaves)
+    kinds = [values.kind(leaf) for leaf in leaves]
+    flowing = [i for i, kind in enumerate(kinds) if kind is Kind.DIFFERENTIABLE]
+    leaves = list(leaves)
+    for index in flowing:
+        leaves[index] = values.read(leaves[index])
+    tensors = [values.gradient_tensor(leaves[i]) for i in flowing]
+    given = Given(call, leaves, kinds, flowing, tensors)
+    return _attach(given) if private.executing_eagerly() else graph.attach(given)
+
+
+def _attach(given: Given) -> Any:
     """Run the call now and record it with its own gradient."""
-    order = private.possible_gradient_types(tensors)
+    call = given.call
+    order = private.possible_gradient_types(given.tensors)
     kept = call.definition.kept
     if order == 0 and "variables" not in kept:
-        result = body.run(call, leaves)
+        result = recorded.run(call, given.leaves)
         outputs = result.form.rebuild(values.outputs(result.leaves))
     elif order == 1 and not kept:
-        outputs = _attach_usual(call, leaves, kinds, flowing, tensors)
+        outputs = _record_usual(given)
     else:
-        outputs = _attach(call, leaves, kinds, flowing, tensors, order)
+        outputs = _record_kept(given, recording=order > 1)
     if call.definition.kept is not kept:
         # The body has only now told what its rule asks for; from here on it is known beforehand.
-        return attach(call, leaves, kinds, flowing, tensors)
+        return _attach(given)
     return outputs
 
 
-def _attach_usual(
-    call: Call,
-    leaves: Sequence[Any],
-    kinds: Sequence[Kind],
-    flowing: Sequence[int],
-    tensors: Sequence[Any],
-) -> Any:
+def _record_usual(given: Given) -> Any:
     """The usual call: one tape, and a rule that asks for no more than inputs and outputs."""
+    call, leaves, kinds, flowing, tensors = given
     inner = list(map(private.detached, tensors))
     plain = tensors is leaves
-    result = body.run(
-        call, inner if plain else values.with_gradient_tensors(leaves, flowing, inner)
-    )
-    output, rule = result.leaves[0] if result.leaves else None, result.rule
+    result = recorded.run(call, inner if plain else given.around(inner))
     usual = (
         plain
         and result.form.count == 1
-        and type(output) is private.EagerTensor
-        and rule.kept <= _USUAL
+        and type(result.leaves[0]) is private.EagerTensor
+        and private.data_type(result.leaves[0]) in values.FLOWING
+        and result.rule.kept <= _USUAL
         and call.definition.jvp is None
-        and private.data_type(output) in values.FLOWING
         and not private.possible_gradient_types(result.leaves)
     )
     if not usual:
-        return _record(_PLAIN, call, result, leaves, kinds, flowing, tensors, inner)
+        return _record(given, result, _PLAIN, inner)
     specs = [Spec(private.concrete_shape(t), t.dtype) for t in tensors]
-    recorded = Recorded(call, rule, result.form, kinds, specs)
-    fresh = private.detached(output)
-    recorded.flowing = flowing
-    recorded.references = list(map(weakref.ref, tensors))
-    recorded.links = _links(inner, tensors)
-    requested = rule.requested
+    record = Recorded(call, result.rule, result.form, kinds, specs)
+    record.flowing, record.values = flowing, result.leaves
+    fresh = private.detached(result.leaves[0])
+    record.references = list(map(weakref.ref, tensors))
+    record.links = _links(inner, tensors)
+    requested = result.rule.requested
     if requested:
-        recorded.inputs = leaves if "inputs" in requested else None
-        recorded.outputs = [fresh] if "outputs" in requested else None
-    recorded.values = result.leaves
-    private.record_operation(
-        call.definition.name, [fresh], tensors, recorded.backward, recorded.forward
-    )
-    recorded.values = ()
+        record.inputs = leaves if "inputs" in requested else None
+        record.outputs = [fresh] if "outputs" in requested else None
+    sources = list(tensors)
+    private.record_operation(call.name, [fresh], sources, record.backward, record.forward)
+    record.values = ()
     return result.form.rebuild([fresh])
 
 
@@ -101,57 +114,46 @@ def _links(inner: list[Any], tensors: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [(r, t) for r, t in zip(references, tensors, strict=True) if r() is not None]
 
 
-def _attach(
-    call: Call,
-    leaves: Sequence[Any],
-    kinds: Sequence[Kind],
-    flowing: Sequence[int],
-    tensors: Sequence[Any],
-    order: int,
-) -> Any:
-    recording = order > 1
-    keeper = _KeptBody(call, tensors, leaves, recording)
-    if recording and len(tensors) > 1:
-        tensors = values.distinct(list(tensors))
-    inner = list(tensors) if recording else list(map(private.detached, tensors))
-    result = keeper.run(call, values.with_gradient_tensors(leaves, flowing, inner), inner)
-    return _record(keeper, call, result, leaves, kinds, flowing, tensors, inner, recording)
+def _record_kept(given: Given, recording: bool) -> Any:
+    """A call whose ordinary gradient, or second derivative, may be asked for."""
+    body = _KeptBody(given, recording)
+    if recording and len(given.tensors) > 1:
+        given = given._replace(tensors=values.distinct(list(given.tensors)))
+    inner = list(given.tensors) if recording else list(map(private.detached, given.tensors))
+    result = body.run(given.call, given.around(inner), inner)
+    return _record(given, result, body, inner, recording)
 
 
 def _record(
-    keeper: _PlainBody | _KeptBody,
-    call: Call,
+    given: Given,
     result: ForwardResult,
-    leaves: Sequence[Any],
-    kinds: Sequence[Kind],
-    flowing: Sequence[int],
-    tensors: Sequence[Any],
+    body: _PlainBody | _KeptBody,
     inner: list[Any],
     recording: bool = False,
 ) -> Any:
-    recorded = body.record(call, result, leaves, kinds, flowing)
-    captured = keeper.describe(recorded, inner)
+    record = recorded.record(given, result)
+    captured = body.describe(record, inner)
     if recording:
-        recorded.tensors = tensors
-    elif captured and private.possible_gradient_types([*tensors, *recorded.values]) > 1:
+        record.tensors = given.tensors
+    elif captured and private.possible_gradient_types([*given.tensors, *record.values]) > 1:
         # One tape watches the inputs and another what was captured: mixed derivatives need the record.
-        return _attach(call, leaves, kinds, flowing, tensors, 2)
+        return _record_kept(given, recording=True)
     else:
-        recorded.references = list(map(weakref.ref, tensors))
-        recorded.links = _links(inner, tensors)
-    return body.finish(recorded, result, leaves, [*tensors, *captured])
+        record.references = list(map(weakref.ref, given.tensors))
+        record.links = _links(inner, given.tensors)
+    return recorded.finish(record, result, given.leaves, [*given.tensors, *captured])
 
 
 class _PlainBody:
     """The usual body: the upstream passes through to whatever it captures."""
 
-    def describe(self, recorded: Recorded, inner: Sequence[Any]) -> list[Any]:
+    def describe(self, record: Recorded, inner: Sequence[Any]) -> list[Any]:
         """The captured sources: the body's own outputs, if any tape knows them."""
         del inner
-        if not private.possible_gradient_types(recorded.values):
+        if not private.possible_gradient_types(record.values):
             return []
-        recorded.captured = list
-        return list(recorded.values)
+        record.captured = list
+        return list(record.values)
 
 
 _PLAIN = _PlainBody()
@@ -160,22 +162,19 @@ _PLAIN = _PlainBody()
 class _KeptBody:
     """A body whose ordinary gradient is kept on a tape of our own, for the rule or for what the body captures."""
 
-    def __init__(
-        self, call: Call, given: Sequence[Any], leaves: Sequence[Any], recording: bool
-    ) -> None:
-        self.original = "original" in call.definition.kept
-        self.asks_variables = "variables" in call.definition.kept
+    def __init__(self, given: Given, recording: bool) -> None:
+        definition = given.call.definition
+        self.original = "original" in definition.kept
+        self.asks_variables = "variables" in definition.kept
         # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
         self.passes = not recording and not self.asks_variables
         self.repeated = False
-        self.given = given
-        self.foreign = (
-            [] if self.passes else self._tracked(closed_over(call.definition.function, leaves))
-        )
-
-    def _tracked(self, tensors: Sequence[Any]) -> list[Any]:
-        known = {id(t) for t in self.given}
-        return [t for t in tensors if id(t) not in known and private.possible_gradient_types([t])]
+        self.foreign: list[Any] = []
+        if not self.passes:
+            known = {id(t) for t in given.tensors}
+            reached = closed_over(definition.function, given.leaves)
+            watched = (t for t in reached if private.possible_gradient_types([t]))
+            self.foreign = [t for t in watched if id(t) not in known]
 
     def run(self, call: Call, leaves: Sequence[Any], inner: Sequence[Any]) -> ForwardResult:
         """Run the body, watched as far as is needed."""
@@ -186,7 +185,7 @@ class _KeptBody:
         missed = contextlib.nullcontext([]) if self.passes else Reads([*inner, *self.foreign])
         with self.tape, missed as found, self.variables or contextlib.nullcontext():
             self.tape.watch([*self.foreign, *(inner if self.original else ())])
-            result = body.run(call, leaves)
+            result = recorded.run(call, leaves)
         # A captured tensor showed only when it was used, too late to watch it; or variables were made,
         # and only those are temporary that are made again: once more, now that this is known.
         made = self.variables is not None and self.variables.made and not self.repeated
@@ -196,22 +195,22 @@ class _KeptBody:
         self.repeated = True
         return self.run(call, leaves, inner)
 
-    def describe(self, recorded: Recorded, inner: Sequence[Any]) -> list[Any]:
+    def describe(self, record: Recorded, inner: Sequence[Any]) -> list[Any]:
         """Tell the record where ordinary gradients come from; the captured sources."""
-        tape, outputs = self.tape, list(recorded.values)
+        tape, outputs = self.tape, list(record.values)
 
         def differentiate(sources: Sequence[Any]) -> Any:
             sources = list(sources)
             return lambda upstream: tape.gradient(outputs, sources, list(upstream))
 
         if self.original:
-            recorded.keep_ordinary(differentiate(inner))
+            record.keep_ordinary(differentiate(inner))
         if self.passes:
-            return _PLAIN.describe(recorded, inner)
+            return _PLAIN.describe(record, inner)
         if self.variables:
-            recorded.variables = self.variables.found()
+            record.variables = self.variables.found()
         read = list(tape.watched_variables())
         captured = [*self.foreign, *(v.handle for v in read)]
         if captured:
-            recorded.captured = differentiate([*self.foreign, *read])
-        return [*captured, *(v.handle for v in recorded.variables)]
+            record.captured = differentiate([*self.foreign, *read])
+        return [*captured, *(v.handle for v in record.variables)]

@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import body
+from pullback.engines.tensorflow.attach import recorded
 from pullback.engines.tensorflow.attach.graph_captures import prepare
-from pullback.engines.tensorflow.attach.recorded import Recorded
+from pullback.engines.tensorflow.attach.recorded import Given, Recorded
 from pullback.engines.tensorflow.attach.variables import Variables
 from pullback.errors import ExportError
-from pullback.extend import Call, ForwardResult, Kind
+from pullback.extend import ForwardResult
 
 # What is traced here will be written to a file.
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
@@ -29,81 +29,67 @@ exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
 )
 
 
-def attach(call: Call, leaves: Sequence[Any], kinds: Sequence[Kind], flowing: Sequence[int]) -> Any:
+def attach(given: Given) -> Any:
     """Trace the call into the current graph with its own gradient."""
     graph = tf.compat.v1.get_default_graph()
-    tensors = [_in_this(graph, values.gradient_tensor(leaves[i])) for i in flowing]
-    tensors = values.distinct(tensors)
-    leaves = values.with_gradient_tensors(leaves, flowing, tensors)
+    tensors = values.distinct([_in_this(graph, t) for t in given.tensors])
+    given = given._replace(leaves=given.around(tensors), tensors=tensors)
     if exporting.get():
-        return _attach_portably(graph, call, leaves, kinds, flowing, tensors)
+        return _attach_portably(graph, given)
     before = graph.version
     with Variables() as variables:
-        result = body.run(call, leaves, _converted)
-    recorded = _record(graph, call, result, leaves, kinds, flowing, tensors)
-    outputs = recorded.values
-    recorded.keep_ordinary(_Differentiate(graph, outputs, tensors))
+        result = recorded.run(given.call, given.leaves, _converted)
+    record = _record(graph, given, result)
+    outputs = record.values
+    if "original" in given.call.definition.kept:
+        record.keep_ordinary(_Differentiate(graph, outputs, tensors))
     found = variables.found()
     foreign = _foreign(graph, outputs, tensors, before)
-    if "variables" in recorded.rule.requested:
-        recorded.variables = found
-    captured = [*foreign, *(() if recorded.variables else (v.handle for v in found))]
+    if "variables" in record.rule.requested:
+        record.variables = found
+    captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
         inside = [_in_this(graph, source) for source in captured]
-        recorded.captured = _Differentiate(graph, outputs, inside, tensors)
+        record.captured = _Differentiate(graph, outputs, inside, tensors)
     # Values read, not handles: the gradient of an op that passes on a handle is lost in a SavedModel.
     sources = [*tensors, *foreign, *(v.read_value() for v in found)]
     if not sources or not outputs:
-        return recorded.form.rebuild(result.leaves)
-    finished = body.finish(recorded, result, leaves, sources)
+        return record.form.rebuild(result.leaves)
+    finished = recorded.finish(record, result, given.leaves, sources)
     if private.is_control_flow(graph):
-        prepare(graph, recorded.backward, outputs)
+        prepare(graph, record.backward, outputs)
     return finished
 
 
-def _attach_portably(
-    graph: Any,
-    call: Call,
-    leaves: Sequence[Any],
-    kinds: Sequence[Kind],
-    flowing: Sequence[int],
-    tensors: Sequence[Any],
-) -> Any:
+def _attach_portably(graph: Any, given: Given) -> Any:
     """Trace without variables among the sources of the gradient, which a SavedModel could not keep.
 
     The body runs once with its inputs held fixed: through it, variables get their ordinary
     gradient. Where the rule asks for the original, the body runs once more.
     """
+    call, tensors = given.call, given.tensors
     if "variables" in call.definition.kept:
         raise ExportError(
             f"the rule of {call.title} asks for `variables`, which a file cannot keep. "
             "Leave them their ordinary gradient."
         )
-    fixed = [tf.stop_gradient(t) for t in tensors]
-    result = body.run(call, values.with_gradient_tensors(leaves, flowing, fixed), _converted)
-    recorded = _record(graph, call, result, leaves, kinds, flowing, tensors)
-    recorded.captured = list
+    fixed = given.around([tf.stop_gradient(t) for t in tensors])
+    result = recorded.run(call, fixed, _converted)
+    record = _record(graph, given, result)
+    record.captured = list
     if "original" in call.definition.kept:
-        again = body.run(call, leaves, _converted)
-        outputs = [values.gradient_tensor(again.leaves[i]) for i in recorded.returned]
-        recorded.keep_ordinary(_Differentiate(graph, outputs, tensors))
-    return body.finish(recorded, result, leaves, [*tensors, *recorded.values])
+        again = recorded.run(call, given.leaves, _converted)
+        outputs = [values.gradient_tensor(again.leaves[i]) for i in record.returned]
+        record.keep_ordinary(_Differentiate(graph, outputs, tensors))
+    return recorded.finish(record, result, given.leaves, [*tensors, *record.values])
 
 
-def _record(
-    graph: Any,
-    call: Call,
-    result: ForwardResult,
-    leaves: Sequence[Any],
-    kinds: Sequence[Kind],
-    flowing: Sequence[int],
-    tensors: Sequence[Any],
-) -> Recorded:
-    recorded = body.record(call, result, leaves, kinds, flowing)
-    recorded.values = [_in_this(graph, value) for value in recorded.values]
-    recorded.tensors = tensors
-    return recorded
+def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:
+    record = recorded.record(given, result)
+    record.values = [_in_this(graph, value) for value in record.values]
+    record.tensors = given.tensors
+    return record
 
 
 class _Differentiate:

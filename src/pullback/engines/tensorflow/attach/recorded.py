@@ -7,18 +7,20 @@ then whatever the body captured, then the variables that the rule asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.attach.graph_captures import prepare
 from pullback.engines.tensorflow.attach.linear import transposed
 from pullback.engines.tensorflow.attach.splice import splice
 from pullback.engines.tensorflow.attach.transposing import is_transposed, runs_user_code
-from pullback.engines.tensorflow.values import dense, gradient_tensor, spec_of, with_gradient_tensor
 from pullback.errors import UnsupportedError
-from pullback.extend import Gradients, Pullback, Rule, scatter
+from pullback.extend import Call, ForwardResult, Gradients, Kind, Pullback, Rule, scatter
 
 FlatGradient = Callable[[Sequence[Any]], Sequence[Any]]
 
@@ -26,23 +28,15 @@ FlatGradient = Callable[[Sequence[Any]], Sequence[Any]]
 class Recorded(Pullback):
     """A pullback, and what is kept of its call for the sake of tapes and graphs."""
 
-    __slots__ = (
-        "captured", "flowing", "jvp", "links", "references", "returned", "tensors", "values", "wrappers",
-    )  # fmt: skip
-
-    def __init__(self, call: Any, rule: Rule, form: Any, kinds: Any, specs: Any) -> None:
-        super().__init__(call, rule, form, kinds, specs)
-        self.flowing: Sequence[int] = ()  # which leaves of the inputs are sources
-        self.returned: Sequence[int] = (0,)  # which leaves of the outputs carry gradients
-        self.jvp: Rule | None = None
-        self.captured: FlatGradient | None = (
-            None  # upstream -> ordinary gradient per captured source
-        )
-        self.links: Sequence[tuple[Any, Any]] = ()  # (reference to a detached input, the input)
-        self.tensors: Sequence[Any] | None = None  # the inputs, for second derivatives
-        self.references: Sequence[Any] = ()  # weak ones to them, where no tape asks for that yet
-        self.values: Sequence[Any] = ()  # the outputs, while the call is being recorded
-        self.wrappers: Mapping[int, Any] = {}  # composite leaves of the outputs
+    flowing: Sequence[int] = ()  # which leaves of the inputs are sources
+    returned: Sequence[int] = (0,)  # which leaves of the outputs carry gradients
+    jvp: Rule | None = None
+    captured: FlatGradient | None = None  # upstream -> ordinary gradient per captured source
+    links: Sequence[tuple[Any, Any]] = ()  # (weak reference to a detached input, the input)
+    tensors: Sequence[Any] | None = None  # the inputs, for second derivatives
+    references: Sequence[Any] = ()  # weak ones to them, where no tape asks for that yet
+    values: Sequence[Any] = ()  # the outputs, while the call is being recorded
+    wrappers: Mapping[int, Any] = MappingProxyType({})  # composite leaves of the outputs
 
     def backward(self, *upstream: Any) -> list[Any]:
         """One gradient per source."""
@@ -63,7 +57,7 @@ class Recorded(Pullback):
 
     def _backward(self, upstream: Sequence[Any], *, checked: bool) -> list[Any]:
         self._relink()
-        upstream = [dense(dy) for dy in upstream]
+        upstream = [values.dense(dy) for dy in upstream]
         given = self.run_rule([tf.stop_gradient(dy) for dy in upstream] if self.jvp else upstream)
         gradients = [given.leaves[i] for i in self.flowing]
         if self.jvp or given.second:
@@ -99,7 +93,7 @@ class Recorded(Pullback):
         """Run the rule for upstream gradients of the outputs that carry them."""
         leaves = scatter(self.form.count, self.returned, upstream)
         for index, leaf in self.wrappers.items():
-            leaves[index] = with_gradient_tensor(leaf, leaves[index])
+            leaves[index] = values.with_gradient_tensor(leaf, leaves[index])
         return self.run(leaves)
 
     def _gradients_only(self, upstream: Sequence[Any]) -> FlatGradient:
@@ -117,7 +111,7 @@ class Recorded(Pullback):
         """Offer the ordinary gradient, out of what gives it per source for the outputs that carry gradients."""
 
         def ordinary(upstream: Sequence[Any]) -> list[Any]:
-            given = [gradient_tensor(upstream[i]) for i in self.returned]
+            given = [values.gradient_tensor(upstream[i]) for i in self.returned]
             return scatter(len(self.kinds), self.flowing, differentiate(given))
 
         self.ordinary = ordinary
@@ -172,7 +166,7 @@ class Recorded(Pullback):
     def _explicit_tangents(self, tangents: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """What the user's jvp gives, fitted to the outputs or to what has their form."""
         flat = scatter(len(self.kinds), self.flowing, tangents)
-        specs = {i: spec_of(y) for i, y in zip(self.returned, outputs, strict=True)}
+        specs = {i: values.spec_of(y) for i, y in zip(self.returned, outputs, strict=True)}
         found = self.tangents(self.jvp, flat, specs)
         return [found[i] for i in self.returned]
 
@@ -212,3 +206,63 @@ def _of_this_graph(gradient: Any) -> Any:
 
 def _pass(upstream: Any) -> list[Any]:
     return [upstream]
+
+
+class Given(NamedTuple):
+    """A call with its leaves, which of them flow, and the tensors in which their gradients live."""
+
+    call: Call
+    leaves: Sequence[Any]
+    kinds: Sequence[Kind]
+    flowing: Sequence[int]
+    tensors: Sequence[Any]
+
+    def around(self, tensors: Sequence[Any]) -> list[Any]:
+        """The leaves around other tensors."""
+        return values.with_gradient_tensors(self.leaves, self.flowing, tensors)
+
+
+def run(
+    call: Call, leaves: Sequence[Any], adapt: Callable[[Any], Any] | None = None
+) -> ForwardResult:
+    """Run the user's function. Overrides that are open replace this, to tell what has an effect inside."""
+    return call.run(leaves, adapt)
+
+
+def record(given: Given, result: ForwardResult) -> Recorded:
+    """The record of a call that has run; its outputs are tensors from here on."""
+    specs = [values.spec_of(leaf) for leaf in given.leaves]
+    recorded = Recorded(given.call, result.rule, result.form, given.kinds, specs)
+    result.leaves = values.outputs(result.leaves)
+    recorded.flowing = given.flowing
+    recorded.returned = values.differentiable(result.leaves)
+    recorded.values = [values.gradient_tensor(result.leaves[i]) for i in recorded.returned]
+    recorded.jvp = given.call.definition.jvp
+    return recorded
+
+
+def finish(
+    recorded: Recorded, result: ForwardResult, leaves: Sequence[Any], sources: Sequence[Any]
+) -> Any:
+    """Splice the rule in behind the body and give the outputs in their structure."""
+    jvp, name = recorded.jvp, recorded.call.name
+    requested = recorded.rule.requested | jvp.requested if jvp else recorded.rule.requested
+    if "inputs" in requested:
+        recorded.inputs = leaves
+    outputs, result.leaves = result.leaves, []
+    recorded.wrappers = {
+        index: outputs[index]
+        for index, value in zip(recorded.returned, recorded.values, strict=True)
+        if outputs[index] is not value
+    }
+
+    def ready(fresh: Sequence[Any]) -> None:
+        outputs[:] = values.with_gradient_tensors(outputs, recorded.returned, fresh)
+
+    if "outputs" in requested:
+        recorded.outputs = outputs
+    # The name tells, also in a file, that the tangents come from the transposed rule, which must be linear.
+    name = name if jvp else f"{name}_{registry.TRANSPOSABLE}"
+    splice(name, recorded.values, sources, recorded.backward, recorded.forward, ready)
+    recorded.values = ()
+    return recorded.form.rebuild(outputs)

@@ -1,4 +1,4 @@
-"""Keras objects with another gradient: an operation for symbolic calls, layers, models and losses.
+"""Keras objects with another gradient: layers, models and losses.
 
 They are made of the object they wrap, so weights are shared, and they can be saved: see `saving`.
 """
@@ -6,7 +6,7 @@ They are made of the object they wrap, so weights are shared, and they can be sa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -14,37 +14,9 @@ import keras
 from pullback.engines.tensorflow.keras_support.saving import described, remade
 from pullback.engines.tensorflow.tf_private import overriding as private
 from pullback.engines.tensorflow.tf_private.keras_models import default_method
-from pullback.extend import Call, Definition, GradientFunction, unflatten
+from pullback.extend import Definition, GradientFunction
 
 _register = keras.saving.register_keras_serializable(package="pullback")
-
-
-@_register
-class GradientOperation(keras.Operation):
-    """A function with its own gradient as a node of a functional model."""
-
-    def __init__(self, function: Any, name: str | None = None) -> None:
-        super().__init__(name=name)
-        self.function = function
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
-        return self.function(*args, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        """What Keras writes to a file."""
-        return {"name": self.name, "function": keras.saving.serialize_keras_object(self.function)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> GradientOperation:
-        """The operation that a file describes."""
-        return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
-
-
-def attach_symbolic(call: Call, leaves: Sequence[Any]) -> Any:
-    """A call on symbolic Keras tensors: a node in the model that is being built."""
-    operation = GradientOperation(call.definition.owner)
-    return call.plan.call(operation, unflatten(call.structure, leaves))
 
 
 class _Recipe:

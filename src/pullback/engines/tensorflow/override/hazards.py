@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-from pullback.engines.tensorflow.attach import body
+from pullback.engines.tensorflow.attach import recorded as records
 from pullback.engines.tensorflow.override import patching, scope
 from pullback.engines.tensorflow.override.graphs import note
 from pullback.engines.tensorflow.override.intercept import batching, mark_imported
@@ -88,7 +88,7 @@ def _recomputed(f: Any, stack: Any) -> Any:
     return recomputed
 
 
-@hook(body, "run")
+@hook(records, "run")
 def _run_body(original: Callable[..., Any]) -> Callable[..., Any]:
     """What runs inside a function with a gradient of ours has an effect only through `original` and variables."""
 

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach.attach import attach
+from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override import patching
 from pullback.engines.tensorflow.override.graphs import in_function, note
