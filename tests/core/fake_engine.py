@@ -1,173 +1,45 @@
-"""An engine on NumPy arrays that remember where they came from: the core without any framework.
+"""The engine of the fake framework: the worked example of docs/engines.md."""
 
-Arrays carry their own graph, gradients are arrays again, so that derivatives of any order follow. It keeps what a rule
-asks for and nothing else, as an engine must.
-"""
+from __future__ import annotations
 
-import sys
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from pullback._engine import Kind
-from pullback._project import describe, shape_text, unbroadcast_axes
-from pullback._pullback import Gradients, Job, Pullback, Ran
+from pullback.extend import Attach, Call, Definition, Engine, Gradients, Kind, Pullback, Spec
+from tests.core import fake_framework as fake
+from tests.core.fake_framework import Array as Array
+from tests.core.fake_framework import Node as Node
+from tests.core.fake_framework import Origin as Origin
+from tests.core.fake_framework import Parameter as Parameter
+from tests.core.fake_framework import gradient as gradient
+from tests.core.fake_framework import pull_back as pull_back
+from tests.core.fake_framework import sine as sine
+from tests.core.fake_framework import sum_axes as sum_axes
+from tests.core.fake_framework import total as total
+from tests.core.fake_framework import transpose as transpose
 
-FRAMEWORK = "fake_framework"
-Vjp = Callable[[Sequence[Any]], Sequence[Any]]
-
-
-class Node:
-    """A step of a computation: which arrays went in and how gradients come back."""
-
-    def __init__(self, inputs: Sequence["Array"], vjp: Vjp, count: int = 1) -> None:
-        self.inputs = list(inputs)
-        self.vjp = vjp
-        self.count = count
-
-
-class Array:
-    """A NumPy array that remembers where it came from."""
-
-    def __init__(self, data: Any, node: Node | None = None, position: int = 0) -> None:
-        self.data = np.asarray(data)
-        self.node = node
-        self.position = position
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.data.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.data.dtype
-
-    def __add__(self, other: Any) -> "Array":
-        other = as_array(other)
-        vjp = _fitted(self, other, lambda dy: (dy, dy))
-        return Array(self.data + other.data, Node([self, other], vjp))
-
-    def __mul__(self, other: Any) -> "Array":
-        other = as_array(other)
-        vjp = _fitted(self, other, lambda dy: (dy * other, dy * self))
-        return Array(self.data * other.data, Node([self, other], vjp))
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-    def __getitem__(self, key: Any) -> "Array":
-        return Array(self.data[key])
-
-    def __repr__(self) -> str:
-        return f"Array({self.data.tolist()})"
+FRAMEWORK = fake.__name__
 
 
-class Parameter(Array):
-    """A named array that functions read without being given it."""
-
-    def __init__(self, data: Any, name: str) -> None:
-        super().__init__(data)
-        self.name = name
-
-
-Array.__module__ = Parameter.__module__ = FRAMEWORK
-
-
-def as_array(value: Any) -> Array:
-    return value if isinstance(value, Array) else Array(value)
-
-
-def sum_axes(value: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(value.shape))
-
-    def vjp(upstream: Sequence[Any]) -> Sequence[Any]:
-        return [spread(upstream[0], kept, value.shape)]
-
-    return Array(value.data.sum(axes).reshape(shape), Node([value], vjp))
-
-
-def spread(value: Array, kept: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    axes = unbroadcast_axes(shape, kept)
-
-    def vjp(upstream: Sequence[Any]) -> Sequence[Any]:
-        return [sum_axes(upstream[0], axes, value.shape)]
-
-    return Array(np.broadcast_to(value.data.reshape(kept), shape), Node([value], vjp))
-
-
-def total(value: Array) -> Array:
-    return sum_axes(value, tuple(range(len(value.shape))), ())
-
-
-def sine(x: Array) -> Array:
-    return Array(np.sin(x.data), Node([x], lambda upstream: [upstream[0] * cosine(x)]))
-
-
-def cosine(x: Array) -> Array:
-    return Array(np.cos(x.data), Node([x], lambda upstream: [upstream[0] * (-1.0 * sine(x))]))
-
-
-def gradient(output: Array, sources: Sequence[Array]) -> list[Any]:
-    """The gradient of the sum of an output."""
-    return pull_back([output], sources, [Array(np.ones(output.shape, output.dtype))])
-
-
-def pull_back(
-    outputs: Sequence[Array], sources: Sequence[Array], upstream: Sequence[Any]
-) -> list[Any]:
-    """Upstream gradients of the outputs, brought back to the sources; `None` where nothing flows."""
-    found: dict[Any, Any] = {}
-    order: list[Node] = []
-    for output, dy in zip(outputs, upstream, strict=True):
-        _visit(output.node, order, {id(s) for s in sources})
-        _accumulate(found, output, dy)
-    for node in reversed(order):
-        keys = [(id(node), i) for i in range(node.count)]
-        if any(key in found for key in keys):
-            for array, dx in zip(node.inputs, node.vjp([found.get(k) for k in keys]), strict=True):
-                _accumulate(found, array, dx)
-    return [found.get(_key(s)) for s in sources]
-
-
-def _key(array: Array) -> Any:
-    return id(array) if array.node is None else (id(array.node), array.position)
-
-
-def _accumulate(found: dict[Any, Any], array: Array, dy: Any) -> None:
-    if dy is not None:
-        key = _key(array)
-        found[key] = found[key] + dy if key in found else dy
-
-
-def _visit(node: Node | None, order: list[Node], stops: set[int]) -> None:
-    if node is None or any(node is known for known in order):
-        return
-    for array in node.inputs:
-        if id(array) not in stops:
-            _visit(array.node, order, stops)
-    order.append(node)
-
-
-def _fitted(a: Array, b: Array, rule: Callable[[Array], tuple[Any, Any]]) -> Vjp:
-    """A gradient rule of two broadcast operands, each part summed to its operand's shape."""
-
-    def vjp(upstream: Sequence[Any]) -> Sequence[Any]:
-        parts = zip(rule(upstream[0]), (a, b), strict=True)
-        axes = [(d, unbroadcast_axes(d.shape, x.shape), x.shape) for d, x in parts]
-        return [sum_axes(d, found, shape) if found else d for d, found, shape in axes]
-
-    return vjp
-
-
-class FakeEngine:
-    """The engine protocol on these arrays."""
+class FakeEngine(Engine):
+    """What pullback needs to know of these arrays."""
 
     name = "fake"
+    cannot: Mapping[str, str] = MappingProxyType(
+        {
+            "override": "nothing stands between a caller and a NumPy function",
+            "layers": "there are none in this framework",
+        }
+    )
 
-    def __init__(self) -> None:
-        self.attached: list[Job] = []
+    def owns_class(self, kind: type) -> bool:
+        return issubclass(kind, Array)
+
+    def owns(self, target: Any) -> bool:
+        return getattr(target, "__module__", None) == FRAMEWORK
 
     def kind(self, leaf: Any) -> Kind:
         if isinstance(leaf, Array):
@@ -175,126 +47,176 @@ class FakeEngine:
         number = isinstance(leaf, (int, float, np.ndarray)) and not isinstance(leaf, bool)
         return Kind.NUMBER if number else Kind.STATIC
 
-    def attach(self, job: Job, leaves: Sequence[Any]) -> Any:
-        self.attached.append(job)
+    def spec_of(self, leaf: Any) -> Spec | None:
+        return Spec(leaf.shape, leaf.dtype) if self.kind(leaf) is Kind.DIFFERENTIABLE else None
+
+    def fits(self, gradient: Any, spec: Spec) -> bool:
+        return isinstance(gradient, Array) and (gradient.shape, gradient.dtype) == spec[:2]
+
+    def as_array(self, gradient: Any, spec: Spec) -> Array | None:
+        return None if self.kind(gradient) is Kind.STATIC else fake.as_array(gradient)
+
+    def shape(self, array: Any) -> tuple[int, ...]:
+        return array.shape
+
+    def cast(self, array: Any, dtype: Any) -> Array:
+        return fake.cast(array, dtype)
+
+    def sum_to(self, array: Any, axes: tuple[int, ...], shape: Any) -> Array:
+        return sum_axes(array, axes, shape)
+
+    def zeros(self, spec: Spec) -> Array:
+        return Array(np.zeros(spec.shape, spec.dtype))
+
+    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Array:
+        kept = upstream.shape + (1,) * new_axes
+        return fake.spread(upstream, kept, kept) * partial
+
+    def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        random = np.random.default_rng(0)
+        a, b = ([Array(random.normal(size=x.shape).astype(x.dtype)) for x in at] for _ in range(2))
+        return a, b, [x + y for x, y in zip(a, b, strict=True)]
+
+    def require_additive(self, parts: Any, results: Any, at: Any, error: Exception) -> list[Any]:
+        for a, b, both in zip(*parts, strict=True):
+            if not np.allclose(a.data + b.data, both.data, 1e-4, 1e-4):
+                raise error
+        return list(results)
+
+    def prepare(self, definition: Definition) -> Attach:
+        return self._attach  # nothing of a definition is worth preparing here
+
+    def _attach(self, call: Call, leaves: Sequence[Any]) -> Any:
+        """Run the function on copies of its inputs, and give its outputs the rule as their vjp."""
+        before = next(Node.numbers)
         kinds = [self.kind(leaf) for leaf in leaves]
-        inner = [
-            Array(leaf.data) if k is Kind.DIFFERENTIABLE else leaf
-            for leaf, k in zip(leaves, kinds, strict=True)
-        ]
-        ran = job.run(inner)
-        call = _Call(Pullback(ran, kinds, [self.like(leaf) for leaf in leaves]), leaves, inner)
-        return ran.outputs(call.fresh)
-
-    def like(self, leaf: Any) -> Any:
-        return (leaf.shape, leaf.dtype) if self.kind(leaf) is Kind.DIFFERENTIABLE else None
-
-    def fits(self, gradient: Any, like: Any) -> bool:
-        return isinstance(gradient, Array) and (gradient.shape, gradient.dtype) == like
-
-    def project(self, gradient: Any, like: Any, blame: Callable[[str], Exception]) -> Any:
-        shape, dtype = like
-        number = isinstance(gradient, (int, float, Array)) and not isinstance(gradient, bool)
-        if not number:
-            raise blame(f"{describe(gradient)}; wanted a gradient {dtype.name}{shape_text(shape)}")
-        array = as_array(gradient)
-        axes = unbroadcast_axes(array.shape, shape)
-        if axes is None:
-            raise blame(f"{describe(array)}; wanted a gradient {dtype.name}{shape_text(shape)}")
-        fitted = sum_axes(array, axes, shape) if axes else array
-        real = fitted.data.real if dtype.kind == "f" else fitted.data
-        return Array(real.astype(dtype), fitted.node, fitted.position)
-
-    def multiply(self, upstream: Any, partial: Any, blame: Callable[[str], Exception]) -> Any:
-        partial = as_array(partial)
-        extra = len(partial.shape) - len(upstream.shape)
-        if extra <= 0:
-            return upstream * partial
-        if partial.shape[: len(upstream.shape)] != upstream.shape:
-            raise blame(f"has shape {shape_text(partial.shape)}")
-        return spread(upstream, upstream.shape + (1,) * extra, partial.shape) * partial
-
-    def same_variable(self, key: Any, variable: Any) -> bool:
-        return key is variable
-
-    def wrap(self, target: Any, define: Any, make: Any) -> Any | None:
-        return None
+        copies = [_copy(x) if self.spec_of(x) else x for x in leaves]
+        result = call.run(copies)
+        outputs = result.leaves
+        specs = [self.spec_of(leaf) for leaf in leaves]
+        pullback = Pullback(call, result.rule, result.form, kinds, specs)
+        returned = {i: y for i, y in enumerate(outputs) if self.spec_of(y)}
+        kept = Recorded(pullback, leaves, copies, returned, before)
+        node = Node(kept.sources, kept.vjp, [y.data for y in returned.values()], kept.jvp)
+        for position, (i, y) in enumerate(returned.items()):
+            outputs[i] = Array(y.data, node, position)
+        # What neither the rule nor the jvp asks for is not kept.
+        requested = result.rule.requested | (kept.explicit.requested if kept.explicit else set())
+        pullback.inputs = leaves if "inputs" in requested else None
+        pullback.outputs = outputs if "outputs" in requested else None
+        return result.form.rebuild(outputs)
 
 
-class _Call:
-    """One call with its rule: fresh outputs whose gradient is the rule's."""
+def _copy(x: Array) -> Array:
+    """A copy that is told apart from the input, though gradients find their way back to it."""
+    return fake.record(x.data, x, lambda dy: dy)
 
-    def __init__(self, pullback: Pullback, leaves: Sequence[Any], inner: Sequence[Any]) -> None:
+
+class Recorded:
+    """What is kept of a call until gradients or tangents are asked for."""
+
+    def __init__(
+        self, pullback: Pullback, leaves: Any, copies: Any, returned: dict[int, Array], before: int
+    ) -> None:
         self.pullback = pullback
-        self.leaves = leaves
-        self.inner = inner
-        ran = pullback.ran
-        self.plain = list(ran.leaves)
-        self.flowing = [i for i, k in enumerate(pullback.kinds) if k is Kind.DIFFERENTIABLE]
-        self.parameters = _parameters(self.plain)
-        sources = [leaves[i] for i in self.flowing] + self.parameters
-        node = Node(sources, self.vjp, len(self.plain))
-        self.fresh = [
-            Array(leaf.data, node, i) if isinstance(leaf, Array) else leaf
-            for i, leaf in enumerate(self.plain)
-        ]
+        self.explicit = pullback.call.definition.jvp
+        self.flowing = [i for i, spec in enumerate(pullback.specs) if spec is not None]
+        self.specs = {i: Spec(y.shape, y.dtype) for i, y in returned.items()}
+        ends = [y.origin for y in returned.values()]
+        starts = [copies[i].origin for i in self.flowing]
+        captured = _captured(ends, starts, before)
+        if "variables" in pullback.rule.requested:
+            owners = [origin[0].owner for origin in captured if origin[0].owner is not None]
+            pullback.variables = sorted(owners, key=lambda variable: variable.name)
+        self.captured = list(captured - {v.origin for v in pullback.variables})
+        self.ends = ends if self.captured else []
+        if "original" in pullback.rule.kept:
+            pullback.ordinary = lambda upstream: self._scatter(
+                pull_back(ends, starts, [upstream[i] for i in self.specs])
+            )
+        variables = [v.origin for v in pullback.variables]
+        self.sources = [*(leaves[i].origin for i in self.flowing), *self.captured, *variables]
 
     def vjp(self, upstream: Sequence[Any]) -> list[Any]:
-        filled = [
-            Array(np.zeros(leaf.shape, leaf.dtype))
-            if dy is None and isinstance(leaf, Array)
-            else dy
-            for dy, leaf in zip(upstream, self.plain, strict=True)
-        ]
-        given: Gradients = self.pullback(filled, self._offers(filled))
-        ordinary = pull_back(self._arrays(self.plain), self.parameters, self._arrays(filled))
-        return [given.leaves[i] for i in self.flowing] + (given.variables or ordinary)
+        """One gradient per source: inputs by the rule, what was captured by ordinary means, variables by the rule."""
+        zeros = self.pullback.call.engine.zeros
+        specs = self.specs.values()
+        dys = [zeros(s) if dy is None else dy for dy, s in zip(upstream, specs, strict=True)]
+        detached = [Array(dy.data) for dy in dys] if self.explicit else dys
+        leaves, variables, second = self._run(detached)
+        gradients = [leaves[i] for i in self.flowing]
+        if self.explicit or second:
+            gradients = self._with_derivatives(dys, gradients, second)
+        return [*gradients, *self._captured(dys), *variables]
 
-    def _offers(self, upstream: Sequence[Any]) -> dict[str, Any]:
-        ran: Ran = self.pullback.ran
-        job, wants = ran.job, ran.job.wants | ran.rule.wants
-        available = {
-            "inputs": lambda: job.inputs(self.leaves),
-            "outputs": lambda: ran.outputs(self.fresh),
-            "original": lambda: self._original,
-            "variables": lambda: self.parameters,
-            "op": lambda: job.name,
-        }
-        offers = {name: make() for name, make in available.items() if name in wants}
-        return offers | (
-            {"ordinary": lambda: self._ordinary(upstream)} if "original" in wants else {}
-        )
+    def jvp(self, tangents: Sequence[Any]) -> list[Any]:
+        """The tangents of the outputs: by the explicit jvp, or by the rule, transposed, if it is linear."""
+        specs, count = list(self.specs.values()), len(self.flowing)
+        if self.explicit is None:
+            at = [self.pullback.call.engine.zeros(spec) for spec in specs]
+            found = transpose(self.vjp, specs, tangents)
+            return self.pullback.require_linear(found, self._all_gradients, at)
+        captured = transpose(self._captured, specs, tangents[count:])
+        pairs = zip(self._explicit_tangents(tangents[:count]), captured, strict=True)
+        return [t if c is None else t + c for t, c in pairs]
 
-    def _original(self, *upstream: Any) -> Any:
-        return self.pullback.ran.job.form(self._ordinary(upstream), self.pullback.kinds)
+    def _run(self, upstream: Sequence[Any]) -> Gradients:
+        by_leaf = dict(zip(self.specs, upstream, strict=True))
+        return self.pullback.run([by_leaf.get(i) for i in range(self.pullback.form.count)])
 
-    def _ordinary(self, upstream: Sequence[Any]) -> list[Any]:
-        sources = [self.inner[i] for i in self.flowing]
-        found = iter(pull_back(self._arrays(self.plain), sources, self._arrays(upstream)))
-        return [next(found) if i in self.flowing else None for i in range(len(self.leaves))]
+    def _all_gradients(self, upstream: Sequence[Any]) -> list[Any]:
+        leaves, variables, _ = self._run(upstream)
+        return [g for g in (*leaves, *variables) if g is not None]
 
-    def _arrays(self, values: Sequence[Any]) -> list[Any]:
-        return [v for v, leaf in zip(values, self.plain, strict=True) if isinstance(leaf, Array)]
+    def _captured(self, upstream: Sequence[Any]) -> list[Any]:
+        return pull_back(self.ends, self.captured, upstream) if self.captured else []
+
+    def _scatter(self, values: Sequence[Any]) -> list[Any]:
+        """One entry per leaf of the inputs."""
+        by_leaf = dict(zip(self.flowing, values, strict=True))
+        return [by_leaf.get(i) for i in range(len(self.pullback.kinds))]
+
+    def _explicit_tangents(self, tangents: Sequence[Any]) -> list[Any]:
+        found = self.pullback.tangents(self.explicit, self._scatter(tangents), self.specs)
+        return list(found.values())
+
+    def _with_derivatives(self, dys: Any, gradients: list[Any], second: Any) -> list[Any]:
+        """The gradients with explicit derivatives: along the upstream by `jvp`, along the inputs by `second`."""
+        present = {i: g for i, g in enumerate(gradients) if g is not None}
+        inputs = self.sources[: len(gradients)] if second else [g.origin for g in present.values()]
+
+        def rule(upstream: Sequence[Any]) -> list[Any]:
+            leaves = self._run(upstream)[0]
+            return [leaves[i] for i in self.flowing]
+
+        def derivative(doubled: Sequence[Any]) -> list[Any]:
+            by_input = dict(zip(present, doubled, strict=True))
+            full = [by_input.get(i) for i in range(len(gradients))]
+            specs = list(self.specs.values())
+            along = self._explicit_tangents(full) if self.explicit else transpose(rule, specs, full)
+            if second is None:
+                return [*along, *doubled]
+            fitted = self.pullback.second(second, self._scatter(full))
+            return [*along, *(fitted[i] for i in self.flowing)]
+
+        origins = [*(dy.origin for dy in dys), *inputs]
+        node = Node(origins, derivative, [g.data for g in present.values()])
+        fresh = {i: Array(g.data, node, n) for n, (i, g) in enumerate(present.items())}
+        return [fresh.get(i) for i in range(len(gradients))]
 
 
-def _parameters(outputs: Sequence[Any]) -> list[Parameter]:
-    found: dict[int, Parameter] = {}
-    todo = [o for o in outputs if isinstance(o, Array)]
-    while todo:
-        array = todo.pop()
-        if isinstance(array, Parameter):
-            found[id(array)] = array
-        todo += array.node.inputs if array.node else []
-    return sorted(found.values(), key=lambda p: p.name)
+def _captured(ends: Sequence[Origin], starts: Sequence[Origin], before: int) -> set[Origin]:
+    """What the function reads without being given it: what is older than the call."""
+    read = [origin for node in fake.between(ends, starts) for origin in node.inputs]
+    return {origin for origin in (*read, *ends) if origin[0].number < before}
 
 
-def install(monkeypatch: Any) -> FakeEngine:
+def install(monkeypatch: Any, engine: Engine | None = None) -> Any:
     """Make these arrays the only framework that the core knows."""
     from pullback import _engine
 
-    engine = FakeEngine()
-    monkeypatch.setitem(sys.modules, FRAMEWORK, types.ModuleType(FRAMEWORK))
+    engine = engine or FakeEngine()
     monkeypatch.setattr(_engine, "TABLE", {FRAMEWORK: "never imported"})
     monkeypatch.setattr(_engine, "_loaded", {FRAMEWORK: engine})
-    monkeypatch.setattr(_engine, "_engine_of_type", {})
+    monkeypatch.setattr(_engine, "_engine_of_class", {})
     return engine
