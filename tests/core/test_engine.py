@@ -6,18 +6,18 @@ import sys
 import pytest
 
 from pullback import _engine
-from pullback._engine import engine_of, engine_of_type
+from pullback._engine import engine_of, engine_of_class
 from pullback.errors import EngineError
 from tests.core.fake_engine import FRAMEWORK, Array, Parameter
 
 
 def test_by_the_class_of_a_value(engine):
     assert engine_of([1, Array([1.0])]) is engine
-    assert engine_of_type(Array) is engine_of_type(Parameter) is engine
+    assert engine_of_class(Array) is engine_of_class(Parameter) is engine
 
 
 def test_a_plain_value_belongs_to_no_engine():
-    assert engine_of_type(int) is None
+    assert engine_of_class(int) is None
 
 
 def test_without_a_value_the_only_framework_serves(engine):
@@ -27,7 +27,7 @@ def test_without_a_value_the_only_framework_serves(engine):
 def test_without_a_value_and_a_framework_there_is_none(monkeypatch):
     monkeypatch.delitem(sys.modules, FRAMEWORK)
     with pytest.raises(
-        EngineError, match=f"\\({FRAMEWORK}\\) this process has imported none. Pass"
+        EngineError, match=f"\\({FRAMEWORK}\\) this process has imported none. Import"
     ):
         engine_of([1])
 

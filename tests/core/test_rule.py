@@ -61,7 +61,7 @@ class Callable:
     ],
 )
 def test_a_rule_asks_by_naming_keywords(function, wants):
-    assert Rule(function).wants == wants
+    assert Rule(function).requested == wants
 
 
 def test_a_rule_gets_what_it_asks_for_and_nothing_else():
@@ -72,8 +72,8 @@ def test_a_rule_gets_what_it_asks_for_and_nothing_else():
 
 
 def test_what_it_cannot_do_without():
-    assert Rule(greedy).requires("variables")
-    assert not Rule(stock_style).requires("variables")
+    assert "variables" in Rule(greedy).required
+    assert "variables" not in Rule(stock_style).required
 
 
 def test_an_unknown_wish_lists_what_there_is():
@@ -129,10 +129,10 @@ def test_a_positional_wish_does_not_take_an_upstream():
 
 
 def test_rules_of_the_same_code_are_told_apart_by_what_is_on_offer():
-    assert Rule(own_keyword, ("inputs",)).wants == {"inputs"}
+    assert Rule(own_keyword, ("inputs",)).requested == {"inputs"}
     with pytest.raises(RuleSignatureError, match="asks for `inputs`, which is not on offer here"):
         Rule(own_keyword, ("outputs",))
-    assert Rule(own_keyword, ("inputs",)).wants == {"inputs"}
+    assert Rule(own_keyword, ("inputs",)).requested == {"inputs"}
 
 
 def test_name_and_place():

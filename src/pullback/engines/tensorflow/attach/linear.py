@@ -16,17 +16,18 @@ def transposed(
     function: Callable[..., Sequence[Any]], at: Sequence[Any], tangents: Sequence[Any]
 ) -> list[Any]:
     """The transpose of a linear function of several tensors, applied to tangents of its results."""
+    if not tf.executing_eagerly():
+        # No tape: TensorFlow stops recording while it builds forward mode, and what this graph has captured before
+        # is not recorded as coming from a tensor further out.
+        at = [tf.identity(a) for a in at]
     with tf.GradientTape() as tape:
         tape.watch(at)
-        results = function(*at)
-        pairs = [
-            (tf.convert_to_tensor(r), t)
-            for r, t in zip(results, tangents, strict=True)
-            if r is not None and t is not None
-        ]
+        results = [None if r is None else tf.convert_to_tensor(r) for r in function(*at)]
+    pairs = [(r, t) for r, t in zip(results, tangents, strict=True) if not (r is None or t is None)]
     if not pairs:
         return [tf.zeros_like(a) for a in at]
-    gradients = tape.gradient(
+    differentiate = tape.gradient if tf.executing_eagerly() else tf.gradients
+    gradients = differentiate(
         [r for r, _ in pairs],
         list(at),
         [t for _, t in pairs],

@@ -18,7 +18,7 @@ from pullback.engines.tensorflow.keras_support.saving import (
     override_config,
 )
 from pullback.engines.tensorflow.override.apply import overridden, under
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.engines.tensorflow.tf_private.keras_models import compile_settings
 from pullback.extend import Activation, Override, flatten
 
@@ -100,7 +100,7 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the layer; what it targets has the rule's gradient."""
     link, call = self._pullback_link, _base_of(self).__call__
     leaves, _ = flatten((list(args), kwargs))
-    if private.in_keras_symbolic_scope() or any(
+    if overriding.in_keras_symbolic_scope() or any(
         isinstance(leaf, keras.KerasTensor) for leaf in leaves
     ):
         return call(self, *args, **kwargs)
@@ -112,7 +112,7 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _share_built_state(self: Any, link: Link, args: Any, kwargs: Any) -> None:
     """Variables that the first call makes are made on the original, and shared from then on."""
     if not link.source.built:
-        private.converted(link.source)(*args, **kwargs)
+        overriding.converted(link.source)(*args, **kwargs)
     kept = {n: v for n, v in vars(self).items() if n in _OWN or n not in vars(link.source)}
     self.__dict__.update(_shared(link.source) | kept)
     link.synced = True

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from pullback.engines.tensorflow.keras_support.saving import described, remade
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.engines.tensorflow.tf_private.keras_models import default_method
 from pullback.extend import Definition, GradientFunction
 
@@ -102,7 +102,7 @@ def _caller(inner: Any, callee: Any) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
-        run = private.converted(callee)
+        run = overriding.converted(callee)
         # Keras takes nothing but tensors by position, and treats what is left out in its own way.
         named = {n: v for n, v in bound.kwargs.items() if v is not None}
         for name, value in list(bound.arguments.items())[1 : len(bound.args)]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pullback.engines.tensorflow.attach.as_argument import TracedAsItself
 from pullback.engines.tensorflow.override import scope
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import TargetError
 from pullback.extend import Activation, Override
 
@@ -27,12 +27,12 @@ class Overridden(TracedAsItself):
         functools.update_wrapper(self, function)
         self.__pullback_override__ = activation.override
         self.activation = activation
-        python_function = private.python_function_of(function)
+        python_function = overriding.python_function_of(function)
         if python_function is None:
             self._run = functools.partial(under, activation, function)
         else:
             # A tf.function gets a twin with traces of its own, so that calling it costs no more than before.
-            self._run = private.function_like(function, Overridden(activation, python_function))
+            self._run = overriding.function_like(function, Overridden(activation, python_function))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; what it targets has the rule's gradient."""
@@ -48,7 +48,7 @@ class Overridden(TracedAsItself):
 
 def under(activation: Activation, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the user's under an activation, and complain if a target never had an effect."""
-    function = private.converted(function)
+    function = overriding.converted(function)
     stack = scope.current()
     if stack is not None and any(each is activation for each in stack.activations()):
         return function(*args, **kwargs)

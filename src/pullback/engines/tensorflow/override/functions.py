@@ -10,11 +10,12 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.override import graphs
 from pullback.engines.tensorflow.override.op_calls import ChainGradient
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Place, Stack, matching, suspended
 
 MOST_COPIES = 16
@@ -47,8 +48,8 @@ class _Copy:
 
     def made(self) -> Any:
         """The copy as a concrete function; `None` where no op is targeted."""
-        library = private.new_library()
-        for definition in private.reachable_definitions(self.function):
+        library = overriding.new_library()
+        for definition in overriding.reachable_definitions(self.function):
             library.function.add().CopyFrom(definition)
         for definition in library.function:
             for node in definition.node_def:
@@ -82,11 +83,11 @@ class _Copy:
     def _load(self, library: Any) -> Any:
         name = self.function.function_def.signature.name
         with suspended():
-            loaded = private.load_library(library)
+            loaded = overriding.load_library(library)
         for each in loaded.values():
             for gradient_name, gradient in self.gradients.items():
                 registry.register(gradient_name, gradient, each.graph)
-        copy = private.concrete_from(loaded[name].graph, self.function)
+        copy = overriding.concrete_from(loaded[name].graph, self.function)
         copy._pullback_loaded = loaded  # the functions that it calls live as long as it does
         mine = graphs.state_of(copy.graph)
         mine.hits = self.hits
@@ -124,5 +125,5 @@ class _Remapped:
 
     def __call__(self, operation: Any, *upstream: Any) -> Any:
         original = private.registered_gradient(self._name)
-        with private.capturing_from_copy(self._function.graph, operation.graph):
+        with overriding.capturing_from_copy(self._function.graph, operation.graph):
             return original(operation, *upstream)

@@ -7,9 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.override.op_calls import ChainGradient
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Chain, Place, Stack, suspended
 from pullback.extend import note as note_in_audit
 
@@ -54,7 +55,7 @@ def enclosing(graph: Any) -> list[Any]:
         graph = graph.outer_graph
         # The default graph of eager code lives for ever, and nothing is built in it.
         lasting = not isinstance(graph, private.FuncGraph)
-        if not (lasting and private.ops.executing_eagerly_outside_functions()):
+        if not (lasting and overriding.ops.executing_eagerly_outside_functions()):
             found.append(graph)
     return found
 
@@ -69,7 +70,7 @@ def note(
 
 
 def _remember(hits: Sequence[tuple[int, int, Place, str | None]]) -> None:
-    for each in enclosing(private.ops.get_default_graph()):
+    for each in enclosing(overriding.ops.get_default_graph()):
         state_of(each).hits.extend(hits)
 
 
@@ -78,13 +79,13 @@ def used_again(stack: Stack, graph: Any, mode: str = "cached") -> None:
     hits = list(state_of(graph).hits)
     for depth, index, place, hidden_by in hits:
         stack.at(depth).ledger.record(index, place, mode, hidden_by=hidden_by)
-    if hits and not private.context().executing_eagerly():
+    if hits and not overriding.context().executing_eagerly():
         _remember(hits)
 
 
 def in_function(function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
     """Run a function as a function of its own in the graph, which lives as long as the graphs around it."""
-    graph = private.ops.get_default_graph()
+    graph = overriding.ops.get_default_graph()
     made = tf.function(function, autograph=False)
     with suspended():
         result = made(*tensors)

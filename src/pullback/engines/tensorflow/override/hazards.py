@@ -14,12 +14,13 @@ from typing import Any
 
 import keras
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import recorded as records
 from pullback.engines.tensorflow.override import patching, scope
 from pullback.engines.tensorflow.override.graphs import note
 from pullback.engines.tensorflow.override.intercept import batching, mark_imported
 from pullback.engines.tensorflow.override.scope import MODEL_WAS_BUILT, current, hook
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     Call,
     ForwardResult,
@@ -33,8 +34,8 @@ from pullback.extend import (
 )
 
 
-@hook(private.custom_gradient, "_eager_mode_decorator")
-@hook(private.custom_gradient, "_graph_mode_decorator")
+@hook(overriding.custom_gradient, "_eager_mode_decorator")
+@hook(overriding.custom_gradient, "_graph_mode_decorator")
 def _custom_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
     """A function under tf.custom_gradient has the gradient that it defines, whatever runs inside."""
 
@@ -42,7 +43,7 @@ def _custom_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
         stack = current()
         if stack is None:
             return original(f, args, kwargs)
-        kind = private.recompute_role(f)
+        kind = overriding.recompute_role(f)
         wrap = {"forward": _recomputed, "backward": _as_it_is}.get(kind, _hiding)
         return original(wrap(f, stack), args, kwargs)
 
@@ -109,7 +110,7 @@ def _run_body(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-@hook(private.script_ops, "_internal_py_func")
+@hook(overriding.script_ops, "_internal_py_func")
 def _py_function(original: Callable[..., Any]) -> Callable[..., Any]:
     """A tf.py_function in a graph runs later, in another thread: it takes the override along."""
 
@@ -129,19 +130,19 @@ def _py_function(original: Callable[..., Any]) -> Callable[..., Any]:
     return internal_py_func
 
 
-@hook(private.control_flow_ops, "_pfor_impl")
+@hook(overriding.control_flow_ops, "_pfor_impl")
 def _pfor(original: Callable[..., Any]) -> Callable[..., Any]:
     """The loop body is traced under the override; turning it into batched ops is not."""
 
     def pfor_impl(loop_fn: Any, *args: Any, **kwargs: Any) -> Any:
         stack = current()
-        if stack is None or private.takes_pfor_config(loop_fn):
+        if stack is None or overriding.takes_pfor_config(loop_fn):
             return original(loop_fn, *args, **kwargs)
 
         def loop_body(i: Any) -> Any:
-            convert = private.autograph_api.tf_convert
+            convert = overriding.autograph_api.tf_convert
             with scope.reactivate(stack), set_for(batching, True):
-                return convert(loop_fn, private.autograph_context.control_status_ctx())(i)
+                return convert(loop_fn, overriding.autograph_context.control_status_ctx())(i)
 
         with suspended():
             return original(loop_body, *args, **kwargs)
@@ -177,7 +178,7 @@ class _Import:
 
     @held.setter
     def held(self, dispatch: Any) -> None:
-        function = private.import_graph_def()
+        function = overriding.import_graph_def()
         if dispatch is None:
             patching.release(function)
         else:
@@ -197,7 +198,7 @@ def _on_import(
     stack = current()
     if stack is None:
         return held.run(*args, **kwargs)
-    graph = private.ops.get_default_graph()
+    graph = overriding.ops.get_default_graph()
     before = len(graph.get_operations())
     result = held.run(*args, **kwargs)
     for operation in graph.get_operations()[before:]:

@@ -8,22 +8,23 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.attach.recorded import Recorded
 from pullback.engines.tensorflow.override.functions import rewritten
 from pullback.engines.tensorflow.override.graphs import state_of, used_again
 from pullback.engines.tensorflow.override.intercept import batching, record_marked
 from pullback.engines.tensorflow.override.scope import current, hook, without_callback
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Stack, suspended
 
 MOST_TRACES = 16  # per tf.function: traces made under overrides, of which the oldest is dropped
 
 
-@hook(private.execute, "execute")
+@hook(overriding.execute, "execute")
 def _execute(original: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow switches callbacks of slow-path ops by assigning this, for all threads at once; we keep ours in."""
-    run = private.execute.quick_execute
+    run = overriding.execute.quick_execute
 
     def execute(
         op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
@@ -37,7 +38,7 @@ def _execute(original: Callable[..., Any]) -> Callable[..., Any]:
     return execute
 
 
-@hook(private.execute, "record_gradient")
+@hook(overriding.execute, "record_gradient")
 def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
     """Tapes inside a trace record each op here: a marked one is recorded with its rule."""
 
@@ -64,7 +65,7 @@ def _without_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-@hook(private.imperative_grad, "imperative_grad")
+@hook(overriding.imperative_grad, "imperative_grad")
 def _imperative_grad(original: Callable[..., Any]) -> Callable[..., Any]:
     """The backward pass of a tape runs without our callback, which would only find that it has nothing to do."""
 
@@ -76,8 +77,8 @@ def _imperative_grad(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-hook(private.gradients_util, "_GradientsHelper")(_without_overrides)
-hook(private.Jvp, "dispatch")(_without_overrides)
+hook(overriding.gradients_util, "_GradientsHelper")(_without_overrides)
+hook(overriding.Jvp, "dispatch")(_without_overrides)
 hook(Recorded, "forward")(_without_overrides)
 
 
@@ -93,7 +94,7 @@ class Under(NamedTuple):
     key: tuple[Any, ...]
 
 
-@hook(private.function_context, "make_function_context")
+@hook(overriding.function_context, "make_function_context")
 def _make_function_context(original: Callable[..., Any]) -> Callable[..., Any]:
     """Functions are traced anew under an override; the trace made without it is kept."""
 
@@ -109,7 +110,7 @@ def _make_function_context(original: Callable[..., Any]) -> Callable[..., Any]:
     return make_function_context
 
 
-@hook(private.FunctionCache, "add")
+@hook(overriding.FunctionCache, "add")
 def _add(original: Callable[..., None]) -> Callable[..., None]:
     """Rules made afresh for each call must not fill a long-lived function's cache without bound."""
 
@@ -122,9 +123,9 @@ def _add(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _drop_oldest(cache: Any) -> None:
-    ours = [c for c in private.contexts_in(cache) if isinstance(c.scope_type, Under)]
+    ours = [c for c in overriding.contexts_in(cache) if isinstance(c.scope_type, Under)]
     for context in ours[: max(0, len(ours) - MOST_TRACES)]:
-        private.drop_context(cache, context)
+        overriding.drop_context(cache, context)
 
 
 @hook(private.FuncGraph, "__init__")
@@ -140,7 +141,7 @@ def _init_graph(original: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-@hook(private.ConcreteFunction, "_call_flat")
+@hook(overriding.ConcreteFunction, "_call_flat")
 def _call_flat(original: Callable[..., Any]) -> Callable[..., Any]:
     """A trace used again is counted; a graph that was not traced under these overrides is rewritten."""
 

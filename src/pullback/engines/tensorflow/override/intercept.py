@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
 from pullback.engines.tensorflow.attach.splice import splice
@@ -27,7 +28,7 @@ from pullback.engines.tensorflow.override.op_calls import (
 )
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import BATCHED, MODEL_WAS_BUILT, handle_ops_with
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     NOT_FLOATING,
     Bound,
@@ -117,7 +118,7 @@ def record_marked(operation: Any) -> bool:
 
 
 def _in_graph(stack: Stack, chain: Chain, where: Where, operation: Any, outputs: Any) -> Any:
-    if private.in_keras_symbolic_scope():
+    if overriding.in_keras_symbolic_scope():
         stack.activation.unreachable = MODEL_WAS_BUILT
         return outputs
     reason = _why_hidden(outputs)
@@ -176,7 +177,7 @@ def mark_imported(stack: Stack, operation: Any) -> None:
     if chain:
         note(chain, where, "rewritten", hidden_by=_why_hidden(operation.outputs))
         _mark(chain, operation, where)
-    for definition in private.functions_called(operation):
+    for definition in overriding.functions_called(operation):
         reason = (
             f"it lies in the function {definition.signature.name!r} of an imported graph, which is copied as it is. "
             "Import it with tf.compat.v1.wrap_function, and call that under the override"

@@ -9,10 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.graph_captures import through
 from pullback.engines.tensorflow.attach.recorded import Recorded
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     ANYTHING,
     Bound,
@@ -71,7 +72,7 @@ class Op:
         function = private.registered_gradient(self.type)
         if function is None:
             return None
-        operation = self.operation or private.mock_operation(
+        operation = self.operation or overriding.mock_operation(
             self.type, self.attributes, self.inputs, self.outputs
         )
         carrying = [carries_gradient(t) for t in self.inputs]
@@ -206,7 +207,7 @@ def _spec_of(tensor: Any) -> Spec | None:
 @functools.cache
 def argument_names(op_type: str, count: int) -> tuple[str, ...]:
     """A name for each input tensor of an op; `values[0]`, `values[1]` for a list."""
-    definition = private.op_def_registry.get(op_type)
+    definition = overriding.op_def_registry.get(op_type)
     arguments = list(definition.input_arg) if definition else []
     lists = [a for a in arguments if a.number_attr or a.type_list_attr]
     spread = count - (len(arguments) - len(lists))
@@ -252,8 +253,8 @@ class Attributes(Mapping[str, Any]):
     """The attributes of an op: dtypes as tf.DType, text as str, shapes as TensorShape."""
 
     def __init__(self, op_type: str, operation: Any, attributes: Any) -> None:
-        self._operation = operation or private.mock_operation(op_type, attributes, (), ())
-        self._definition = private.op_def_registry.get(op_type)
+        self._operation = operation or overriding.mock_operation(op_type, attributes, (), ())
+        self._definition = overriding.op_def_registry.get(op_type)
 
     def __getitem__(self, name: str) -> Any:
         if name not in list(self):

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow.override import patching
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 
 
 def op_types_of(function: Any) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def is_one_op(function: Any) -> bool:
 def public_name(function: Any) -> str | None:
     """The name by which users call a function of TensorFlow or Keras, such as `tf.nn.relu`."""
     for each in (function, getattr(function, "__wrapped__", None), patching.innermost(function)):
-        names = private.exported_names(each)
+        names = overriding.exported_names(each)
         if names:
             return min(names, key=lambda n: (n.count("."), len(n)))
     return None

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Binder
 
 Dispatcher = Callable[["PatchedFunction", tuple[Any, ...], dict[str, Any]], Any]
@@ -46,9 +46,9 @@ class PatchedFunction:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as if it were not patched, converted by AutoGraph where it would be."""
-        status = private.autograph_context.control_status_ctx()
-        if self.user_code and status.status is private.autograph_context.Status.ENABLED:
-            return private.autograph_api.tf_convert(self.twin, status)(*args, **kwargs)
+        status = overriding.autograph_context.control_status_ctx()
+        if self.user_code and status.status is overriding.autograph_context.Status.ENABLED:
+            return overriding.autograph_api.tf_convert(self.twin, status)(*args, **kwargs)
         return self.twin(*args, **kwargs)
 
     def binder(self, *, as_method: bool) -> Binder:
@@ -73,7 +73,7 @@ class PatchedFunction:
         if self.signature is not None:
             del self.function.__signature__
         # AutoGraph has noted that it shall not convert this function: true of the trampoline only.
-        private.forget_unconverted(self.function)
+        overriding.forget_unconverted(self.function)
 
 
 _KEPT_AS = "__pullback_patch__"

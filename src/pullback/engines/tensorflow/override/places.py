@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Place
 
 _LIBRARIES = frozenset(
@@ -46,7 +46,7 @@ class Where:
         """The name with the scopes around it."""
         if self._operation is not None:
             return self._operation.name
-        scope = private.name_scope() if self.in_source else ""
+        scope = overriding.name_scope() if self.in_source else ""
         return f"{scope}/{self.own}" if scope else self.own
 
     @property
@@ -65,7 +65,7 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
         if frame is None or (layer and source):
             break
         module = frame.f_globals.get("__name__", "")
-        if layer is None and private.is_layer_call(frame):
+        if layer is None and overriding.is_layer_call(frame):
             layer = getattr(frame.f_locals.get("self"), "path", None)
         elif source is None and module.partition(".")[0] not in _LIBRARIES:
             source = _line(frame, operation)
@@ -75,7 +75,7 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
 
 def _line(frame: Any, operation: Any) -> str | None:
     filename = frame.f_code.co_filename
-    if not private.is_generated(filename):
+    if not overriding.is_generated(filename):
         hidden = filename.startswith("<") and "ipython" not in filename
         return None if hidden else f"{filename}:{frame.f_lineno}"
     # AutoGraph runs a converted copy; the op itself knows the line of the original.
@@ -86,7 +86,7 @@ def _line(frame: Any, operation: Any) -> str | None:
 
 
 def _is_library_file(filename: str) -> bool:
-    if filename.startswith("<") or private.is_generated(filename):
+    if filename.startswith("<") or overriding.is_generated(filename):
         return True
     return any(filename.startswith(root) for root in _roots())
 

@@ -16,6 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
@@ -25,7 +26,7 @@ from pullback.engines.tensorflow.override.intercept import STOPPED
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import MODEL_WAS_BUILT, current, reactivate
 from pullback.engines.tensorflow.override.targets import LAYER_CALL
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     NOTHING_FLOATING,
     Call,
@@ -141,13 +142,13 @@ class _Region:
         self.where = Where("function", getattr(owner, "name", None) or patched.twin.__name__)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
-        if private.in_keras_symbolic_scope():
+        if overriding.in_keras_symbolic_scope():
             for bound in self.chain:
                 bound.activation.unreachable = MODEL_WAS_BUILT
             return self._body(*args, **kwargs)
         call, leaves = self._call(0, args, kwargs)
         self._note(bool(values.differentiable(leaves)))
-        if exporting.get() and not private.context().executing_eagerly():
+        if exporting.get() and not overriding.context().executing_eagerly():
             return _in_portable_function(call, leaves)
         return attach(call, leaves)
 
@@ -178,7 +179,7 @@ class _Region:
 
     def _note(self, flows: bool) -> None:
         recorded, reason = True, hidden.get()
-        eagerly = private.context().executing_eagerly()
+        eagerly = overriding.context().executing_eagerly()
         if eagerly and not postponed.get():
             recorded = private.could_possibly_record()
             if not recorded and reason is None and private.recording_is_stopped():

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.override import patching
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import PullbackError
 from pullback.extend import SUSPENDED, Stack, resume, stack_here, suspend
 
@@ -86,11 +87,11 @@ def _inherited() -> Stack | None:
 def enter(activation: Any) -> None:
     """Open an override in this context."""
     # Not earlier: the canary runs ops, and a strategy may have to be set up before any op runs.
-    private.check_override()
+    overriding.check_override()
     previous = stack_here.get()
     stack = Stack(_inherited() if previous is None else previous, activation)
     stack.before = (previous, private.op_callbacks())
-    if not private.context().executing_eagerly() and private.in_batched_loop():
+    if not overriding.context().executing_eagerly() and overriding.in_batched_loop():
         stack.traits = BATCHED
     push(stack, [activation])
 

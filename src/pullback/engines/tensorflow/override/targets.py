@@ -17,7 +17,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow.override import patching
 from pullback.engines.tensorflow.override.op_names import is_one_op, label, op_types_of, public_name
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.tf_private import overriding as private
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import RuleSignatureError, TargetError
 from pullback.extend import Entry, Inside, Resolved, label_of, narrowest_first, running
 from pullback.extend import Where as Predicate
@@ -244,7 +244,7 @@ def _refuse(entry: Entry, name: str, only: str, kind: str) -> None:
 
 def checked_type(op_type: str) -> str:
     """The op type, if TensorFlow has it."""
-    if private.op_def_registry.get(op_type) is not None:
+    if overriding.op_def_registry.get(op_type) is not None:
         return op_type
     raise TargetError(_unknown_type(op_type))
 

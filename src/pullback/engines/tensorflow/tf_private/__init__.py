@@ -63,6 +63,7 @@ from pullback.engines.tensorflow.tf_private import transposing
 _GENERATED = "__autograph_generated_file"
 gradients_across = _gradients_helper
 
+recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
 # 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
 

@@ -56,15 +56,9 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
     Function as PolymorphicFunction,
 )
 
-# Recording an op with a rule on every tape and accumulator; which variables were read.
-from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
-from tensorflow.python.eager.record import record_operation as record_operation
-
 # The definitions of all ops, the gradient registry, graphs of functions, concrete tensors.
 from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
-from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
-from tensorflow.python.framework.ops import EagerTensor as EagerTensor
 
 # Other people's custom gradients hide what runs in them.
 from tensorflow.python.ops import custom_gradient as custom_gradient
@@ -89,22 +83,9 @@ from tensorflow.python.saved_model.function_deserialization import (
 # The public name of a TensorFlow function, for messages.
 from tensorflow.python.util import tf_export as tf_export
 
-# What both halves of the engine use.
-from pullback.engines.tensorflow.tf_private import capturing as capturing
-from pullback.engines.tensorflow.tf_private import data_type as data_type
-from pullback.engines.tensorflow.tf_private import detached as detached
-from pullback.engines.tensorflow.tf_private import forget_gradient as forget_gradient
-from pullback.engines.tensorflow.tf_private import op_callbacks as op_callbacks
-from pullback.engines.tensorflow.tf_private import (
-    possible_gradient_types as possible_gradient_types,
-)
-from pullback.engines.tensorflow.tf_private import registered_gradient as registered_gradient
-from pullback.engines.tensorflow.tf_private import set_gradient_name as set_gradient_name
-from pullback.engines.tensorflow.tf_private import set_op_callbacks as set_op_callbacks
+from pullback.engines.tensorflow import tf_private as _private
 from pullback.engines.tensorflow.tf_private import transposing as _transposing
 from pullback.engines.tensorflow.versions import SUPPORTED
-
-recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
 
 
 def is_layer_call(frame: Any) -> bool:
@@ -156,11 +137,6 @@ class _Jvp:
 
 
 Jvp = _Jvp()
-
-
-def could_possibly_record() -> bool:
-    """Whether any tape or accumulator is open here and not stopped."""
-    return not _tfe.TFE_Py_TapeSetIsEmpty() and not recording_is_stopped()
 
 
 def in_keras_symbolic_scope() -> bool:
@@ -332,11 +308,13 @@ def capturing_from_copy(original: Any, copy: Any) -> Iterator[None]:
     """While a gradient is built here, tensors of the original graph mean those of the copy with the same names."""
 
     def of_copy(tensor: Any) -> Any:
-        if getattr(tensor, "graph", None) is original and not isinstance(tensor, EagerTensor):
+        if getattr(tensor, "graph", None) is original and not isinstance(
+            tensor, _private.EagerTensor
+        ):
             return copy.get_tensor_by_name(tensor.name)
         return tensor
 
-    with capturing(ops.get_default_graph(), of_copy):
+    with _private.capturing(ops.get_default_graph(), of_copy):
         yield
 
 
@@ -353,12 +331,12 @@ def check_override() -> None:
 
     with tf.init_scope():
         x = tf.constant([1.0, -1.0])
-        before = op_callbacks()
-        set_op_callbacks([*before, callback])
+        before = _private.op_callbacks()
+        _private.set_op_callbacks([*before, callback])
         try:
             y = tf.nn.relu(x)
         finally:
-            set_op_callbacks(before)
+            _private.set_op_callbacks(before)
     kept = callable(backprop.record_gradient) and execute.record_gradient is not None
     kept = kept and not _transposing.changed()
     if "Relu" not in seen or y.numpy().tolist() != [1.0, 0.0] or not kept:
