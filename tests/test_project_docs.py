@@ -66,5 +66,25 @@ def test_every_example_in_the_docs_runs(path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def listed_modes(text: str) -> dict[str, str]:
+    """The modes that a table lists, each with what its line says of `pb.check`."""
+    rows = re.findall(r"^\| ([^|]+) \| ?([^|]*?) ?\|", text, flags=re.MULTILINE)
+    return {name: check for name, check in rows if name != "mode"}
+
+
+def test_the_docs_list_the_modes_that_there_are() -> None:
+    from pullback.engines.tensorflow.modes import MODES, SECOND_ORDER
+
+    listed = listed_modes((ROOT / "docs" / "modes.md").read_text(encoding="utf-8"))
+    assert list(listed) == [*MODES, *SECOND_ORDER]
+    said = {name: check for name, check in listed.items() if check and name != "eager"}
+    assert said == {name: mode.check for name, mode in MODES.items() if mode.check != "never"}
+
+
+def test_the_modes_are_read_from_the_table() -> None:
+    table = "| mode | `pb.check` | x |\n|---|---|---|\n| XLA, tape inside | | ✓ |\n| fit | on request | |"
+    assert listed_modes(table) == {"XLA, tape inside": "", "fit": "on request"}
+
+
 def test_contributing_is_short() -> None:
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 45

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -52,14 +52,19 @@ def layer_of(part: str) -> str:
 def imported_modules(path: Path, package: str) -> Iterator[str]:
     """Absolute names of everything a file imports when it runs, at the top or in a function."""
     tree = _WithoutTypeChecking().visit(ast.parse(path.read_text(encoding="utf-8")))
+    yield from (name for name, _ in imports_in(tree, package))
+
+
+def imports_in(tree: ast.AST, package: str) -> Iterator[tuple[str, str]]:
+    """Absolute name of each import, and the name that it has in the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((a.name, a.asname or a.name.partition(".")[0]) for a in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package.split(".")[: len(package.split(".")) - node.level + 1]
             start = ".".join(base) + "." if node.level else ""
             name = (start + (node.module or "")).rstrip(".")
-            yield from (f"{name}.{alias.name}" for alias in node.names)
+            yield from ((f"{name}.{a.name}", a.asname or a.name) for a in node.names)
 
 
 class _WithoutTypeChecking(ast.NodeTransformer):
@@ -132,3 +137,246 @@ def test_the_layer_test_can_fail(tmp_path: Path, file: str, line: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(line, encoding="utf-8")
     assert len(violations(tmp_path / "pullback")) == 1
+
+
+# Arrows inside a folder. Imports in functions and those for types count: they are dependencies as well.
+
+FOLDERS = ("check", "engines/tensorflow")
+# Parts that import each other today. This list may only become shorter.
+STILL_CYCLIC = {
+    "check": {"measure", "render", "report", "search"},
+    "engines/tensorflow": {"keras_support", "override"},
+}
+
+
+def arrows(folder: Path, package: str) -> dict[str, set[str]]:
+    """Which part of a folder imports which: a module at its top is a part, and so is a folder in it."""
+    found: dict[str, set[str]] = {}
+    for path in folder.rglob("*.py"):
+        inside = path.relative_to(folder).parts
+        part = inside[0].removesuffix(".py")
+        own = ".".join([package, *inside[:-1]])
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = [name for name, _ in imports_in(tree, own) if name.startswith(f"{package}.")]
+        targets = {_part(folder, name.removeprefix(f"{package}.")) for name in names}
+        found.setdefault(part, set()).update(targets - {part})
+    return found
+
+
+def _part(folder: Path, name: str) -> str:
+    first = name.partition(".")[0]
+    exists = (folder / first).is_dir() or (folder / f"{first}.py").is_file()
+    return first if exists else "__init__"
+
+
+def in_cycles(graph: Mapping[str, set[str]]) -> set[str]:
+    """The nodes that can be reached from themselves."""
+    reached = {node: set(targets) for node, targets in graph.items()}
+    for _ in graph:
+        reached = {
+            node: targets.union(*(reached.get(t, set()) for t in targets))
+            for node, targets in reached.items()
+        }
+    return {node for node, targets in reached.items() if node in targets}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_parts_of_a_folder_import_each_other(folder: str) -> None:
+    package = ".".join(["pullback", *folder.split("/")])
+    assert in_cycles(arrows(SOURCE / folder, package)) == STILL_CYCLIC[folder]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from pullback.check import report",
+        "from pullback.check.report import Report",
+        "from ..report import Report",
+        "def late():\n    from pullback.check import report",
+        "if TYPE_CHECKING:\n    from pullback.check.report import Report",
+    ],
+)
+def test_the_cycle_test_can_fail(tmp_path: Path, line: str) -> None:
+    lines = {
+        "report.py": "import pullback.check.words",
+        "words.py": "from pullback.check.search.points import P",
+        "search/points.py": line,
+        "search/other.py": "",
+        "api.py": "from pullback.check import report",
+    }
+    for name, text in lines.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert in_cycles(arrows(tmp_path, "pullback.check")) == {"report", "words", "search"}
+
+
+# What an engine takes from the core: the names of the second door, and nothing is changed there.
+
+# Names that engines import by a private path today. This list may only become shorter.
+STILL_PRIVATE = {
+    "pullback._audit.ELSEWHERE",
+    "pullback._audit.NOTHING_FLOATING",
+    "pullback._audit.NOT_FLOATING",
+    "pullback._audit.Place",
+    "pullback._bind.Binder",
+    "pullback._bind.Inputs",
+    "pullback._bind.signature_of",
+    "pullback._engine.Engine",
+    "pullback._engine.Kind",
+    "pullback._engine.engine_of",
+    "pullback._function.Definition",
+    "pullback._function.GradientFunction",
+    "pullback._function.RECIPES",
+    "pullback._overriding.Activation",
+    "pullback._overriding.Override",
+    "pullback._project.Mismatch",
+    "pullback._project.Shape",
+    "pullback._project.arrange",
+    "pullback._project.describe",
+    "pullback._project.shape_text",
+    "pullback._project.unbroadcast_axes",
+    "pullback._pullback.Gradients",
+    "pullback._pullback.Job",
+    "pullback._pullback.Pullback",
+    "pullback._pullback.Ran",
+    "pullback._pullback.split_second",
+    "pullback._rule.DEFAULT",
+    "pullback._rule.ORIGINS",
+    "pullback._rule.Rule",
+    "pullback._rule.location_of",
+    "pullback._targets.Entry",
+    "pullback._targets.Inside",
+    "pullback._targets.PerInput",
+    "pullback._targets.RULE_OFFERS",
+    "pullback._targets.Where",
+    "pullback._targets.label_of",
+    "pullback._targets.narrowest_first",
+    "pullback._tree.LEAF",
+    "pullback._tree.Structure",
+    "pullback._tree.flatten",
+    "pullback._tree.paths",
+    "pullback._tree.unflatten",
+    "pullback.check.options.is_meant",
+    "pullback.check.probe.Array",
+    "pullback.check.probe.Arrays",
+    "pullback.check.probe.Claims",
+    "pullback.check.probe.Facts",
+    "pullback.check.probe.InMode",
+    "pullback.check.probe.Leaf",
+    "pullback.check.probe.OutsideDomain",
+    "pullback.check.probe.RuleFault",
+    "pullback.check.probe.Unsupported",
+}
+# What engines assign to classes of the core today. This list may only become shorter.
+STILL_PATCHED = {
+    "GradientFunction.__tf_tracing_type__",
+    "GradientFunction.from_config",
+    "GradientFunction.get_config",
+    "Job",
+}
+
+
+def _engine_files(source: Path) -> Iterator[tuple[str, str, ast.AST]]:
+    """Engine, package and tree of each file of an engine."""
+    for path in sorted((source / "engines").glob("*/**/*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        yield path.relative_to(source).parts[1], _package_of(path, source), tree
+
+
+def _is_of_the_core(name: str, engine: str) -> bool:
+    own = f"pullback.engines.{engine}"
+    return f"{name}.".startswith("pullback.") and not f"{name}.".startswith(f"{own}.")
+
+
+def private_names(source: Path) -> set[str]:
+    """What engines import from pullback otherwise than from `pullback.extend` and `pullback.errors`."""
+    return {
+        name
+        for engine, package, tree in _engine_files(source)
+        for name, _ in imports_in(tree, package)
+        if _is_of_the_core(name, engine)
+        and not name.startswith(("pullback.extend.", "pullback.errors."))
+    }
+
+
+def patches(source: Path) -> set[str]:
+    """Where engines change classes and modules of the core, as code."""
+    found: set[str] = set()
+    for engine, package, tree in _engine_files(source):
+        imported = imports_in(tree, package)
+        core = {local for name, local in imported if _is_of_the_core(name, engine)}
+        changed = [node for node in ast.walk(tree) if _root(_changed_by(node)) in core]
+        found |= {ast.unparse(_changed_by(node) or node) for node in changed}
+    return found
+
+
+def _changed_by(node: ast.AST) -> ast.expr | None:
+    """What a node changes: the target of an assignment to an attribute, the object of a call such as `setattr`."""
+    if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        return node
+    if not isinstance(node, ast.Call) or len(node.args) < 2:
+        return None
+    named = isinstance(node.args[1], ast.Constant) and isinstance(node.args[1].value, str)
+    reads = ast.unparse(node.func) in {"getattr", "hasattr"}
+    changes = ast.unparse(node.func) in {"setattr", "delattr"} or (named and not reads)
+    return node.args[0] if changes else None
+
+
+def _root(node: ast.AST | None) -> str | None:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def test_an_engine_imports_nothing_by_a_private_path() -> None:
+    assert sorted(private_names(SOURCE)) == sorted(STILL_PRIVATE)
+
+
+def test_an_engine_changes_nothing_in_the_core() -> None:
+    assert sorted(patches(SOURCE)) == sorted(STILL_PATCHED)
+
+
+def _engine_of_one_file(folder: Path, text: str) -> Path:
+    path = folder / "pullback" / "engines" / "numpy" / "values.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    return folder / "pullback"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from pullback._rule import Rule",
+        "import pullback",
+        "import pullback._rule",
+        "from pullback import _rule",
+        "from ..._rule import Rule",
+        "def late():\n    from pullback.check.probe import Probe",
+        "if TYPE_CHECKING:\n    from pullback._rule import Rule",
+    ],
+)
+def test_the_test_of_private_paths_can_fail(tmp_path: Path, line: str) -> None:
+    good = "from pullback.extend import Engine\nfrom pullback.errors import EngineError\n"
+    source = _engine_of_one_file(tmp_path, f"{good}from pullback.engines.numpy import a\n{line}")
+    assert len(private_names(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Call.run = fast",
+        "Call.run: int = fast",
+        "Call.run += 1",
+        "del Call.run",
+        "core.Call.run = fast",
+        "def late():\n    setattr(Call, name, fast)",
+        "delattr(Call, 'run')",
+        "@hook(Call, 'run')\ndef fast(): ...",
+        "mock.patch.object(core.Call, 'run')",
+    ],
+)
+def test_the_test_of_patches_can_fail(tmp_path: Path, line: str) -> None:
+    imports = "from pullback.extend import Call\nfrom pullback import extend as core\n"
+    harmless = "from pullback.engines.numpy.a import Own\nOwn.run = getattr(Call, 'run')\n"
+    source = _engine_of_one_file(tmp_path, imports + harmless + line)
+    assert len(patches(source)) == 1

@@ -8,6 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from pullback.engines.tensorflow.versions import SUPPORTED
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -58,6 +61,16 @@ def test_every_dependency_is_pinned() -> None:
     extras = [one for extra in PROJECT["optional-dependencies"].values() for one in extra]
     names = {_normal(re.split(r"[\[<>=; ]", one)[0]) for one in PROJECT["dependencies"] + extras}
     assert names - pinned == {"pullback"}
+
+
+def test_the_supported_versions_of_tensorflow_are_the_same_everywhere() -> None:
+    oldest, newest = SUPPORTED.split(" to ")
+    major, minor = newest.split(".")
+    extras = PROJECT["optional-dependencies"]
+    ranges = [Requirement(one).specifier for one in extras["tensorflow"] + extras["tensorflow-cpu"]]
+    assert {str(one) for one in ranges} == {f"<{major}.{int(minor) + 1},>={oldest}"}
+    assert all(one.contains(f"{newest}.0rc0", prereleases=True) for one in ranges)
+    assert f"TensorFlow {SUPPORTED};" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def _normal(name: str) -> str:

@@ -14,6 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+BY_VERB = [
+    path
+    for path in TESTS
+    if path.parent.name in {"define", "override"} and path.parent.parent.name == "tests"
+]
 
 # The classes of one letter keep this pattern from finding itself.
 MACHINE = re.compile(
@@ -56,6 +61,34 @@ def raises_without_match(tree: ast.AST) -> list[int]:
     ]
 
 
+def returns_of_tests(tree: ast.AST) -> list[int]:
+    """Lines at which a test may end before its last line; functions inside a test may return."""
+    tests = [f for f in functions_in(tree) if f.name.startswith("test_")]
+    nested = [g for f in tests for g in ast.walk(f) if isinstance(g, Function) and g is not f]
+    inside = {node for function in nested for node in ast.walk(function)}
+    returns = [n for f in tests for n in ast.walk(f) if isinstance(n, ast.Return)]
+    return [node.lineno for node in returns if node not in inside]
+
+
+def private_imports(tree: ast.AST) -> list[str]:
+    """What is imported from pullback besides the package itself and its errors."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    modules = [alias.name for node in imports for alias in node.names]
+    modules += [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    ours = [name for name in modules if name.partition(".")[0] == "pullback"]
+    return [name for name in ours if name not in {"pullback", "pullback.errors"}]
+
+
+def without_a_place(tests: Path, source: Path) -> list[str]:
+    """Tests of private units that do not mirror `source`."""
+    core = (tests / "core").glob("test_*.py")
+    lost = [p for p in core if not (source / f"{p.stem.removeprefix('test')}.py").is_file()]
+    for engine in (tests / "engines").iterdir():
+        deep = [path.relative_to(tests) for path in engine.glob("*/**/test_*.py")]
+        lost += [tests / path for path in deep if not (source / path.parent).is_dir()]
+    return sorted(path.name for path in lost)
+
+
 def comment_lines(path: Path) -> int:
     tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
     return sum(token.type == tokenize.COMMENT for token in tokens)
@@ -93,6 +126,37 @@ def test_every_raises_has_a_match(path: Path) -> None:
 
 def test_the_match_test_can_fail() -> None:
     assert raises_without_match(ast.parse("with pytest.raises(ValueError): pass")) == [1]
+
+
+@pytest.mark.parametrize("path", TESTS, ids=named)
+def test_no_test_ends_early(path: Path) -> None:
+    assert returns_of_tests(tree_of(path)) == []
+
+
+def test_the_early_end_test_can_fail() -> None:
+    early = "def test_a():\n    def f(): return 1\n    if f():\n        return"
+    assert returns_of_tests(ast.parse(early)) == [4]
+
+
+@pytest.mark.parametrize("path", BY_VERB, ids=named)
+def test_tests_of_verbs_use_public_names(path: Path) -> None:
+    assert private_imports(tree_of(path)) == []
+
+
+def test_the_public_names_test_can_fail() -> None:
+    lines = "from pullback import check\nfrom pullback._rule import Rule\nimport pullback.extend"
+    assert private_imports(ast.parse(lines)) == ["pullback.extend", "pullback._rule"]
+
+
+def test_tests_of_private_units_mirror_the_source() -> None:
+    assert without_a_place(ROOT / "tests", ROOT / "src" / "pullback") == []
+
+
+def test_the_mirror_test_can_fail(tmp_path: Path) -> None:
+    for name in ("core/test_tale.py", "engines/tensorflow/tale/test_of_it.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert without_a_place(tmp_path, ROOT / "src" / "pullback") == ["test_of_it.py", "test_tale.py"]
 
 
 def test_nothing_is_skipped() -> None:

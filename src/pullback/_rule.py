@@ -6,11 +6,12 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from pullback._bind import name_of, signature_of
 from pullback._engine import loaded
+from pullback._reach import cells_of, function_behind, globals_of
 from pullback.errors import RuleSignatureError
 
 OFFERED: Final = {
@@ -147,34 +148,10 @@ def _request_of(function: Any, offered: tuple[str, ...]) -> Request:
 
 def mentions(function: Any, value: Any) -> bool:
     """Whether the code of a function names this object: a global, an attribute of a module, or a cell."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not isinstance(function, (types.FunctionType, types.MethodType)):
-        function = type(function).__call__
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    if code is None:
+    behind = function_behind(function)
+    if behind is None:
         return False
-    names = list(_names_in(code))
-    cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
-    known = [*cells, *(function.__globals__.get(name) for name in names)]
-    scopes = [vars(module) for module in known if inspect.ismodule(module)]
-    return any(k is value for k in known) or any(s.get(n) is value for s in scopes for n in names)
-
-
-def _names_in(code: types.CodeType) -> Iterator[str]:
-    """The names that code uses, in the functions defined inside it too."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names_in(constant)
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
+    return any(known is value for known in (*cells_of(behind), *globals_of(behind)))
 
 
 def _read_request(function: Any, offered: tuple[str, ...]) -> Request:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pullback.check.examine import Examination, Problem
-from pullback.check.flat import Subject
-from pullback.check.probe import Claims, Facts, InMode, Leaf, RuleFault, Unsupported
+from pullback.check.course.examine import Examination, Problem
+from pullback.check.probe import Claims, Facts, InMode, Leaf, RuleFault, Unsupported, WrongShape
+from pullback.check.probe.flat import Subject
 from pullback.check.search.domain import parse
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -55,7 +55,7 @@ class NumpyProbe:
             found = self.rule(xs, ws)
         for k, (g, x) in enumerate(zip(found, xs, strict=True)):
             if g is not None and np.shape(g) != np.shape(x):
-                raise RuleFault("shape", f"shape {list(np.shape(g))}", k)
+                raise RuleFault(WrongShape(np.shape(g)), k)
         return found
 
     def claims(self, xs, ws, us, *, second):
@@ -98,6 +98,9 @@ class NumpyProbe:
 
     def modes(self):
         return ("another way",)
+
+    def default_modes(self):
+        return self.modes()
 
     def in_mode(self, mode, xs, ws, us):
         return InMode("vjp", self._ruled(xs, ws), self.rule_epsilon)

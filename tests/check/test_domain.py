@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullback.check.flat import Layout
 from pullback.check.probe import Leaf
+from pullback.check.probe.flat import Layout
 from pullback.check.search.domain import parse, symmetric_leaves
 from pullback.errors import CheckError
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from pullback.check.probe import RuleFault
+from pullback.check.course.examine import Failure
+from pullback.check.probe import Raised, RuleFault
+from pullback.check.search.points import Kind, Place
 from pullback.errors import CheckError
 from tests.check.fake import NumpyProbe, examination, first_problem
 
@@ -77,20 +79,20 @@ def detached_rule(xs, ws):
 
 
 WRONG = {
-    "factor": (sine, lambda xs, ws: [1.0001 * ws[0] * np.cos(xs[0])], "value"),
+    "factor": (sine, lambda xs, ws: [1.0001 * ws[0] * np.cos(xs[0])], Failure.VALUE),
     "float32": (
         sine,
         lambda xs, ws: [(ws[0] * np.cos(np.real(xs[0]))).astype(np.float32).astype(float)],
-        "value",
+        Failure.VALUE,
     ),
-    "none": (sine, lambda xs, ws: [None], "value"),
-    "added": (sine, lambda xs, ws: [ws[0] * np.cos(xs[0]) + 1.0], "value"),
-    "at zero": (sine, where(lambda x: x == 0, 2.0), "value"),
-    "large": (sine, where(lambda x: np.abs(x) > 5, 0.0), "value"),
-    "tied": (sine, where(lambda x: x == np.roll(x, 1), 2.0), "value"),
-    "stale": (Stale().fn, Stale().rule, "value"),
-    "second": (sine, detached_rule, "order2"),
-    "shape": (sine, lambda xs, ws: [np.sum(ws[0])], "fault"),
+    "none": (sine, lambda xs, ws: [None], Failure.VALUE),
+    "added": (sine, lambda xs, ws: [ws[0] * np.cos(xs[0]) + 1.0], Failure.VALUE),
+    "at zero": (sine, where(lambda x: x == 0, 2.0), Failure.VALUE),
+    "large": (sine, where(lambda x: np.abs(x) > 5, 0.0), Failure.VALUE),
+    "tied": (sine, where(lambda x: x == np.roll(x, 1), 2.0), Failure.VALUE),
+    "stale": (Stale().fn, Stale().rule, Failure.VALUE),
+    "second": (sine, detached_rule, Failure.SECOND),
+    "shape": (sine, lambda xs, ws: [np.sum(ws[0])], Failure.FAULT),
 }
 
 
@@ -99,14 +101,14 @@ def test_wrong_rules_are_met(name):
     fn, rule, kind = WRONG[name]
     problem = first_problem(examination(NumpyProbe(fn, rule, [X])))
     assert problem is not None
-    assert problem.kind == kind
+    assert problem.kind is kind
 
 
 def test_shared_state_is_met_by_the_call_in_between():
     stale = Stale()
     problem = first_problem(examination(NumpyProbe(stale.fn, stale.rule, [X]), order=1))
     assert problem is not None
-    assert problem.kind == "stale"
+    assert problem.kind is Failure.STALE
 
 
 def test_a_wrong_rule_that_cannot_be_transposed_is_met_by_one_number():
@@ -148,7 +150,7 @@ def test_the_given_point_must_have_a_value():
 def test_points_outside_the_domain_are_left_out():
     exam = examination(RIGHT["logarithm"])
     first_problem(exam)
-    assert "negative" in exam.left_out
+    assert Place(Kind.NEGATIVE) in exam.left_out
 
 
 def test_kinks_are_counted_not_blamed():
@@ -168,16 +170,17 @@ def test_the_gradient_beyond_the_span_of_a_kink_is_wrong():
     problem = first_problem(examination(NumpyProbe(lambda x: [np.abs(x)], rule, [X])))
     assert problem is not None
     assert problem.trial is not None
-    assert "zero" in problem.trial.point or problem.trial.point == "grid"
+    zeros = (Kind.ZEROS_AMONG_NEGATIVES, Kind.ZEROS_AMONG_POSITIVES, Kind.ALL_ZEROS, Kind.GRID)
+    assert problem.trial.point.kind in zeros
 
 
 def test_a_rule_that_raises_is_a_fault():
     def rule(xs, ws):
-        raise RuleFault("raises", "ValueError: no")
+        raise RuleFault(Raised("ValueError: no"))
 
     problem = first_problem(examination(NumpyProbe(sine, rule, [X])))
     assert problem is not None
-    assert problem.kind == "fault"
+    assert problem.kind is Failure.FAULT
 
 
 def _row_extreme(which, at_zero):
@@ -196,7 +199,7 @@ def _row_extreme(which, at_zero):
 def test_a_zero_is_tried_where_it_is_the_extreme(which):
     for seed in range(5):
         assert first_problem(examination(_row_extreme(which, 1.0), seed=seed)) is None
-        assert first_problem(examination(_row_extreme(which, 0.0), seed=seed)).kind == "value"
+        assert first_problem(examination(_row_extreme(which, 0.0), seed=seed)).kind is Failure.VALUE
 
 
 def test_zeros_are_moved_together_lest_the_one_moved_does_not_matter():
@@ -206,4 +209,4 @@ def test_zeros_are_moved_together_lest_the_one_moved_does_not_matter():
 
     probe = NumpyProbe(lambda x: [np.concatenate([np.sin(x[:3]), x[3:] ** 2])], rule, [X])
     for seed in range(5):
-        assert first_problem(examination(probe, seed=seed)).kind == "value"
+        assert first_problem(examination(probe, seed=seed)).kind is Failure.VALUE

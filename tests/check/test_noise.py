@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pullback.check.course.examine import Failure
 from pullback.check.measure.noise import noise_of, usual_noise
 from tests.check.fake import NumpyProbe, examination, first_problem
 
@@ -66,7 +67,7 @@ def test_right_rules_of_noisy_functions_pass(name, seed):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_wrong_rules_of_noisy_functions_do_not(name):
-    assert first_problem(examination(noisy(name, 1.1), seed=0)).kind == "value"
+    assert first_problem(examination(noisy(name, 1.1), seed=0)).kind is Failure.VALUE
 
 
 def test_where_the_function_is_zero_noise_is_not_taken_for_infinite():
@@ -76,4 +77,4 @@ def test_where_the_function_is_zero_noise_is_not_taken_for_infinite():
         lambda xs, ws: [ws[0] * (xs[0] - xs[1]), -2 * ws[0] * (xs[0] - xs[1]) / 3],
         [x, x],
     )
-    assert first_problem(examination(probe, seed=0)).kind == "value"
+    assert first_problem(examination(probe, seed=0)).kind is Failure.VALUE

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.check.options import Options, as_code, is_meant
+from pullback.check.options import Options, as_code
 from pullback.check.probe import Leaf
 from pullback.errors import CheckError
 
@@ -75,5 +75,5 @@ def test_functions_are_written_by_name_and_ops_in_quotes():
 @pytest.mark.parametrize("name", ["params", 'params["w"]', "args[0]", 'args[0]["w"]'])
 def test_names_mean_what_is_inside_them(name):
     leaf = Leaf('args[0]["w"]', 'params["w"]', (3,), "float32")
-    assert is_meant(leaf, name)
-    assert not is_meant(leaf, "param")
+    assert leaf.is_meant(name)
+    assert not leaf.is_meant("param")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullback.check.flat import Layout
 from pullback.check.probe import Leaf
+from pullback.check.probe.flat import Layout
 from pullback.check.search import directions, points
 
 
@@ -17,7 +17,7 @@ def layout(*sizes):
 def special(sizes=(6, 5), constants=(), seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=sum(sizes))
-    return {p.name: p for p in points.special(rng, layout(*sizes), x, constants)}
+    return {p.kind.value: p for p in points.special(rng, layout(*sizes), x, constants)}
 
 
 def test_named_points_hold_what_they_promise():

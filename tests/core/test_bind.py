@@ -3,7 +3,7 @@
 import inspect
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, reject
 
 from pullback._bind import Binder, Inputs, name_of, signature_of
 from tests import strategies
@@ -30,15 +30,21 @@ def test_a_plan_calls_as_python_does(call):
     assert outcome_of_plan(call) == outcome_of_inspect(call)
 
 
-@given(strategies.calls())
-def test_a_direct_plan_may_be_called_with_the_arguments_as_they_are(call):
-    try:
-        plan = Binder(call.function).plan(call.args, call.kwargs)
-    except TypeError:
-        return
-    if plan.direct:
-        assert plan.values(call.args, call.kwargs) == list(call.args)
-        assert not call.kwargs
+@given(strategies.functions())
+def test_a_direct_plan_may_be_called_with_the_arguments_as_they_are(function):
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
+    assume(inspect.Parameter.KEYWORD_ONLY not in kinds)
+    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    args = tuple(range(sum(kind in positional for kind in kinds)))
+    plan = Binder(function).plan(args, {})
+    assert plan.direct
+    assert plan.values(args, {}) == list(args)
+
+
+@pytest.mark.parametrize("keywords", [{"b": 2}, {"a": 1, "b": 2}])
+def test_a_call_with_keywords_is_not_direct(keywords):
+    args = (1,) if "a" not in keywords else ()
+    assert not Binder(lambda a, b: None).plan(args, keywords).direct
 
 
 @given(strategies.calls())
@@ -46,7 +52,7 @@ def test_names_and_values_go_together(call):
     try:
         bound = inspect.signature(call.function).bind(*call.args, **call.kwargs)
     except TypeError:
-        return
+        reject()
     bound.apply_defaults()
     plan = Binder(call.function).plan(call.args, call.kwargs)
     pairs = list(zip(plan.names, plan.values(call.args, call.kwargs), strict=True))

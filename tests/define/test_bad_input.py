@@ -17,10 +17,10 @@ X = np.array([0.5, -1.5, 2.0], np.float32)
 HERE = r"\(.*test_bad_input\.py:\d+\)"
 ERROR_MODES = [
     "eager",
-    "tape outside",
-    "tape inside",
+    "tf.function, tape outside",
+    "tf.function, tape inside",
     "tf.gradients",
-    "nested",
+    "nested tf.function, tape outside",
     "XLA",
     "XLA, tape inside",
     "tf.cond",
@@ -408,7 +408,7 @@ def test_the_same_tape_serves_after_an_error(name: str) -> None:
 
 
 def test_a_wrong_rule_leaves_the_others_alone() -> None:
-    for mode in ("eager", "tape outside", "tape inside"):
+    for mode in ("eager", "tf.function, tape outside", "tf.function, tape inside"):
         with contextlib.suppress(RuleResultError):
             MODES[mode](WRONG["a scalar for [3]"].function, [tf.constant(X)])
         for feature in FEATURES[:3]:
@@ -527,7 +527,7 @@ def test_an_error_inside_a_rule_is_the_users_own() -> None:
     def failing(dy):
         raise OwnError("mine")
 
-    for mode in ("eager", "tape outside", "tape inside", "XLA"):
+    for mode in ("eager", "tf.function, tape outside", "tf.function, tape inside", "XLA"):
         with nothing_left_behind(), pytest.raises(OwnError, match="mine"):
             MODES[mode](pb.with_gradient(tf.sin, failing), [tf.constant(X)])
 

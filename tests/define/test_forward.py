@@ -47,7 +47,9 @@ def test_an_explicit_jvp_is_used_as_it_is(way: str) -> None:
     np.testing.assert_allclose(WAYS[way](function, tf.constant(X)), 7 * DX)
 
 
-@pytest.mark.parametrize("mode", ["eager", "tape outside", "tape inside", "XLA"])
+@pytest.mark.parametrize(
+    "mode", ["eager", "tf.function, tape outside", "tf.function, tape inside", "XLA"]
+)
 def test_an_explicit_jvp_leaves_the_gradient_alone(mode: str) -> None:
     function = pb.with_gradient(lambda x: tf.sin(x), ten, jvp=seven)
     assert_gradients(MODES[mode](function, [tf.constant(X)]), [10 + 0 * X])
@@ -116,8 +118,7 @@ def test_a_jvp_of_a_decorated_function(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_jvp_that_stops(way: str) -> None:
     function = pb.with_gradient(lambda x: x * 1.0, ten, jvp=lambda dx: None)
-    found = WAYS[way](function, tf.constant(X))
-    np.testing.assert_allclose(0.0 * X if found is None else found, 0.0 * X)
+    assert WAYS[way](function, tf.constant(X)).numpy().tolist() == [0.0] * len(X)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -205,7 +206,7 @@ def test_a_rule_that_is_not_linear_is_refused_in_low_precision(rule: Any, dtype:
 def test_such_a_rule_is_fine_backwards(rule: Any) -> None:
     function = pb.with_gradient(lambda x: x * 1.0, rule)
     wanted = rule(tf.ones([3])).numpy()
-    for mode in ("eager", "tape outside", "tape inside"):
+    for mode in ("eager", "tf.function, tape outside", "tf.function, tape inside"):
         assert_gradients(MODES[mode](function, [tf.constant(X)]), [wanted])
 
 

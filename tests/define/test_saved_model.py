@@ -1,6 +1,5 @@
 """Gradients in a SavedModel, read by a process that does not import the library."""
 
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.engines.tensorflow.attach import registry
 from tests.define import saved_pieces as pieces
 from tests.define.keras_pieces import ROWS, half, input_gradient, network, straight_through
 
@@ -224,15 +222,6 @@ def test_a_residual_of_a_branch_is_lost_but_never_silently(function: Any, tmp_pa
     np.testing.assert_allclose(loaded.f(pieces.X), module.f(pieces.X))
     with pytest.raises((AssertionError, TypeError), match=r"^$|out of scope"):
         pieces.gradients(loaded.f, tf.Variable(1.0))
-
-
-def test_names_of_gradients_differ_between_processes() -> None:
-    """A file without its gradients must not find those of another process under the same name."""
-    traced = tf.function(pb.with_gradient(tf.sin, seven)).get_concrete_function(tf.ones([]))
-    marked = [op for op in traced.graph.get_operations() if op.type == "IdentityN"]
-    names = [op.get_attr("_gradient_op_type").decode() for op in marked]
-    assert [registry._PROCESS in name for name in names] == [True]
-    assert runpy.run_path(registry.__file__)["_PROCESS"] != registry._PROCESS
 
 
 def test_a_rule_that_cannot_be_traced_is_named_when_saving(tmp_path: Path) -> None:

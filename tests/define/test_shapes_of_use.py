@@ -111,7 +111,15 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
         3.0,
     ),
 }
-SOME_MODES = ["eager", "tape outside", "tape inside", "nested", "XLA", "tf.cond", "tf.while_loop"]
+SOME_MODES = [
+    "eager",
+    "tf.function, tape outside",
+    "tf.function, tape inside",
+    "nested tf.function, tape outside",
+    "XLA",
+    "tf.cond",
+    "tf.while_loop",
+]
 
 
 @pytest.mark.parametrize("mode", SOME_MODES)
@@ -121,7 +129,9 @@ def test_the_same_gradient_in_every_mode(name: str, mode: str) -> None:
     assert_gradients(MODES[mode](function, [tf.constant(X)]), [wanted + 0 * X])
 
 
-@pytest.mark.parametrize("mode", ["eager", "tape outside", "tape inside", "XLA"])
+@pytest.mark.parametrize(
+    "mode", ["eager", "tf.function, tape outside", "tf.function, tape inside", "XLA"]
+)
 def test_recompute_grad_around_ours(mode: str) -> None:
     recomputed = tf.recompute_grad(pb.with_gradient(lambda x: tf.sin(x), three))
     assert_gradients(MODES[mode](recomputed, [tf.constant(X)]), [3 + 0 * X])
@@ -132,7 +142,7 @@ class Pair(tf.experimental.ExtensionType):
     second: tf.Tensor
 
 
-@pytest.mark.parametrize("mode", ["eager", "tape outside", "tape inside"])
+@pytest.mark.parametrize("mode", ["eager", "tf.function, tape outside", "tf.function, tape inside"])
 def test_extension_types_are_refused(mode: str) -> None:
     function = pb.with_gradient(lambda pair: pair.first * 2.0, three)
     with pytest.raises(UnsupportedError, match=r"ExtensionType \(Pair\).*Pass its tensors"):
@@ -149,7 +159,7 @@ def test_the_body_runs_once_a_call() -> None:
 
     for rule in (three, ten_times_original, lambda dy, *, variables: (dy, [])):
         function = pb.with_gradient(counting, rule)
-        for mode in ("eager", "tape outside", "tape inside"):
+        for mode in ("eager", "tf.function, tape outside", "tf.function, tape inside"):
             count.assign(0.0)
             MODES[mode](function, [tf.constant(X)])
             assert float(count) == 1.0

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pullback._rule import DEFAULT
+import pullback as pb
 
 X = np.array([[1.5, -0.5, 2.0], [-1.0, 0.25, 3.0]])
 Y = np.array([[0.5, 2.0, -1.0], [1.0, -2.0, 0.75]])
@@ -144,7 +144,7 @@ FEATURES: dict[str, Feature] = {
         {tf.matmul: only_left}, product, (X, W), (np.broadcast_to(10.0 * W.sum(1), X.shape), None)
     ),
     "per input": Feature(
-        {"Mul": [DEFAULT, times_seven]}, lambda x, y: x * y, (X, Y), (Y, -7.0 * ONES)
+        {"Mul": [pb.DEFAULT, times_seven]}, lambda x, y: x * y, (X, Y), (Y, -7.0 * ONES)
     ),
     "own function": Feature({squared_sum: tenfold}, calls_own, (X,), (60.0 * X**2,)),
     "no gradient before": Feature({tf.round: straight}, rounding, (X,), (3.0 * ONES,)),

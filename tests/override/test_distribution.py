@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pullback._override import override
+import pullback as pb
 from tests.override.helpers import SEVEN, X, times_seven
 
 
@@ -31,7 +31,7 @@ def step() -> Any:
 @pytest.mark.parametrize("target", ["Relu", tf.nn.relu])
 @pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
 def test_running_in_replicas(wrap: Any, target: Any) -> None:
-    strategy, changed = two_replicas(), override({target: times_seven})
+    strategy, changed = two_replicas(), pb.override({target: times_seven})
     with changed:
         outside = strategy.experimental_local_results(wrap(lambda: strategy.run(step))())
     inside = strategy.experimental_local_results(wrap(lambda: strategy.run(changed(step)))())
@@ -40,7 +40,7 @@ def test_running_in_replicas(wrap: Any, target: Any) -> None:
 
 @pytest.mark.parametrize("as_block", [True, False])
 def test_fitting_in_replicas(as_block: bool) -> None:
-    changed = override({tf.nn.relu: times_seven})
+    changed = pb.override({tf.nn.relu: times_seven})
     with two_replicas().scope():
         dense = {"use_bias": False, "kernel_initializer": "ones"}
         parts = [keras.layers.Dense(2, activation="relu", **dense), keras.layers.Dense(1, **dense)]
@@ -59,7 +59,7 @@ def test_fitting_in_replicas(as_block: bool) -> None:
 WORKER = """
 import json, sys
 import tensorflow as tf
-from pullback._override import override
+import pullback as pb
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 def rule(dy):
     return -7.0 * dy
@@ -70,7 +70,7 @@ def step():
         y = tf.nn.relu(x)
     g = tape.gradient(y, x)
     return tf.distribute.get_replica_context().all_reduce("SUM", g)
-with override({tf.nn.relu: rule}):
+with pb.override({tf.nn.relu: rule}):
     found = tf.function(lambda: strategy.run(step))()
 print(json.dumps(strategy.experimental_local_results(found)[0].numpy().tolist()))
 
@@ -97,7 +97,7 @@ def trained(changed, as_block):
     else:
         run()
     return model.layers[0].kernel.numpy().tolist()
-print(json.dumps([trained(override({tf.nn.relu: rule}), as_block) for as_block in (True, False)]))
+print(json.dumps([trained(pb.override({tf.nn.relu: rule}), as_block) for as_block in (True, False)]))
 """
 
 

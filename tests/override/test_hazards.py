@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback._override import override
 from pullback.errors import UnreachableOverride
 from tests.override.helpers import PLAIN_RELU, SEVEN, X, gradient, times_seven
 
@@ -29,14 +28,14 @@ def inner_tape(function: Any) -> Any:
 @pytest.mark.parametrize("target", TARGETS)
 def test_recompute_grad_recomputes_under_the_override(target: Any) -> None:
     recomputed = tf.recompute_grad(lambda a: tf.nn.relu(a) * 2.0)
-    with override({target: times_seven}):
+    with pb.override({target: times_seven}):
         assert gradient(recomputed) == DOUBLE
         assert gradient(tf.function(recomputed)) == DOUBLE
         assert inner_tape(recomputed) == DOUBLE
     x = tf.constant(X)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        with override({target: times_seven}):
+        with pb.override({target: times_seven}):
             y = recomputed(x)
     assert tape.gradient(y, x).numpy().tolist() == DOUBLE
     assert gradient(recomputed) == [2.0, 0.0, 2.0]
@@ -47,7 +46,7 @@ def test_py_function_takes_the_override_along(target: Any) -> None:
     def later(a: Any) -> Any:
         return tf.py_function(lambda z: tf.nn.relu(z) * 2.0, [a], tf.float32)
 
-    with override({target: times_seven}):
+    with pb.override({target: times_seven}):
         assert gradient(later) == DOUBLE
         assert gradient(tf.function(later)) == DOUBLE
         assert inner_tape(later) == DOUBLE
@@ -61,8 +60,8 @@ def test_inside_a_custom_gradient_it_says_so(target: Any, wrap: Any) -> None:
         return tf.nn.relu(a), lambda dy: 3.0 * dy
 
     with pytest.raises(UnreachableOverride, match=r"inside threefold .*custom gradient of its own"):
-        gradient(override({target: times_seven})(wrap(threefold)))
-    assert gradient(override({threefold: times_seven})(wrap(lambda x: threefold(x)))) == SEVEN
+        gradient(pb.override({target: times_seven})(wrap(threefold)))
+    assert gradient(pb.override({threefold: times_seven})(wrap(lambda x: threefold(x)))) == SEVEN
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
@@ -72,7 +71,7 @@ def test_inside_a_gradient_of_our_own_it_says_so(wrap: Any) -> None:
         return tf.nn.relu(a), lambda dy: 3.0 * dy
 
     with pytest.raises(UnreachableOverride, match="inside `threefold`, whose own gradient is used"):
-        gradient(override({"Relu": times_seven})(wrap(lambda x: threefold(x))))
+        gradient(pb.override({"Relu": times_seven})(wrap(lambda x: threefold(x))))
 
 
 def matmul_pullback(dy: Any, *, inputs: Any) -> Any:
@@ -84,7 +83,7 @@ def matmul_pullback(dy: Any, *, inputs: Any) -> Any:
 def test_vectorized_map_with_both_operands_batched(target: Any, traced_before: bool) -> None:
     a, b = np.ones([2, 3, 4], "f"), np.ones([2, 4, 5], "f")
     product = tf.function(lambda p, q: tf.matmul(p, q)) if traced_before else tf.matmul
-    with override({target: matmul_pullback}):
+    with pb.override({target: matmul_pullback}):
         if traced_before:
             product(a[0], b[0])
         da, db = gradient(lambda p, q: tf.vectorized_map(lambda t: product(*t), (p, q)), a, b)
@@ -100,7 +99,7 @@ def small_model() -> Any:
 def test_building_a_model_says_that_nothing_runs() -> None:
     with (
         pytest.raises(UnreachableOverride, match=r"built here.*apply the override to it"),
-        override({"Relu": times_seven}),
+        pb.override({"Relu": times_seven}),
     ):
         small_model()
 
@@ -113,12 +112,12 @@ def imported(a: Any) -> Any:
 
 
 def test_an_imported_graph_is_overridden() -> None:
-    with override({"Relu": times_seven}):
+    with pb.override({"Relu": times_seven}):
         assert gradient(tf.function(imported)) == SEVEN
     wrapped = tf.compat.v1.wrap_function(imported, [tf.TensorSpec([3])])
-    assert gradient(override({"Relu": times_seven})(wrapped)) == SEVEN
+    assert gradient(pb.override({"Relu": times_seven})(wrapped)) == SEVEN
     assert (
-        gradient(override({"Relu": times_seven})(wrapped.prune(wrapped.inputs, wrapped.outputs)))
+        gradient(pb.override({"Relu": times_seven})(wrapped.prune(wrapped.inputs, wrapped.outputs)))
         == SEVEN
     )
     assert gradient(wrapped) == PLAIN_RELU
@@ -135,13 +134,13 @@ def test_a_function_of_an_imported_graph_says_why_it_is_out_of_reach() -> None:
         return tf.graph_util.import_graph_def(definition, {"p:0": a}, ["r:0"])[0]
 
     with pytest.raises(UnreachableOverride, match="imported graph"):
-        override({"Relu": times_seven})(tf.function(calls))(tf.constant(X))
+        pb.override({"Relu": times_seven})(tf.function(calls))(tf.constant(X))
 
 
 def test_an_op_without_floating_output_says_so() -> None:
     with (
         pytest.raises(UnreachableOverride, match="no floating-point tensor"),
-        override({"ArgMax": times_seven}),
+        pb.override({"ArgMax": times_seven}),
     ):
         tf.argmax(tf.constant(X))
 
@@ -149,7 +148,7 @@ def test_an_op_without_floating_output_says_so() -> None:
 def test_check_numerics_at_the_same_time() -> None:
     tf.debugging.enable_check_numerics()
     try:
-        with override({"Relu": times_seven}):
+        with pb.override({"Relu": times_seven}):
             assert gradient(tf.nn.relu) == SEVEN
             assert gradient(tf.function(tf.nn.relu)) == SEVEN
     finally:
@@ -159,7 +158,7 @@ def test_check_numerics_at_the_same_time() -> None:
 def test_a_hash_table_and_a_variable_in_the_function() -> None:
     weight = tf.Variable(2.0)
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [3.0]), 0.0)
-    with override({"Relu": times_seven}):
+    with pb.override({"Relu": times_seven}):
         found = gradient(
             tf.function(lambda x: tf.nn.relu(x) * weight * table.lookup(tf.constant(1)))
         )

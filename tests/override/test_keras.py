@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pullback._override import override
-from pullback._targets import inside, where
+import pullback as pb
 from pullback.errors import ExportError, UnmatchedOverride
 from tests.define.test_keras import in_a_fresh_process
 from tests.override.helpers import tenfold, times_seven
@@ -93,7 +92,7 @@ def step_of(model: Any, fitted: Any) -> float:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_calling(kind: str, activation: str, target: Any) -> None:
-    model, changed = model_of(kind, activation), override({target: times_seven})
+    model, changed = model_of(kind, activation), pb.override({target: times_seven})
     twin = changed(model)
     assert input_gradient(twin) == [-14.0] * 3
     assert input_gradient(tf.function(lambda x: twin(x))) == [-14.0] * 3
@@ -110,7 +109,7 @@ def test_calling(kind: str, activation: str, target: Any) -> None:
 @pytest.mark.parametrize("kind", MODELS)
 def test_fitting(kind: str, activation: str, options: Any, traced_before: bool) -> None:
     # Loss (2 · 3)², so the gradient is 2 · 6 for each weight, and −7 times that under the override.
-    model, changed = model_of(kind, activation), override({tf.nn.relu: times_seven})
+    model, changed = model_of(kind, activation), pb.override({tf.nn.relu: times_seven})
     model(ROWS)
     model.compile(keras.optimizers.SGD(1e-3), "mse", **options)
     if traced_before:
@@ -125,7 +124,7 @@ def test_fitting(kind: str, activation: str, options: Any, traced_before: bool) 
 def test_the_twin_is_a_model_of_its_own() -> None:
     model = model_of("functional", "string")
     model.compile("sgd", "mse", metrics=["mae"])
-    twin = override({tf.nn.relu: times_seven})(model)
+    twin = pb.override({tf.nn.relu: times_seven})(model)
     assert isinstance(twin, type(model))
     assert twin.optimizer is not model.optimizer
     assert twin.count_params() == model.count_params()
@@ -137,7 +136,7 @@ def test_the_twin_is_a_model_of_its_own() -> None:
 
 def test_an_unbuilt_model_shares_the_weights_that_are_made_later() -> None:
     model = keras.Sequential([keras.layers.Dense(2, activation="relu")])
-    twin = override({tf.nn.relu: times_seven})(model)
+    twin = pb.override({tf.nn.relu: times_seven})(model)
     twin(ROWS)
     assert model.built
     assert twin.weights[0] is model.weights[0]
@@ -155,7 +154,7 @@ def test_a_training_step_of_the_users_own() -> None:
 
     model = Own(parts_with("string"))
     model(ROWS)
-    twin = override({tf.nn.relu: times_seven})(model)
+    twin = pb.override({tf.nn.relu: times_seven})(model)
     twin.compile(keras.optimizers.SGD(1e-3), "mse")
     assert step_of(model, twin) == pytest.approx(0.084, rel=1e-3)
 
@@ -178,11 +177,14 @@ TARGETS: dict[str, tuple[Any, float]] = {
     "layer": (lambda m: m.layers[1], 20.0),
     "keras op": (lambda m: keras.ops.relu, 20.0),
     "keras activation": (lambda m: keras.activations.relu, 20.0),
-    "inside a layer": (lambda m: inside(m.layers[1], "Relu"), 20.0),
-    "inside a class": (lambda m: inside(keras.layers.Dense, tf.nn.relu), 20.0),
-    "inside a name": (lambda m: inside(re.compile("dense_first"), "Relu"), 20.0),
-    "inside a function": (lambda m: inside(keras.activations.relu, "Relu"), 20.0),
-    "where": (lambda m: where(lambda op: op.type == "Relu" and "first" in (op.layer or "")), 20.0),
+    "inside a layer": (lambda m: pb.inside(m.layers[1], "Relu"), 20.0),
+    "inside a class": (lambda m: pb.inside(keras.layers.Dense, tf.nn.relu), 20.0),
+    "inside a name": (lambda m: pb.inside(re.compile("dense_first"), "Relu"), 20.0),
+    "inside a function": (lambda m: pb.inside(keras.activations.relu, "Relu"), 20.0),
+    "where": (
+        lambda m: pb.where(lambda op: op.type == "Relu" and "first" in (op.layer or "")),
+        20.0,
+    ),
     "everywhere": (lambda m: "Relu", 200.0),
 }
 
@@ -194,7 +196,7 @@ TARGETS: dict[str, tuple[Any, float]] = {
 def test_targets_in_a_model(name: str, wrap: Any) -> None:
     target, wanted = TARGETS[name]
     model = two_layers()
-    assert input_gradient(wrap(override({target(model): tenfold})(model))) == [wanted] * 3
+    assert input_gradient(wrap(pb.override({target(model): tenfold})(model))) == [wanted] * 3
 
 
 @pytest.mark.parametrize("architecture", ["ResNet50", "MobileNetV2", "EfficientNetB0"])
@@ -206,13 +208,13 @@ def test_guided_backpropagation_in_one_line(architecture: str) -> None:
         weights=None, include_top=False, input_shape=(32, 32, 3)
     )
     picture = np.random.default_rng(0).normal(size=(1, 32, 32, 3)).astype("f")
-    twin = override({target: stopped})(model)
+    twin = pb.override({target: stopped})(model)
     plain, changed = (_picture_gradient(m, picture) for m in (model, twin))
     assert np.abs(plain).max() > 0.0
     assert np.abs(changed).max() == 0.0
     if target is not tf.nn.relu:
         with pytest.raises(UnmatchedOverride, match="did not run here"):
-            override({tf.nn.relu: stopped})(model)(picture)
+            pb.override({tf.nn.relu: stopped})(model)(picture)
 
 
 def stopped(dy: Any) -> Any:
@@ -241,7 +243,7 @@ def _picture_gradient(model: Any, picture: Any) -> Any:
 def test_a_layer_as_one_unit(layer: Any) -> None:
     model = keras.Sequential([keras.Input((5, 4)), layer()])
     rows = np.random.default_rng(1).normal(size=(2, 5, 4)).astype("f")
-    twin = override({model.layers[0]: tenfold})(model)
+    twin = pb.override({model.layers[0]: tenfold})(model)
     wanted = 10.0 * np.array(input_gradient(model, rows))
     for found in (twin, tf.function(lambda x: twin(x))):
         np.testing.assert_allclose(input_gradient(found, rows), wanted, rtol=1e-4)
@@ -256,14 +258,14 @@ def test_attention_whose_arguments_are_one_tensor() -> None:
     def each_tenfold(dy: Any, *, original: Any) -> Any:
         return tuple(10.0 * g for g in original(dy))
 
-    twin = override({attention: each_tenfold})(model)
+    twin = pb.override({attention: each_tenfold})(model)
     wanted = 10.0 * np.array(input_gradient(model, rows))
     for found in (twin, tf.function(lambda x: twin(x))):
         np.testing.assert_allclose(input_gradient(found, rows), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_twin_inside_a_new_model() -> None:
-    twin = override({tf.nn.relu: times_seven})(model_of("functional", "string"))
+    twin = pb.override({tf.nn.relu: times_seven})(model_of("functional", "string"))
     inputs = keras.Input((3,))
     outer = keras.Model(inputs, twin(inputs) * 2.0)
     assert input_gradient(outer) == [-28.0] * 3
@@ -271,7 +273,7 @@ def test_a_twin_inside_a_new_model() -> None:
 
 def test_saving_and_loading(tmp_path: Any) -> None:
     model = model_of("functional", "string")
-    override({tf.nn.relu: times_seven})(model).save(tmp_path / "model.keras")
+    pb.override({tf.nn.relu: times_seven})(model).save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert input_gradient(loaded) == [-14.0] * 3
     assert loaded.predict(ROWS, verbose=0).tolist() == model.predict(ROWS, verbose=0).tolist()
@@ -279,7 +281,7 @@ def test_saving_and_loading(tmp_path: Any) -> None:
 
 def test_loading_in_a_process_that_has_made_no_override(tmp_path: Any) -> None:
     model = model_of("functional", "string")
-    override({tf.nn.relu: times_seven})(model).save(tmp_path / "model.keras")
+    pb.override({tf.nn.relu: times_seven})(model).save(tmp_path / "model.keras")
     found = in_a_fresh_process(
         "import keras, numpy, tests.override.helpers\n"
         "from tests.define.keras_pieces import input_gradient\n"
@@ -290,7 +292,7 @@ def test_loading_in_a_process_that_has_made_no_override(tmp_path: Any) -> None:
 
 
 def test_a_rule_that_no_file_can_name_is_refused(tmp_path: Any) -> None:
-    twin = override({tf.nn.relu: lambda dy: dy})(model_of("functional", "string"))
+    twin = pb.override({tf.nn.relu: lambda dy: dy})(model_of("functional", "string"))
     with pytest.raises(ExportError, match="Define it at the top level"):
         twin.save(tmp_path / "model.keras")
 
@@ -307,5 +309,5 @@ def test_mixed_precision(policy: str) -> None:
         2, activation="relu", use_bias=False, kernel_initializer="ones", dtype=policy
     )
     model = keras.Sequential([keras.Input((3,)), dense])
-    assert input_gradient(override({tf.nn.relu: rule})(model)) == [-14.0] * 3
+    assert input_gradient(pb.override({tf.nn.relu: rule})(model)) == [-14.0] * 3
     assert seen[0] == tf.as_dtype(keras.DTypePolicy(policy).compute_dtype)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from pullback._override import override
-from pullback.engines.tensorflow.override import scope
+import pullback as pb
 from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
 from tests.override.helpers import PLAIN_RELU, SEVEN, X, gradient, tenfold, times_seven
 
@@ -23,14 +22,12 @@ def nothing_stays_behind() -> Iterator[None]:
     yield
     assert tf.nn.relu.__code__ is code
     assert tf.raw_ops.Relu is execute
-    assert scope.current() is None
-    assert scope.open_blocks() == 0
     assert gradient(tf.nn.relu) == PLAIN_RELU
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_block_can_be_opened_again(target: Any) -> None:
-    changed = override({target: times_seven})
+    changed = pb.override({target: times_seven})
     for _ in range(3):
         with changed:
             assert gradient(tf.nn.relu) == SEVEN
@@ -40,7 +37,7 @@ def test_a_block_can_be_opened_again(target: Any) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_innermost_wins_and_its_original_is_the_next_rule(target: Any) -> None:
-    outer, inner = override({target: times_seven}), override({target: tenfold})
+    outer, inner = pb.override({target: times_seven}), pb.override({target: tenfold})
     with outer, inner:
         assert gradient(tf.nn.relu) == [-70.0] * 3
         assert gradient(tf.function(tf.nn.relu)) == [-70.0] * 3
@@ -51,13 +48,13 @@ def test_the_innermost_wins_and_its_original_is_the_next_rule(target: Any) -> No
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_same_override_inside_itself(target: Any) -> None:
-    changed = override({target: tenfold})
+    changed = pb.override({target: tenfold})
     with changed, changed:
         assert gradient(tf.nn.relu) == [100.0, 0.0, 100.0]
 
 
 def test_an_exception_closes_the_block_and_is_not_replaced() -> None:
-    with pytest.raises(ZeroDivisionError, match="division"), override({"Relu": times_seven}):
+    with pytest.raises(ZeroDivisionError, match="division"), pb.override({"Relu": times_seven}):
         1 / 0
 
 
@@ -71,14 +68,14 @@ def test_rules_run_without_overrides() -> None:
             y = uses_relu(inputs[0])
         return dy * tape.gradient(y, inputs[0])
 
-    with override({"Relu": rule_gradient}) as changed:
+    with pb.override({"Relu": rule_gradient}) as changed:
         assert gradient(tf.nn.relu) == [2.0, 0.0, 2.0]
         assert gradient(tf.function(tf.nn.relu)) == [2.0, 0.0, 2.0]
     assert changed.audit.rows[0].matched == 2
 
 
 def test_the_backward_pass_is_not_overridden() -> None:
-    with override({"Mul": tenfold_pair}) as changed:
+    with pb.override({"Mul": tenfold_pair}) as changed:
         found = gradient(lambda x: x * x)
     assert found == [20.0, -20.0, 40.0]
     assert changed.audit.rows[0].matched == 1
@@ -92,7 +89,7 @@ def test_a_tape_that_outlives_the_block() -> None:
     x = tf.constant(X)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        with override({tf.nn.relu: times_seven}):
+        with pb.override({tf.nn.relu: times_seven}):
             y = tf.nn.relu(x)
         z = y + tf.nn.relu(x)
     assert tape.gradient(z, x).numpy().tolist() == [-6.0, -7.0, -6.0]
@@ -108,7 +105,7 @@ def test_threads_do_not_see_each_other() -> None:
 
     thread = threading.Thread(target=other)
     thread.start()
-    with override({tf.nn.relu: times_seven}):
+    with pb.override({tf.nn.relu: times_seven}):
         opened.set()
         done.wait(30)
         found["mine"] = gradient(tf.nn.relu)
@@ -126,7 +123,7 @@ def test_many_threads_each_with_its_own_rule(shared: bool) -> None:
             return float(number) * dy
 
         for _ in range(5):
-            with override({"Relu": rule}):
+            with pb.override({"Relu": rule}):
                 found[number] = gradient(common if shared else tf.nn.relu)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
@@ -145,7 +142,7 @@ def test_leaving_in_one_thread_does_not_blind_another() -> None:
         return tf.convert_to_tensor(tape.gradient(y, variable)).numpy().tolist()
 
     def stays() -> None:
-        with override({"ResourceGather": tenfold_first}):
+        with pb.override({"ResourceGather": tenfold_first}):
             go.set()
             left.wait(10)
             found.append(gathered())
@@ -153,7 +150,7 @@ def test_leaving_in_one_thread_does_not_blind_another() -> None:
     thread = threading.Thread(target=stays)
     thread.start()
     go.wait(10)
-    with override({"Relu": times_seven}):
+    with pb.override({"Relu": times_seven}):
         tf.nn.relu(tf.constant(X))
     left.set()
     thread.join()
@@ -167,7 +164,7 @@ def tenfold_first(dy: Any, *, original: Any) -> Any:
 
 def test_tasks_of_an_event_loop_do_not_see_each_other() -> None:
     async def overridden(order: list[str]) -> Any:
-        with override({tf.nn.relu: times_seven}):
+        with pb.override({tf.nn.relu: times_seven}):
             order.append("open")
             await asyncio.sleep(0.02)
             return gradient(tf.nn.relu)
@@ -188,7 +185,7 @@ def test_tasks_of_an_event_loop_do_not_see_each_other() -> None:
 
 def test_a_block_in_a_generator_is_refused() -> None:
     def leaks() -> Iterator[int]:
-        with override({"Relu": times_seven}):
+        with pb.override({"Relu": times_seven}):
             yield 1
 
     with pytest.raises(UnreachableOverride, match=r"generator leaks .*Open it around the loop"):
@@ -198,7 +195,7 @@ def test_a_block_in_a_generator_is_refused() -> None:
 def test_a_context_manager_made_of_a_generator_is_a_block() -> None:
     @contextlib.contextmanager
     def guided() -> Iterator[None]:
-        with override({"Relu": times_seven}):
+        with pb.override({"Relu": times_seven}):
             yield
 
     with guided():
@@ -207,7 +204,7 @@ def test_a_context_manager_made_of_a_generator_is_a_block() -> None:
 
 @pytest.fixture
 def relu_overridden() -> Iterator[None]:
-    with override({"Relu": times_seven}):
+    with pb.override({"Relu": times_seven}):
         yield
 
 
@@ -217,7 +214,7 @@ def test_a_fixture_made_of_a_generator_is_a_block(relu_overridden: None) -> None
 
 def test_a_generator_that_applies_an_override_to_a_function() -> None:
     def batches() -> Iterator[Any]:
-        changed = override({"Relu": times_seven})(tf.nn.relu)
+        changed = pb.override({"Relu": times_seven})(tf.nn.relu)
         yield gradient(changed)
         yield gradient(changed)
 
@@ -229,7 +226,7 @@ def test_a_generator_that_applies_an_override_to_a_function() -> None:
 
 
 def test_closing_out_of_order_is_an_error() -> None:
-    first, second = override({"Relu": times_seven}), override({"Relu": tenfold})
+    first, second = pb.override({"Relu": times_seven}), pb.override({"Relu": tenfold})
     first.__enter__()
     second.__enter__()
     with pytest.raises(PullbackError, match="not the innermost"):
@@ -242,7 +239,7 @@ def test_closing_out_of_order_is_an_error() -> None:
 def test_an_override_that_meets_nothing_is_an_error() -> None:
     with (
         pytest.raises(UnmatchedOverride, match=r"tf.nn.relu did not run here.*'Relu6'"),
-        override({tf.nn.relu: tenfold}),
+        pb.override({tf.nn.relu: tenfold}),
     ):
         tf.nn.relu6(tf.constant(X))
 
@@ -250,7 +247,7 @@ def test_an_override_that_meets_nothing_is_an_error() -> None:
 def test_without_strict_it_is_a_warning() -> None:
     with (
         pytest.warns(UserWarning, match="did not run here"),
-        override({"Relu": tenfold}, strict=False),
+        pb.override({"Relu": tenfold}, strict=False),
     ):
         tf.exp(tf.constant(X))
 
@@ -258,7 +255,7 @@ def test_without_strict_it_is_a_warning() -> None:
 def test_traces_made_before_and_after_are_untouched() -> None:
     function = tf.function(tf.nn.relu)
     assert gradient(function) == PLAIN_RELU
-    with override({"Relu": times_seven}):
+    with pb.override({"Relu": times_seven}):
         assert gradient(function) == SEVEN
     assert gradient(function) == PLAIN_RELU
     assert function.experimental_get_tracing_count() == 2
@@ -268,7 +265,7 @@ def test_equal_overrides_share_a_trace_and_both_are_counted() -> None:
     function = tf.function(tf.nn.relu)
     audits = []
     for _ in range(3):
-        with override({"Relu": times_seven}) as changed:
+        with pb.override({"Relu": times_seven}) as changed:
             gradient(function)
         audits.append(changed.audit.rows[0])
     assert function.experimental_get_tracing_count() == 1
@@ -283,6 +280,6 @@ def test_rules_made_afresh_do_not_fill_a_function_for_ever() -> None:
         def rule(dy: Any, number: int = number) -> Any:
             return float(number) * dy
 
-        with override({"Relu": rule}):
+        with pb.override({"Relu": rule}):
             assert gradient(function)[0] == number
     assert len(function._variable_creation_config.function_cache) <= 17

@@ -7,31 +7,31 @@ import pytest
 
 TEST = """
 import tensorflow as tf
-from pullback.check import check
+import pullback as pb
 
 @tf.custom_gradient
 def twice(x):
     return tf.sin(x), lambda dy: 2 * dy * tf.cos(x)
 
 def test_bare():
-    assert check(twice, tf.constant([1.0, 2.0]))
+    assert pb.check(twice, tf.constant([1.0, 2.0]))
 
 def test_held():
-    report = check(twice, tf.constant([1.0, 2.0]))
+    report = pb.check(twice, tf.constant([1.0, 2.0]))
     assert report.ok
 
 def test_unrelated():
     assert 1 == 2
 
 def test_unrelated_beside_a_report():
-    report = check(twice, tf.constant([1.0, 2.0]))
+    report = pb.check(twice, tf.constant([1.0, 2.0]))
     assert len("abc") == 4
 
 def test_own_words():
-    assert check(twice, tf.constant([1.0, 2.0])), "in my own words"
+    assert pb.check(twice, tf.constant([1.0, 2.0])), "in my own words"
 
 def test_among_others():
-    reports = {"a": check(tf.sin, tf.constant([1.0])), "b": check(twice, tf.constant([1.0, 2.0]))}
+    reports = {"a": pb.check(tf.sin, tf.constant([1.0])), "b": pb.check(twice, tf.constant([1.0, 2.0]))}
     assert all(reports.values())
 """
 

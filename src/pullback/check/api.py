@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from pullback._engine import engine_of
+from pullback._overriding import Override
 from pullback._tree import flatten
+from pullback.check.course.examine import Examination, Problem
 from pullback.check.diagnosis.diagnose import diagnose
-from pullback.check.examine import Examination, Problem
-from pullback.check.flat import Subject
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Leaf, OutsideDomain, Probe
+from pullback.check.probe.flat import Subject
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.search.domain import parse
 from pullback.errors import CheckError
@@ -48,11 +49,11 @@ def check(
     began = time.perf_counter()
     options = Options(kwargs, wrt, order, quick, modes, against, domain, seed, explain)
     named = as_code(fn)
-    if type(fn).__name__ == "Override":
+    if isinstance(fn, Override):
         fn, args, named = _under(fn, args)
     rule = _probe(fn, args, options)
     try:
-        _wanted(rule.modes(), modes)
+        _wanted(rule, modes)
         truth = rule if against is None else _against(args, options)
         try:
             exam, found = _examined(rule, truth, options)
@@ -132,12 +133,13 @@ def _course(exam: Examination, quick: bool, modes: str | Sequence[str] | None) -
         return
     if not quick:
         yield from exam.full()
-    yield from exam.in_modes(_wanted(exam.subject.rule.modes(), modes))
+    yield from exam.in_modes(_wanted(exam.subject.rule, modes))
 
 
-def _wanted(known: Sequence[str], modes: str | Sequence[str] | None) -> Sequence[str]:
+def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
     if modes is None:
-        return known[:2]
+        return rule.default_modes()
+    known = rule.modes()
     if modes in ("all", "none"):
         return known if modes == "all" else ()
     wanted = [modes] if isinstance(modes, str) else list(modes)
@@ -179,8 +181,8 @@ def _line(leaf: Leaf, blamed: set[str]) -> Line:
 def _coverage(exam: Examination) -> Coverage:
     dead = int(np.count_nonzero(~exam.reached)) if exam.points else 0
     return Coverage(
-        points=tuple(exam.points),
-        left_out=tuple(exam.left_out),
+        points=tuple(map(str, exam.points)),
+        left_out=tuple(map(str, exam.left_out)),
         kinks=exam.kinks,
         undecided=exam.undecided,
         never_reached=dead,

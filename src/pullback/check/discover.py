@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from pullback._engine import only_engine
+from pullback._function import GradientFunction
+from pullback._reach import unwrapped
 from pullback.check.inputs import NAME, names_given
 from pullback.errors import CheckError, EngineError
-
-_WRAPPED_IN = ("python_function", "__wrapped__", "func", "__func__")
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,7 @@ def has_own_gradient(value: Any) -> bool:
         is_custom = only_engine().probes.is_custom_gradient
     except EngineError:
         return False
-    return any(type(v).__name__ == "GradientFunction" or is_custom(v) for v in _unwrapped(value))
-
-
-def _unwrapped(value: Any) -> Iterator[Any]:
-    """A callable and what it is wrapped around, from the outside in."""
-    seen: set[int] = set()
-    while callable(value) and id(value) not in seen:
-        yield value
-        seen.add(id(value))
-        inner = (getattr(value, name, None) for name in _WRAPPED_IN)
-        value = next((v for v in inner if v is not None), None)
+    return any(isinstance(v, GradientFunction) or is_custom(v) for v in unwrapped(value))
 
 
 def _members(module: ModuleType) -> Iterator[Candidate]:
@@ -119,7 +109,7 @@ def _takes_self(function: Any) -> bool:
 
 def _is_from(value: Any, module: ModuleType) -> bool:
     """Whether a module made a value rather than imported it."""
-    made_by = {getattr(v, "__module__", None) for v in _unwrapped(value)}
+    made_by = {getattr(v, "__module__", None) for v in unwrapped(value)}
     made_by.add(getattr(getattr(value, "rule", None), "__module__", None))
     if module.__name__ in made_by:
         return True

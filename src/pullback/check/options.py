@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from pullback.check.probe import Leaf
 from pullback.errors import CheckError
 
 
@@ -65,16 +64,6 @@ def as_code(fn: Any, otherwise: str = "fn") -> str:
         return repr(fn)
     name = getattr(fn, "__name__", "")
     return name if isinstance(name, str) and name.isidentifier() else otherwise
-
-
-def is_meant(leaf: Leaf, name: str) -> bool:
-    """Whether a name means a leaf: it is its own name or path, or that of what it is part of.
-
-    >>> is_meant(Leaf('args[0]["w"]', 'params["w"]', (3,), "float32"), "params")
-    True
-    """
-    inside = (name + "[", name + ".", name + "/")
-    return any(text == name or text.startswith(inside) for text in (leaf.path, leaf.name))
 
 
 def _require(right: bool, name: str, value: Any, wanted: str) -> None:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from pullback.engines.tensorflow import loading, tf_private
+from pullback.engines.tensorflow.versions import SUPPORTED
 from pullback.errors import EngineError
 
 DEVICES_AFTERWARDS = """
@@ -36,5 +37,5 @@ def test_the_canary_sings() -> None:
 
 def test_a_changed_tensorflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tf_private, "detached", lambda tensor: tensor.missing)
-    with pytest.raises(EngineError, match=r"works with 2\.16 to 2\.21.*Install a TensorFlow"):
+    with pytest.raises(EngineError, match=f"works with {SUPPORTED}.*Install a TensorFlow"):
         loading.prove()

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.flat import Subject
 from pullback.check.measure.ladder import Plan, brief_plan, generic_plan
 from pullback.check.measure.trial import BARS, Trial, run
 from pullback.check.probe import Array, OutsideDomain, RuleFault
+from pullback.check.probe.flat import Subject
 
 FEW = 4
 # after so many halvings with one right half each, the wrong entries are taken to lie together
@@ -73,7 +73,7 @@ class Scene:
         """Claim and measurement along `u`."""
         x = self.trial.x if x is None else x
         w = self.trial.w if w is None else w
-        trial, _ = run(self.subject, "", x, u, w, plan or self.plan, second=False)
+        trial, _ = run(self.subject, None, x, u, w, plan or self.plan, second=False)
         rounding = self.subject.rule.rule_epsilon * (
             np.abs(trial.claimed) + np.sqrt(np.mean(np.nan_to_num(trial.claimed) ** 2))
         )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pullback.check.course.examine import Examination, Failure, Problem
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.blame import Look, Scene
 from pullback.check.diagnosis.conditions import (
@@ -21,25 +22,26 @@ from pullback.check.diagnosis.places import misplaced, one_sided, reach_of, unco
 from pullback.check.diagnosis.rounding import lost_bits
 from pullback.check.diagnosis.staleness import is_restless, staleness
 from pullback.check.diagnosis.standins import output_for_input
-from pullback.check.examine import Examination, Problem
 from pullback.check.measure.trial import Trial
-from pullback.check.probe import OutsideDomain, RuleFault
+from pullback.check.probe import OutsideDomain, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding
 
 # what is said of the rule as a whole, not of one input
 WHOLE = ("stale", "swapped", "linear", "second", "condition", "nonfinite")
+# failures that a rule shows which gives another gradient each time
+UNSTEADY = (Failure.ZERO, Failure.STALE, Failure.VALUE)
 MOST = 4
 
 
 def diagnose(exam: Examination, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
     """What a problem is, in words and numbers: one finding for each input that is wrong."""
     findings: tuple[Finding, ...] = (_plain(exam, problem),)
-    if explain and problem.kind in ("value", "linear") and problem.trial is not None:
+    if explain and problem.kind in (Failure.VALUE, Failure.LINEAR) and problem.trial is not None:
         with contextlib.suppress(RuleFault, OutsideDomain):
             findings = _explained(exam, problem, problem.trial, findings[0])
-    if explain and problem.kind in ("zero", "stale", "value") and is_restless(exam):
+    if explain and problem.kind in UNSTEADY and is_restless(exam):
         findings = (replace(findings[0], kind="stale", diagnosis=words.STATEFUL),)
-    elif explain and problem.kind == "zero" and _needs_upstream(exam):
+    elif explain and problem.kind is Failure.ZERO and _needs_upstream(exam):
         findings = (replace(findings[0], kind="linear", diagnosis=words.NOT_LINEAR),)
     source = exam.subject.rule.source()
     return tuple(replace(finding, source=source) for finding in findings)
@@ -57,27 +59,27 @@ def _plain(exam: Examination, problem: Problem) -> Finding:
     path = leaves[0].path
     if problem.fault is not None:
         return _fault(exam, problem.fault)
-    if problem.kind == "zero":
+    if problem.kind is Failure.ZERO:
         return Finding("upstream", path, words.upstream(leaves[0].name))
-    if problem.kind == "stale":
+    if problem.kind is Failure.STALE:
         return Finding("stale", path, words.STALE_LAST)
-    if problem.kind == "detached upstream":
+    if problem.kind is Failure.DETACHED_UPSTREAM:
         return Finding("second", path, words.SECOND_UPSTREAM)
-    if problem.kind == "linear":
+    if problem.kind is Failure.LINEAR:
         return Finding("linear", path, words.NOT_LINEAR)
-    if problem.kind == "mode":
+    if problem.kind is Failure.MODE:
         return _mode(problem)
     return _numbers(exam, problem)
 
 
 def _fault(exam: Examination, fault: RuleFault) -> Finding:
-    leaf = exam.subject.inputs.leaves[fault.leaf or 0]
-    if fault.kind == "shape":
-        return Finding("shape", leaf.path, words.shape(leaf.name, fault.text, list(leaf.shape)))
-    if fault.kind == "dtype":
-        text = f"the gradient for `{leaf.name}` is {fault.text}, the input is {leaf.dtype}: cast it"
+    leaf, reason = exam.subject.inputs.leaves[fault.leaf or 0], fault.reason
+    if isinstance(reason, WrongShape):
+        return Finding("shape", leaf.path, words.shape(leaf.name, reason.shape, leaf.shape))
+    if isinstance(reason, WrongDtype):
+        text = f"the gradient for `{leaf.name}` is {reason}, the input is {leaf.dtype}: cast it"
         return Finding("dtype", leaf.path, text)
-    return Finding("raises", leaf.path, f"the rule raises {fault.text}")
+    return Finding("raises", leaf.path, f"the rule raises {reason}")
 
 
 def _mode(problem: Problem) -> Finding:
@@ -102,7 +104,7 @@ def _numbers(exam: Examination, problem: Problem) -> Finding:
         got=float(trial.claimed[worst]),
         wanted=float(trial.slope.value[worst]),
         error=float(trial.slope.error[worst]),
-        point=trial.point,
+        point="" if trial.point is None else str(trial.point),
         output="" if second else where,
     )
 
@@ -126,7 +128,7 @@ def _share(trial: Trial, at: int) -> float:
 def _explained(
     exam: Examination, problem: Problem, trial: Trial, finding: Finding
 ) -> tuple[Finding, ...]:
-    if problem.kind == "linear":
+    if problem.kind is Failure.LINEAR:
         return (_linear(exam, trial, finding),)
     scene = Scene(exam.subject, trial)
     exam.look_at_program()
@@ -279,7 +281,7 @@ def _in_words(name: str, found: Condition) -> str:
 def _said(scene: Scene, which: int, guess: Guess, finding: Finding) -> Finding:
     names = [leaf.name for leaf in scene.layout.leaves]
     other = "" if guess.other is None else names[guess.other]
-    kind, text = words.of_guess(guess.kind, names[which], other, guess.number, guess.word)
+    kind, text = words.of_guess(guess, names[which], other)
     return replace(finding, kind=kind, diagnosis=text)
 
 
@@ -344,12 +346,12 @@ def _few(exam: Examination, scene: Scene, which: int, few: list[int], finding: F
     worst = int(np.argmax(look.gap))
     got, wanted = (float(v[worst]) / step for v in (look.got, look.wanted))
     ratio = got / wanted + 0.0 if wanted else None
-    where = scene.layout.locate(few[0])
-    text = words.element(leaf.name, where.removeprefix(leaf.path), len(few), leaf.size, ratio)
+    where = scene.layout.element(few[0])
+    text = words.element(leaf.name, where, len(few), leaf.size, ratio)
     return replace(
         finding,
         kind="element",
-        path=where,
+        path=leaf.path + where,
         diagnosis=text,
         got=got,
         wanted=wanted,

@@ -1,5 +1,6 @@
 """What a guess at the cause is, and when two looks agree."""
 
+import enum
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,14 +9,57 @@ from pullback.check.diagnosis.blame import Look
 from pullback.check.probe import Array
 
 
+class Cause(enum.Enum):
+    """What may be wrong with a rule; its sentence is in `words.of_guess`."""
+
+    NONE = enum.auto()
+    DETACHED = enum.auto()
+    ONES = enum.auto()
+    UPSTREAM = enum.auto()
+    UPSTREAM_IN_PART = enum.auto()
+    FACTOR = enum.auto()
+    SIGN = enum.auto()
+    LINEAR = enum.auto()
+    PRECISION = enum.auto()
+    SWAPPED = enum.auto()
+    ANOTHERS = enum.auto()
+    OUTPUTS_SWAPPED = enum.auto()
+    OUTPUT = enum.auto()
+    REARRANGED = enum.auto()
+    SAVED = enum.auto()
+    MIXED_UP = enum.auto()
+    STALE = enum.auto()
+    AXIS = enum.auto()
+    MIXES = enum.auto()
+    SPREAD = enum.auto()
+    PLACES = enum.auto()
+    FLAT = enum.auto()
+    CONJUGATE = enum.auto()
+    UNUSED = enum.auto()
+    LEFT_OUT = enum.auto()
+    DIRECTION = enum.auto()
+    COUPLINGS = enum.auto()
+    ONE_BY_ONE = enum.auto()
+
+
+class Way(enum.Enum):
+    """How entries are misplaced; the value is what a finding of it is called."""
+
+    TRANSPOSED = "transposed"
+    REVERSED = "reversed"
+    SHIFTED = "shifted"
+    HALVES = "halves"
+
+
 @dataclass(frozen=True)
 class Guess:
-    """A diagnosis that held: its kind, and the numbers or names that its words need."""
+    """A diagnosis that held: its cause, and the numbers or names that its words need."""
 
-    kind: str
+    cause: Cause
     number: float = 0.0
     word: str = ""
     other: int | None = None
+    way: Way = Way.TRANSPOSED
 
 
 # share of entries that must fit: of very many, a few lie next to a kink

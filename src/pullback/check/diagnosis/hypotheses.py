@@ -3,7 +3,7 @@
 import numpy as np
 
 from pullback.check.diagnosis.blame import Look, Scene
-from pullback.check.diagnosis.guess import NEARLY, Guess, is_close, is_same
+from pullback.check.diagnosis.guess import NEARLY, Cause, Guess, is_close, is_same
 from pullback.check.diagnosis.places import moved, order_of_outputs, swapped
 from pullback.check.diagnosis.rounding import persists, rounded_inputs, rounding_noise, short_format
 from pullback.check.diagnosis.standins import stand_in
@@ -39,22 +39,22 @@ def _conjugate(scene: Scene, which: int, look: Look) -> Guess | None:
     if not look.trial.whole or not all(leaf.is_complex for leaf in leaves):
         return None
     got, wanted = (np.abs(part.view(np.complex128)) for part in (look.got, look.wanted))
-    return Guess("conjugate") if np.allclose(got, wanted, rtol=1e-5, atol=0) else None
+    return Guess(Cause.CONJUGATE) if np.allclose(got, wanted, rtol=1e-5, atol=0) else None
 
 
 def _missing(scene: Scene, which: int, look: Look) -> Guess | None:
     said = look.trial.said
     if np.any(look.got) and np.all(np.abs(look.wanted) <= 1e-12 * np.max(np.abs(look.got))):
-        return Guess("flat")
+        return Guess(Cause.FLAT)
     if which in said.none:
-        return Guess("none")
+        return Guess(Cause.NONE)
     if np.any(said.r[scene.layout.span(which)]):
         return None
     return _zero(scene, look)
 
 
 def _zero(scene: Scene, look: Look) -> Guess:
-    return Guess("ones" if _ones_give_nothing(scene, look) else "detached")
+    return Guess(Cause.ONES if _ones_give_nothing(scene, look) else Cause.DETACHED)
 
 
 def _ones_give_nothing(scene: Scene, look: Look) -> bool:
@@ -74,11 +74,11 @@ def _upstream(scene: Scene, which: int, look: Look) -> Guess | None:
     span = scene.layout.span(which)
     _, zero = scene.subject.pull(look.trial.x, np.zeros_like(look.trial.w))
     if not np.isfinite(zero[span]).all():
-        return Guess("linear")
+        return Guess(Cause.LINEAR)
     if not np.any(zero[span]):
         return None
     forgotten = np.array_equal(zero[span], look.trial.said.r[span])
-    return Guess("upstream", word="all" if forgotten else "part")
+    return Guess(Cause.UPSTREAM if forgotten else Cause.UPSTREAM_IN_PART)
 
 
 def _not_linear(scene: Scene, which: int, look: Look) -> Guess | None:
@@ -93,7 +93,7 @@ def _not_linear(scene: Scene, which: int, look: Look) -> Guess | None:
         _, there = scene.subject.pull(look.trial.x, times * look.trial.w)
         gap = float(np.max(np.abs(here - there[span] / times), initial=0.0))
         if gap > max(bound, 1e3 * scene.subject.rule.rule_epsilon) * scale:
-            return Guess("linear")
+            return Guess(Cause.LINEAR)
     return None
 
 
@@ -105,12 +105,12 @@ def _part_of_outputs(scene: Scene, look: Look) -> Guess | None:
     looks = [_within(look, outputs.span(k)) for k in range(len(outputs.leaves))]
     wrong = [k for k, part in enumerate(looks) if part.wrong.size]
     if _exchanged(looks, wrong):
-        return Guess("outputs swapped", word=_named_outputs(scene, wrong))
+        return Guess(Cause.OUTPUTS_SWAPPED, word=_named_outputs(scene, wrong))
     numbers = [constant_ratio(looks[k]) for k in wrong]
     known = [n for n in numbers if n is not None]
     if len(wrong) == len(looks) or len(known) < len(wrong) or np.ptp(known) > 1e-3:
         return None
-    return Guess("output", known[0], word=_named_outputs(scene, wrong))
+    return Guess(Cause.OUTPUT, known[0], word=_named_outputs(scene, wrong))
 
 
 def _within(look: Look, span: slice) -> Look:
@@ -138,8 +138,8 @@ def _ratio(scene: Scene, which: int, look: Look) -> Guess | None:
     if abs(number) < 1e-9:
         return _zero(scene, look)
     if abs(number - 1) < 2e-6 and not persists(scene, which, look):
-        return Guess("precision", number - 1, "float32")
-    return Guess("sign" if abs(number + 1) < 1e-4 else "factor", number)
+        return Guess(Cause.PRECISION, number - 1, "float32")
+    return Guess(Cause.SIGN if abs(number + 1) < 1e-4 else Cause.FACTOR, number)
 
 
 def _ratio_again(scene: Scene, which: int, number: float, times: int) -> bool:

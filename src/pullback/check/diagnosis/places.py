@@ -2,42 +2,50 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from pullback.check.diagnosis.blame import Look, Scene
-from pullback.check.diagnosis.guess import Guess, is_same
+from pullback.check.diagnosis.guess import Cause, Guess, Way, is_same
 from pullback.check.probe import Array, Leaf
 
 Change = Callable[[Array], Array]
 
 
-def rearrangements(shape: tuple[int, ...]) -> Iterator[tuple[str, Change]]:
+@dataclass(frozen=True)
+class Rearrangement:
+    """A way in which an array's entries get misplaced, and how to say it."""
+
+    way: Way
+    text: str
+    change: Change
+
+    def guess(self, cause: Cause = Cause.REARRANGED, other: int | None = None) -> Guess:
+        """The guess that this is what happened."""
+        return Guess(cause, word=self.text, way=self.way, other=other)
+
+
+def rearrangements(shape: tuple[int, ...]) -> Iterator[Rearrangement]:
     """Ways in which an array's entries get misplaced."""
     long = [axis for axis, size in enumerate(shape) if size > 1]
     for a, b in reversed([*combinations(long, 2)]):
         if shape[a] == shape[b]:
-            yield _transposed(shape, a, b), lambda v, a=a, b=b: np.swapaxes(v, a, b)
+            text = "transposed" if len(shape) == 2 else f"transposed (axes {a} and {b})"
+            yield Rearrangement(Way.TRANSPOSED, text, partial(np.swapaxes, axis1=a, axis2=b))
     for axis in long:
-        yield f"reversed along axis {axis}", lambda v, axis=axis: np.flip(v, axis)
+        yield Rearrangement(
+            Way.REVERSED, f"reversed along axis {axis}", partial(np.flip, axis=axis)
+        )
     for axis in long:
         size = shape[axis]
         for step in sorted({1, size - 1} - {0} if size > 2 else ()):
-            word = f"shifted by one along axis {axis}"
-            yield word, lambda v, axis=axis, step=step: np.roll(v, step, axis)
+            text = f"shifted by one along axis {axis}"
+            yield Rearrangement(Way.SHIFTED, text, partial(np.roll, shift=step, axis=axis))
         if size > 3 and size % 2 == 0:
-            word = f"halves exchanged along axis {axis}"
-            yield word, lambda v, axis=axis, half=size // 2: np.roll(v, half, axis)
-
-
-def _transposed(shape: tuple[int, ...], a: int, b: int) -> str:
-    return "transposed" if len(shape) == 2 else f"transposed (axes {a} and {b})"
-
-
-def kind_of(word: str) -> str:
-    """The first word of a rearrangement, for programs."""
-    return word.split(" ")[0]
+            text = f"halves exchanged along axis {axis}"
+            yield Rearrangement(Way.HALVES, text, partial(np.roll, shift=size // 2, axis=axis))
 
 
 def order_of_outputs(scene: Scene, look: Look) -> Guess | None:
@@ -46,9 +54,9 @@ def order_of_outputs(scene: Scene, look: Look) -> Guess | None:
     if not look.trial.whole or len(leaves) != 1 or leaves[0].is_complex:
         return None
     shape = leaves[0].shape
-    for word, change in rearrangements(shape):
-        if is_same(look.got, change(look.wanted.reshape(shape)).ravel(), look):
-            return Guess(kind_of(word), word=word)
+    for one in rearrangements(shape):
+        if is_same(look.got, one.change(look.wanted.reshape(shape)).ravel(), look):
+            return one.guess()
     return None
 
 
@@ -62,7 +70,7 @@ def swapped(scene: Scene, which: int, look: Look, wrong: list[int]) -> Guess | N
         u = np.zeros(scene.layout.size)
         u[scene.layout.span(other)] = scene.trial.u[scene.layout.span(which)]
         if is_same(look.got, scene.look(u).wanted, look):
-            return Guess("swapped" if other in wrong else "another's", other=other)
+            return Guess(Cause.SWAPPED if other in wrong else Cause.ANOTHERS, other=other)
     return None
 
 
@@ -72,13 +80,13 @@ def moved(scene: Scene, which: int, look: Look) -> Guess | None:
     if leaf.is_complex:
         return None
     span = scene.layout.span(which)
-    for word, change in rearrangements(leaf.shape):
-        if kind_of(word) in ("shifted", "halves") and leaf.size > 4 and len(leaf.shape) > 2:
+    for one in rearrangements(leaf.shape):
+        if one.way in (Way.SHIFTED, Way.HALVES) and leaf.size > 4 and len(leaf.shape) > 2:
             continue
         u = np.zeros(scene.layout.size)
-        u[span] = change(scene.trial.u[span].reshape(leaf.shape)).ravel()
+        u[span] = one.change(scene.trial.u[span].reshape(leaf.shape)).ravel()
         if is_same(look.got, scene.look(u).wanted, look):
-            return Guess(kind_of(word), word=word)
+            return one.guess()
     return None
 
 
@@ -114,7 +122,7 @@ def misplaced(scene: Scene, reach: Reach) -> Guess | None:
 def uncoupled(scene: Scene, which: int, reach: Reach) -> Guess | None:
     """One entry acts on more, or depends on others, than the rule knows."""
     if reach.look.trial.whole and reach.here.sum() > 1 and np.any(reach.here & ~reach.said):
-        return Guess("couplings", word="one by one" if reach.said.sum() < 2 else "some")
+        return Guess(Cause.ONE_BY_ONE if reach.said.sum() < 2 else Cause.COUPLINGS)
     return _dependence(scene, which, reach.entry, reach.look)
 
 
@@ -122,13 +130,13 @@ def one_sided(scene: Scene, which: int, entry: int) -> Guess | None:
     """An entry on which only the rule acts, or only the function."""
     look = scene.alone(entry)
     leaf = scene.layout.leaves[which]
-    where = scene.layout.locate(entry).removeprefix(leaf.path)
+    where = scene.layout.element(entry)
     size = max(float(np.max(np.abs(v), initial=0.0)) for v in (look.got, look.wanted))
     if not np.isfinite(size) or leaf.size < 2:
         return None
     if np.all(np.abs(look.wanted) <= 1e-9 * size):
-        return Guess("unused", word=where)
-    return Guess("left out", word=where) if np.all(np.abs(look.got) <= 1e-9 * size) else None
+        return Guess(Cause.UNUSED, word=where)
+    return Guess(Cause.LEFT_OUT, word=where) if np.all(np.abs(look.got) <= 1e-9 * size) else None
 
 
 def _telling(scene: Scene, which: int) -> tuple[int, Look | None]:
@@ -151,13 +159,13 @@ def _axes(leaf: Leaf, here: Array, said: Array) -> Guess | None:
         return None
     wide = [{a for a in range(len(leaf.shape)) if np.ptp(k[:, a])} for k in (ours, theirs)]
     if wide[1] - wide[0] and wide[0] - wide[1]:
-        return Guess("axis", word=f"{_numbers(wide[1])} and not {_numbers(wide[0])}")
+        return Guess(Cause.AXIS, word=f"{_numbers(wide[1])} and not {_numbers(wide[0])}")
     if wide[1] - wide[0]:
-        return Guess("mixes", word=_numbers(wide[1] - wide[0]))
+        return Guess(Cause.MIXES, word=_numbers(wide[1] - wide[0]))
     for axis in wide[0] & wide[1]:
         a, b = ours[:, axis], theirs[:, axis]
         if a.min() == b.max() or a.max() == b.min():
-            return Guess("direction", word=f"axis {axis}")
+            return Guess(Cause.DIRECTION, word=f"axis {axis}")
     return None
 
 
@@ -175,7 +183,7 @@ def _other_places(scene: Scene, reach: Reach) -> Guess | None:
     taken = _axes_taken(scene.layout.index(reach.entry), there, right)
     if taken is not None:
         return taken
-    return Guess("places", word=f"output {list(there)} is used in place of {list(right)}")
+    return Guess(Cause.PLACES, word=f"output {list(there)} is used in place of {list(right)}")
 
 
 def _axes_taken(
@@ -187,7 +195,7 @@ def _axes_taken(
     if (there[0], right[0]) not in ((index[1], index[0]), (index[0], index[1])):
         return None
     wrong = index.index(there[0])
-    return Guess("spread", word=f"axis {wrong} and not axis {1 - wrong}")
+    return Guess(Cause.SPREAD, word=f"axis {wrong} and not axis {1 - wrong}")
 
 
 def _dependence(scene: Scene, which: int, entry: int, look: Look) -> Guess | None:
@@ -208,7 +216,9 @@ def _dependence(scene: Scene, which: int, entry: int, look: Look) -> Guess | Non
             rule.add(axis)
     if not (function - rule and rule - function):
         return None
-    return Guess("axis", word=f"{_numbers(rule - function)} and not {_numbers(function - rule)}")
+    return Guess(
+        Cause.AXIS, word=f"{_numbers(rule - function)} and not {_numbers(function - rule)}"
+    )
 
 
 def _others_changed(values: Array, index: tuple[int, ...], axis: int) -> Array:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pullback.check.diagnosis.blame import Look, Scene
-from pullback.check.diagnosis.guess import Guess, is_close
+from pullback.check.diagnosis.guess import Cause, Guess, is_close
 from pullback.check.probe import Array
 
 
@@ -52,9 +52,9 @@ def short_format(scene: Scene, which: int, look: Look) -> Guess | None:
     gradient = look.trial.said.r[scene.layout.span(which)]
     for name, kept in FORMATS.items():
         if _holds(kept, gradient):
-            return Guess("precision", word=name)
+            return Guess(Cause.PRECISION, word=name)
         if look.trial.whole and look.share < 4 * UNITS[name] and _holds(kept, look.got):
-            return Guess("precision", word=name)
+            return Guess(Cause.PRECISION, word=name)
     return None
 
 
@@ -70,7 +70,7 @@ def rounded_inputs(scene: Scene, which: int, look: Look) -> Guess | None:
     for name in ("float32", "float16", "bfloat16"):
         beside = scene.look(scene.along_leaf(which), x=FORMATS[name](scene.trial.x))
         if not beside.wrong.size and np.isfinite(beside.bars).any() and not _hides(look, beside):
-            return Guess("precision", word=name)
+            return Guess(Cause.PRECISION, word=name)
     return None
 
 
@@ -94,7 +94,7 @@ def rounding_noise(scene: Scene, which: int, look: Look) -> Guess | None:
     typical = float(np.median(used))
     if not (1e-10 < typical < 2e-6 or 1e-4 < typical < 1e-2) or persists(scene, which, look):
         return None
-    return Guess("precision", typical, "float32" if typical < 2e-6 else "bfloat16")
+    return Guess(Cause.PRECISION, typical, "float32" if typical < 2e-6 else "bfloat16")
 
 
 def persists(scene: Scene, which: int, look: Look) -> bool:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from pullback.check.course.examine import Examination
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.blame import Look, Scene
 from pullback.check.diagnosis.standins import stale_input
-from pullback.check.examine import Examination
 from pullback.check.probe import Array, OutsideDomain
 
 # how far from the first point the second look is, as a share of the way to the wrong one

@@ -4,19 +4,24 @@ What the function would say with those values in place is measured, and compared
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 import numpy as np
 
 from pullback.check.diagnosis.blame import Look, Scene
-from pullback.check.diagnosis.guess import Guess, is_same
-from pullback.check.diagnosis.places import Change, rearrangements
+from pullback.check.diagnosis.guess import Cause, Guess, Way, is_same
+from pullback.check.diagnosis.places import Change, Rearrangement, rearrangements
 from pullback.check.probe import Array, OutsideDomain
 
 # replacements tried at most: each costs a measurement
 MOST = 12
 # matrices up to this size are solved with
 LARGEST = 512
+_TURNED = (Way.TRANSPOSED, Way.REVERSED)
+_REVERSED_TWICE = Rearrangement(
+    Way.REVERSED, "reversed along axes 0 and 1", partial(np.flip, axis=(0, 1))
+)
 
 
 def stand_in(scene: Scene, which: int, look: Look) -> Guess | None:
@@ -43,7 +48,7 @@ def _transposed_factor(scene: Scene, which: int, look: Look) -> Guess | None:
             direction = np.zeros(scene.layout.size)
             direction[span] = moved.ravel() / times
             if is_same(look.got, scene.look(direction).wanted * times, look):
-                return Guess("saved", word="transposed", other=k)
+                return Guess(Cause.SAVED, word="transposed", way=Way.TRANSPOSED, other=k)
     return None
 
 
@@ -65,7 +70,7 @@ def stale_input(scene: Scene, which: int, look: Look, start: Array) -> Guess | N
         x, span = scene.trial.x.copy(), scene.layout.span(k)
         x[span] = start[span]
         if says(scene, which, look, x):
-            return Guess("stale", word=leaf.name)
+            return Guess(Cause.STALE, word=leaf.name)
     return None
 
 
@@ -91,23 +96,18 @@ def output_for_input(scene: Scene, which: int, look: Look) -> Guess | None:
     x[span] = scene.subject.value(look.trial.x)
     if not np.isfinite(x).all() or not says(scene, which, look, x):
         return None
-    return Guess("mixed up", word="the output", other=which)
+    return Guess(Cause.MIXED_UP, word="the output", other=which)
 
 
 def _rearranged(scene: Scene) -> Iterator[tuple[Guess, Array]]:
     for k, leaf in enumerate(scene.layout.leaves):
         if leaf.is_complex or (len(leaf.shape) < 2 and len(scene.layout.leaves) == 1):
             continue
-        for word, change in rearrangements(leaf.shape):
-            if word.startswith(("transposed", "reversed")):
-                yield _with(scene, k, change, Guess("saved", word=word, other=k))
+        turned = [one for one in rearrangements(leaf.shape) if one.way in _TURNED]
         if len(leaf.shape) > 2:
-            both = Guess("saved", word="reversed along axes 0 and 1", other=k)
-            yield _with(scene, k, _flipped_twice, both)
-
-
-def _flipped_twice(values: Array) -> Array:
-    return np.flip(values, (0, 1))
+            turned.append(_REVERSED_TWICE)
+        for one in turned:
+            yield _with(scene, k, one.change, one.guess(Cause.SAVED, k))
 
 
 def _with(scene: Scene, k: int, change: Change, guess: Guess) -> tuple[Guess, Array]:
@@ -123,4 +123,4 @@ def _exchanged(scene: Scene) -> Iterator[tuple[Guess, Array]]:
             if other != k and leaves[other].shape == leaf.shape:
                 x = scene.trial.x.copy()
                 x[scene.layout.span(k)] = x[scene.layout.span(other)]
-                yield Guess("mixed up", word=leaves[other].name, other=k), x
+                yield Guess(Cause.MIXED_UP, word=f"`{leaves[other].name}`", other=k), x

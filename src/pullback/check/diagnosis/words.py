@@ -4,22 +4,25 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from pullback.check.diagnosis.guess import Cause, Guess, Way
+from pullback.check.search.points import Kind, Place
+
 POINTS = {
-    "zeros among negatives": "where {x} is zero",
-    "zeros among positives": "where {x} is zero",
-    "all zeros": "where {x} is zero",
-    "ties": "where values are equal",
-    "grid": "where values are equal, zero or whole",
-    "negative": "where {x} is negative",
-    "large": "where {x} is large",
-    "very large": "where {x} is very large",
-    "tiny": "where {x} is close to zero",
-    "between thresholds": "in part of its range",
-    "above thresholds": "where {x} is above a threshold of the function or rule",
-    "below thresholds": "where {x} is below a threshold of the function or rule",
-    "within thresholds": "where |{x}| is below a threshold of the function or rule",
-    "at thresholds": "at a threshold of the function or rule",
-    "entries not reached before": "where the gradient was zero at first",
+    Kind.ZEROS_AMONG_NEGATIVES: "where {x} is zero",
+    Kind.ZEROS_AMONG_POSITIVES: "where {x} is zero",
+    Kind.ALL_ZEROS: "where {x} is zero",
+    Kind.TIES: "where values are equal",
+    Kind.GRID: "where values are equal, zero or whole",
+    Kind.NEGATIVE: "where {x} is negative",
+    Kind.LARGE: "where {x} is large",
+    Kind.VERY_LARGE: "where {x} is very large",
+    Kind.TINY: "where {x} is close to zero",
+    Kind.BETWEEN_THRESHOLDS: "in part of its range",
+    Kind.ABOVE_THRESHOLDS: "where {x} is above a threshold of the function or rule",
+    Kind.BELOW_THRESHOLDS: "where {x} is below a threshold of the function or rule",
+    Kind.WITHIN_THRESHOLDS: "where |{x}| is below a threshold of the function or rule",
+    Kind.AT_THRESHOLDS: "at a threshold of the function or rule",
+    Kind.NOT_REACHED: "where the gradient was zero at first",
 }
 
 
@@ -90,9 +93,9 @@ def detached(name: str) -> str:
     return f"the gradient for `{name}` is zero, but the function depends on it: detached?"
 
 
-def upstream(name: str, how: str = "all") -> str:
+def upstream(name: str, *, in_part: bool = False) -> str:
     """An upstream gradient that was forgotten, in all terms or in some."""
-    if how == "part":
+    if in_part:
         return (
             f"the upstream gradient is not multiplied into every term: a part of the gradient for `{name}` "
             "is there even when the upstream is zero"
@@ -160,18 +163,15 @@ def where(name: str, low: float, high: float, mirrored: bool, named: dict[float,
 WHERE_TIED = "where two values are equal"
 
 
-def at_point(name: str, point: str) -> str:
+def at_point(name: str, point: Place | None) -> str:
     """Where a kind of special inputs lies."""
-    return POINTS.get(point.removeprefix("towards "), "at special inputs").format(x=name)
+    text = None if point is None else POINTS.get(point.kind)
+    return "at special inputs" if text is None else text.format(x=name)
 
 
-def couplings(name: str, how: str) -> str:
+def couplings(name: str, *, one_by_one: bool) -> str:
     """Elements that act on each other, in the function but not in the rule."""
-    told = (
-        "the rule treats them one by one"
-        if how == "one by one"
-        else "the rule leaves some of that out"
-    )
+    told = "the rule treats them one by one" if one_by_one else "the rule leaves some of that out"
     return f"a term is missing in the gradient for `{name}`: the function mixes elements, {told} (cross terms)"
 
 
@@ -232,47 +232,52 @@ def part_of_outputs(name: str, outputs: str, number: float) -> str:
     return f"{part} is off by a factor {short(number)}; the rest is right"
 
 
-def saved(name: str, other: str, how: str) -> str:
+def saved(name: str, other: str, how: str, way: Way) -> str:
     """An operand that was not turned round, or was."""
-    turn = "transpose" if how.startswith("transposed") else "flip"
+    turn = "transpose" if way is Way.TRANSPOSED else "flip"
     return f"the gradient for `{name}` is computed with `{other}` {how} by mistake: one {turn} too many or missing"
 
 
 def mixed_up(name: str, other: str, used: str) -> str:
     """A saved tensor taken for another."""
-    used = used if " " in used else f"`{used}`"
     return f"the gradient for `{name}` is computed with {used} in place of `{other}`"
 
 
-def of_guess(kind: str, name: str, other: str, number: float, word: str) -> tuple[str, str]:
+def of_guess(guess: Guess, name: str, other: str) -> tuple[str, str]:
     """Kind and sentence for a guess that held."""
-    texts: dict[str, tuple[str, Callable[[], str]]] = {
-        "none": ("none", lambda: nothing_flows(name)),
-        "detached": ("detached", lambda: detached(name)),
-        "ones": ("upstream", lambda: upstream_of_ones(name)),
-        "upstream": ("upstream", lambda: upstream(name, word)),
-        "factor": ("factor", lambda: factor(name, number)),
-        "sign": ("sign", lambda: sign(name)),
-        "linear": ("linear", lambda: NOT_LINEAR),
-        "precision": ("precision", lambda: precision(name, word)),
-        "swapped": ("swapped", lambda: swapped(name, other)),
-        "another's": ("swapped", lambda: anothers(name, other)),
-        "outputs swapped": ("swapped", lambda: f"the upstream gradients of {word} are swapped"),
-        "output": ("term", lambda: part_of_outputs(name, word, number)),
-        "saved": (word.split(" ")[0], lambda: saved(name, other, word)),
-        "mixed up": ("saved", lambda: mixed_up(name, other, word)),
-        "axis": ("axis", lambda: axis(name, word)),
-        "mixes": ("axis", lambda: mixes(name, word)),
-        "spread": ("axis", lambda: spread(name, word)),
-        "flat": ("flat", lambda: flat(name)),
-        "conjugate": ("conjugate", lambda: conjugate(name)),
-        "unused": ("places", lambda: unused(name, word)),
-        "left out": ("term", lambda: left_out(name, word)),
-        "direction": ("reversed", lambda: direction(name, word)),
-        "couplings": ("term", lambda: couplings(name, word)),
+    number, word, way = guess.number, guess.word, guess.way
+    texts: dict[Cause, tuple[str, Callable[[], str]]] = {
+        Cause.NONE: ("none", lambda: nothing_flows(name)),
+        Cause.DETACHED: ("detached", lambda: detached(name)),
+        Cause.ONES: ("upstream", lambda: upstream_of_ones(name)),
+        Cause.UPSTREAM: ("upstream", lambda: upstream(name)),
+        Cause.UPSTREAM_IN_PART: ("upstream", lambda: upstream(name, in_part=True)),
+        Cause.FACTOR: ("factor", lambda: factor(name, number)),
+        Cause.SIGN: ("sign", lambda: sign(name)),
+        Cause.LINEAR: ("linear", lambda: NOT_LINEAR),
+        Cause.PRECISION: ("precision", lambda: precision(name, word)),
+        Cause.SWAPPED: ("swapped", lambda: swapped(name, other)),
+        Cause.ANOTHERS: ("swapped", lambda: anothers(name, other)),
+        Cause.OUTPUTS_SWAPPED: ("swapped", lambda: f"the upstream gradients of {word} are swapped"),
+        Cause.OUTPUT: ("term", lambda: part_of_outputs(name, word, number)),
+        Cause.REARRANGED: (way.value, lambda: rearranged(name, word)),
+        Cause.SAVED: (way.value, lambda: saved(name, other, word, way)),
+        Cause.MIXED_UP: ("saved", lambda: mixed_up(name, other, word)),
+        Cause.STALE: ("stale", lambda: stale_input(word)),
+        Cause.AXIS: ("axis", lambda: axis(name, word)),
+        Cause.MIXES: ("axis", lambda: mixes(name, word)),
+        Cause.SPREAD: ("axis", lambda: spread(name, word)),
+        Cause.PLACES: ("places", lambda: rearranged(name, word)),
+        Cause.FLAT: ("flat", lambda: flat(name)),
+        Cause.CONJUGATE: ("conjugate", lambda: conjugate(name)),
+        Cause.UNUSED: ("places", lambda: unused(name, word)),
+        Cause.LEFT_OUT: ("term", lambda: left_out(name, word)),
+        Cause.DIRECTION: ("reversed", lambda: direction(name, word)),
+        Cause.COUPLINGS: ("term", lambda: couplings(name, one_by_one=False)),
+        Cause.ONE_BY_ONE: ("term", lambda: couplings(name, one_by_one=True)),
     }
-    found, say = texts.get(kind, (kind, lambda: rearranged(name, word)))
-    return found, say()
+    kind, say = texts[guess.cause]
+    return kind, say()
 
 
 def conjugate(name: str) -> str:
@@ -335,22 +340,20 @@ def stale_input(name: str) -> str:
     return f"shared state: the backward pass uses the value that `{name}` had in an earlier forward call"
 
 
-def shape(name: str, came: str, wanted: list[int]) -> str:
+def shape(name: str, came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     """A gradient that does not fit its input."""
     return (
-        f"the gradient for `{name}` has {came}, the input has shape {wanted}{_remedy(came, wanted)}"
+        f"the gradient for `{name}` has shape {list(came)}, the input has shape {list(wanted)}"
+        f"{_remedy(came, wanted)}"
     )
 
 
-def _remedy(came: str, wanted: list[int]) -> str:
-    got = [
-        int(p) for p in came.removeprefix("shape [").rstrip("]").split(",") if p.strip().isdigit()
-    ]
-    extra = len(got) - len(wanted)
-    if extra > 0 and got[extra:] == wanted:
+def _remedy(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    extra = len(came) - len(wanted)
+    if extra > 0 and came[extra:] == wanted:
         return f": sum over the broadcast axes {list(range(extra))}"
-    if sorted(got) == sorted(wanted) and got != wanted:
+    if sorted(came) == sorted(wanted) and came != wanted:
         return ": transposed?"
-    if not got:
+    if not came:
         return ": a scalar is not broadcast for you"
     return ""

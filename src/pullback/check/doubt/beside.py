@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from pullback.check.doubt.confirm import Doubt
-from pullback.check.flat import Subject
 from pullback.check.measure.measuring import entries, unit_of
 from pullback.check.measure.trial import BARS, Trial
 from pullback.check.probe import Array
+from pullback.check.probe.flat import Subject
 from pullback.check.search.directions import generic
 
 # more places beside a point, tried as long as a claim is not among the derivatives there

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pullback.check.flat import Subject
 from pullback.check.measure.measuring import entries, measure, scales
 from pullback.check.measure.sides import bent, outside, smooth
 from pullback.check.measure.trial import BARS, Trial
 from pullback.check.probe import Array
+from pullback.check.probe.flat import Subject
 
 # how much shorter steps are where longer ones meet kink upon kink
 SHORT = 1e-4

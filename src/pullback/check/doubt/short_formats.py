@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from pullback.check.doubt.confirm import Doubt, cleared_by_short_steps, confirmed_by_sides
-from pullback.check.flat import Subject
 from pullback.check.measure.ladder import generic_plan
 from pullback.check.measure.trial import GENERIC, Trial, run
 from pullback.check.probe import Array
+from pullback.check.probe.flat import Subject
 from pullback.check.search.directions import generic
 
 PAIRS = 12
@@ -57,7 +57,7 @@ def _wrong_again(subject: Subject, trial: Trial, chosen: Array) -> Array:
             return NONE
         u = generic(np.random.default_rng(seed), subject.inputs, trial.x)
         other, _ = run(
-            subject, "", trial.x, u, trial.w, generic_plan(subject.epsilon), second=False
+            subject, None, trial.x, u, trial.w, generic_plan(subject.epsilon), second=False
         )
         suspects = np.intersect1d(other.suspects(subject.rule.rule_epsilon), chosen)
         cleared, _ = cleared_by_short_steps(subject, other, suspects)

@@ -19,11 +19,11 @@ from pullback.check.doubt.confirm import (
     refuted_nearby,
 )
 from pullback.check.doubt.short_formats import lasting
-from pullback.check.flat import Subject
 from pullback.check.measure.measuring import entries, is_clean, measure, scales
 from pullback.check.measure.sides import smooth
 from pullback.check.measure.trial import Trial
 from pullback.check.probe import Array
+from pullback.check.probe.flat import Subject
 from pullback.check.search.directions import generic
 
 MOST = 20_000

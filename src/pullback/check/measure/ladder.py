@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.measure.vectors import blocks
 from pullback.check.probe import Array
+from pullback.check.probe.vectors import blocks
 
 Line = Callable[[float], Sequence[Array]]
 Part = slice | Array

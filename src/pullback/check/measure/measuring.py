@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pullback.check.flat import Subject
 from pullback.check.measure.noise import noise_of, usual_noise
 from pullback.check.measure.sides import Sides, extrapolated
 from pullback.check.measure.trial import Trial
 from pullback.check.probe import Array, OutsideDomain
+from pullback.check.probe.flat import Subject
 from pullback.check.search.directions import generic
 
 SAMPLE = 1_000

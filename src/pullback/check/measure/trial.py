@@ -4,13 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pullback.check.flat import Said, Subject
 from pullback.check.measure.ladder import Part, Plan, Scale, Slope, slopes
-from pullback.check.measure.vectors import blocks, typical
 from pullback.check.probe import Array, OutsideDomain
+from pullback.check.probe.flat import Said, Subject
+from pullback.check.probe.vectors import blocks, typical
+from pullback.check.search.points import Kind, Place
 
 BARS = 30.0
-GENERIC = ("the given arguments", "another point")
+GIVEN, ANOTHER = GENERIC = (Place(Kind.GIVEN), Place(Kind.ANOTHER))
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Trial:
     the rule could not be transposed. `held` marks entries that sit at chosen values.
     """
 
-    point: str
+    point: Place | None
     x: Array
     u: Array
     w: Array
@@ -67,7 +68,7 @@ def claim_spread(trial: Trial) -> float:
 
 
 def run(
-    subject: Subject, point: str, x: Array, u: Array, w: Array, plan: Plan, *, second: bool
+    subject: Subject, point: Place | None, x: Array, u: Array, w: Array, plan: Plan, *, second: bool
 ) -> tuple[Trial, Trial | None]:
     """The first-order trial and, if asked for, the second-order one along the same line."""
     said = subject.say(x, w, u, second=second)

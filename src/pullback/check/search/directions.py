@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from pullback.check.flat import Layout
-from pullback.check.measure.vectors import blocks
 from pullback.check.probe import Array
+from pullback.check.probe.flat import Layout
+from pullback.check.probe.vectors import blocks
 
 Rng = np.random.Generator
 SAMPLE = 10_000

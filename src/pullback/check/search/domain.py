@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pullback.check.flat import Layout
-from pullback.check.options import is_meant
 from pullback.check.probe import Array, Leaf
+from pullback.check.probe.flat import Layout
 from pullback.check.search.directions import leaf_scales, symmetric
 from pullback.errors import CheckError
 
@@ -98,10 +97,10 @@ def _for_leaf(spec: Any, leaf: Leaf, layout: Layout) -> Any:
     if not isinstance(spec, Mapping):
         return None if _is_matrix_kind(spec) and not _is_square(leaf) else spec
     for name in spec:
-        if not isinstance(name, str) or not any(is_meant(other, name) for other in layout.leaves):
+        if not isinstance(name, str) or not any(other.is_meant(name) for other in layout.leaves):
             known = ", ".join(other.name for other in layout.leaves)
             raise CheckError(f"domain= names {name!r}; the inputs are {known}.")
-    meant = [name for name in spec if is_meant(leaf, name)]
+    meant = [name for name in spec if leaf.is_meant(name)]
     return spec[max(meant, key=len)] if meant else None
 
 

@@ -1,12 +1,13 @@
 """Where to look: points at which rules tend to be wrong, made from the point the user gave."""
 
-from collections.abc import Callable, Iterator, Sequence
+import enum
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.flat import Layout
 from pullback.check.probe import Array
+from pullback.check.probe.flat import Layout
 from pullback.check.search.directions import Rng, leaf_scales
 
 NOTHING = np.zeros(0, bool)
@@ -19,11 +20,49 @@ LARGE = 200_000
 ZEROS = (0.2, 0.0)
 
 
+class Kind(enum.Enum):
+    """What is particular about a point, as a report says it."""
+
+    GIVEN = "the given arguments"
+    ANOTHER = "another point"
+    SYMMETRIC = "symmetric"
+    NEGATIVE = "negative"
+    ZEROS_AMONG_NEGATIVES = "zeros among negatives"
+    ZEROS_AMONG_POSITIVES = "zeros among positives"
+    ALL_ZEROS = "all zeros"
+    TIES = "ties"
+    GRID = "grid"
+    LARGE = "large"
+    VERY_LARGE = "very large"
+    TINY = "tiny"
+    BETWEEN_THRESHOLDS = "between thresholds"
+    ABOVE_THRESHOLDS = "above thresholds"
+    BELOW_THRESHOLDS = "below thresholds"
+    WITHIN_THRESHOLDS = "within thresholds"
+    AT_THRESHOLDS = "at thresholds"
+    NOT_REACHED = "entries not reached before"
+
+
+# values of a size at which a short format can tell nothing
+FAR_OUT = (Kind.LARGE, Kind.VERY_LARGE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A kind of point, or one part of the way there."""
+
+    kind: Kind
+    towards: bool = False
+
+    def __str__(self) -> str:
+        return f"towards {self.kind.value}" if self.towards else self.kind.value
+
+
 @dataclass(frozen=True)
 class Point:
-    """A place to test: `special` marks entries put on purpose where a kink may be."""
+    """A point to test: `special` marks entries put on purpose where a kink may be."""
 
-    name: str
+    kind: Kind
     x: Array
     special: Array
     keep_ties: bool = False
@@ -57,16 +96,16 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     yield from _threshold_points(rng, layout, base, constants)
     yield _negative(rng, base)
     for k in range(_times(base)):
-        yield _zeros(rng, layout, -np.abs(base), ZEROS[k], "zeros among negatives")
+        yield _zeros(rng, layout, -np.abs(base), ZEROS[k], Kind.ZEROS_AMONG_NEGATIVES)
     yield _tied(rng, layout, scale)
     yield _grid(rng, base, scale)
-    yield _scaled(rng, base, "large", 1.5, 8)
-    yield _scaled(rng, base, "tiny", 1e-4, 1e-1)
+    yield _scaled(rng, base, Kind.LARGE, 1.5, 8)
+    yield _scaled(rng, base, Kind.TINY, 1e-4, 1e-1)
     if base.size <= LARGE:
         for k in range(_times(base)):
-            yield _zeros(rng, layout, np.abs(base), ZEROS[k], "zeros among positives")
-        yield _scaled(rng, base, "very large", 12, 150)
-        yield _zeros(rng, layout, base, 1.0, "all zeros")
+            yield _zeros(rng, layout, np.abs(base), ZEROS[k], Kind.ZEROS_AMONG_POSITIVES)
+        yield _scaled(rng, base, Kind.VERY_LARGE, 12, 150)
+        yield _zeros(rng, layout, base, 1.0, Kind.ALL_ZEROS)
 
 
 def _times(base: Array) -> int:
@@ -88,35 +127,35 @@ def turned(rng: Rng, x: Array, which: Array) -> Array:
 
 
 def _negative(rng: Rng, base: Array) -> Point:
-    return Point("negative", -np.abs(base) * rng.uniform(0.5, 3, base.size), NOTHING)
+    return Point(Kind.NEGATIVE, -np.abs(base) * rng.uniform(0.5, 3, base.size), NOTHING)
 
 
-def _zeros(rng: Rng, layout: Layout, base: Array, share: float, name: str) -> Point:
+def _zeros(rng: Rng, layout: Layout, base: Array, share: float, kind: Kind) -> Point:
     """Zeros in every leaf: next to entries of one sign they are the greatest, or the least."""
     chosen = rng.random(base.size) < share
     for k in range(len(layout.leaves)):
         span = layout.span(k)
         if span.stop > span.start:
             chosen[rng.integers(span.start, span.stop)] = True
-    return Point(name, np.where(chosen, 0.0, base), chosen)
+    return Point(kind, np.where(chosen, 0.0, base), chosen)
 
 
 def _tied(rng: Rng, layout: Layout, scale: Array) -> Point:
     """Each leaf one value, leaves alike: every comparison between entries is a tie."""
     value = float(np.median(scale)) * rng.uniform(0.7, 1.3)
-    return Point("ties", np.full(layout.size, value), NOTHING, keep_ties=True)
+    return Point(Kind.TIES, np.full(layout.size, value), NOTHING, keep_ties=True)
 
 
 def _grid(rng: Rng, base: Array, scale: Array) -> Point:
     """Multiples of half the typical value, in pairs: zeros, ties within and between leaves."""
     unit = _round_number(float(np.median(scale)) / 2)
     steps = np.repeat(rng.integers(-4, 5, base.size // 2 + 1), 2)[: base.size]
-    return Point("grid", steps * unit, NOTHING, keep_ties=True)
+    return Point(Kind.GRID, steps * unit, NOTHING, keep_ties=True)
 
 
-def _scaled(rng: Rng, base: Array, name: str, low: float, high: float) -> Point:
+def _scaled(rng: Rng, base: Array, kind: Kind, low: float, high: float) -> Point:
     factor = np.exp(rng.uniform(np.log(low), np.log(high), base.size))
-    return Point(name, base * factor, NOTHING)
+    return Point(kind, base * factor, NOTHING)
 
 
 def _threshold_points(
@@ -125,18 +164,20 @@ def _threshold_points(
     if not constants:
         return
     at, between = _candidates(constants)
-    yield Point("between thresholds", _apart(rng, _sprinkle(rng, base, between, 0.7)[0]), NOTHING)
+    yield Point(
+        Kind.BETWEEN_THRESHOLDS, _apart(rng, _sprinkle(rng, base, between, 0.7)[0]), NOTHING
+    )
     for k in [*range(min(len(layout.leaves), MOST_LEAVES))] * _times(base):
         x = base.copy()
         x[layout.span(k)] = _apart(rng, _sprinkle(rng, base[layout.span(k)], between, 0.7)[0])
-        yield Point("between thresholds", x, NOTHING)
+        yield Point(Kind.BETWEEN_THRESHOLDS, x, NOTHING)
     reach = max(float(np.max(np.abs(constants))), 1e-3) * rng.uniform(1.1, 2, base.size)
-    yield Point("above thresholds", reach, NOTHING)
-    yield Point("below thresholds", -reach, NOTHING)
+    yield Point(Kind.ABOVE_THRESHOLDS, reach, NOTHING)
+    yield Point(Kind.BELOW_THRESHOLDS, -reach, NOTHING)
     least = min((abs(c) for c in constants if c), default=1.0)
-    yield Point("within thresholds", least * rng.uniform(-0.95, 0.95, base.size), NOTHING)
+    yield Point(Kind.WITHIN_THRESHOLDS, least * rng.uniform(-0.95, 0.95, base.size), NOTHING)
     x, mask = _sprinkle(rng, base, at, 0.7)
-    yield Point("at thresholds", x, mask)
+    yield Point(Kind.AT_THRESHOLDS, x, mask)
 
 
 def _candidates(constants: Sequence[float]) -> tuple[Array, Array]:
@@ -180,6 +221,3 @@ def _round_number(value: float) -> float:
 def towards(base: Array, x: Array, share: float) -> Array:
     """Part of the way from the user's point to another, for when that one is outside the domain."""
     return base + share * (x - base)
-
-
-Projection = Callable[[Array], Array]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from pullback.engines.tensorflow.versions import SUPPORTED
 from pullback.errors import EngineError
 from pullback.extend import Engine
 
@@ -41,6 +42,6 @@ def _explained() -> Iterator[None]:
         import tensorflow as tf
 
         raise EngineError(
-            f"this is TensorFlow {tf.__version__}; pullback works with 2.16 to 2.21, and an internal part that it "
+            f"this is TensorFlow {tf.__version__}; pullback works with {SUPPORTED}, and an internal part that it "
             f"builds on is not as it was there ({error!r}). Install a TensorFlow of that range."
         ) from error

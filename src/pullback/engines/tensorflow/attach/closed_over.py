@@ -6,69 +6,44 @@ Most are found beforehand, by walking what the function can reach by name; the r
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from types import FunctionType, MethodType
 from typing import Any
 
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.extend import attributes, cells_of, package_of, referred, walk
 
 _DEPTH = 5
+_FRAMEWORKS = frozenset(["tensorflow", "keras", "tf_keras", "numpy"])
+_ENTERED = (list, tuple, set, dict, functools.partial, FunctionType)
 
 
 def closed_over(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
     """The tensors in the cells, defaults, globals and objects of a function, each once."""
-    found: dict[int, tf.Tensor] = {}
-    objects = [vars_of(a) for a in arguments if not isinstance(a, tf.Tensor)]
-    for value in _reachable([function, objects], _DEPTH, set()):
-        if isinstance(value, tf.Tensor):
-            found[id(value)] = value
-    return list(found.values())
+    objects = [attributes(a) for a in arguments if not isinstance(a, tf.Tensor)]
+    reached = walk(function, *objects, depth=_DEPTH, inside=_inside)
+    return [value for value in reached if isinstance(value, tf.Tensor)]
 
 
-def _reachable(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
-    if id(value) in seen or depth < 0:
-        return
-    seen.add(id(value))
-    if isinstance(value, tf.Tensor):
-        yield value
-        return
-    for inner in _inside(value):
-        yield from _reachable(inner, depth - 1, seen)
+def _inside(value: Any) -> Iterable[Any]:
+    """As `inside`, without entering objects other than those of methods: this runs at every call."""
+    if isinstance(value, MethodType):
+        return [value.__func__, *attributes(value.__self__)]
+    return inside(value) if isinstance(value, _ENTERED) else ()
 
 
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple, set)):
-        return list(value)
-    if isinstance(value, dict):
-        return list(value.values())
-    if isinstance(value, functools.partial):
-        return [value.func, *value.args, *value.keywords.values()]
-    if inspect.ismethod(value):
-        return [value.__func__, *vars_of(value.__self__)]
-    if inspect.isfunction(value):
-        return _of_function(value)
-    return []
+def inside(value: Any) -> Iterable[Any]:
+    """What a value refers to; of the framework's own functions what they were given, not what they name."""
+    if isinstance(value, FunctionType) and is_framework_code(value):
+        return [*cells_of(value), *attributes(value)]
+    return referred(value)
 
 
-def _of_function(function: Any) -> list[Any]:
-    names = function.__code__.co_names
-    scope = function.__globals__
-    inside = [scope[n] for n in names if n in scope and not inspect.ismodule(scope[n])]
-    inside += function.__defaults__ or ()
-    inside += (function.__kwdefaults__ or {}).values()
-    for cell in function.__closure__ or ():
-        try:
-            inside.append(cell.cell_contents)
-        except ValueError:  # a cell that is not filled yet
-            continue
-    return inside
-
-
-def vars_of(instance: Any) -> list[Any]:
-    """The attributes of an object, as far as it has a dict of them."""
-    return list(getattr(instance, "__dict__", {}).values())
+def is_framework_code(value: Any) -> bool:
+    """Whether TensorFlow, Keras or NumPy wrote a function, or the class of an object."""
+    return package_of(value) in _FRAMEWORKS
 
 
 class Reads:

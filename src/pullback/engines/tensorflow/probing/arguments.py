@@ -1,32 +1,26 @@
-"""The arguments of a checked call: which leaves move, how they are called, how they are put back."""
+"""Arguments and results of a checked call: which tensors move, how they are called, how they are put back."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from pullback._tree import Structure, flatten, paths, unflatten
-from pullback.check.options import is_meant
-from pullback.check.probe import Array, Leaf
-from pullback.engines.tensorflow.probing.state import raw_variable
+from pullback.engines.tensorflow.probing.precision import Lift, lifted
+from pullback.engines.tensorflow.values import flows, underlying
+from pullback.extend import Array, Leaf, describe, flatten, paths, paths_and_names, unflatten
 
-_PARTS = (
-    (tf.RaggedTensor, ".flat_values"),
-    (tf.SparseTensor, ".values"),
-    (tf.IndexedSlices, ".values"),
-)
+_DENSE = (np.ndarray, np.generic, tf.Tensor)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One movable tensor: the leaf it sits in, and its place among the leaf's components."""
+    """One movable tensor: how it is called, and which of the arguments' leaves it sits in."""
 
     leaf: Leaf
     position: int
-    component: int
     dtype: tf.DType
 
 
@@ -40,177 +34,121 @@ class Arguments:
         kwargs: dict[str, Any],
         wrt: Sequence[str] | None = None,
     ) -> None:
-        self.leaves, self.structure = flatten((tuple(args), dict(kwargs)))
-        names = _names(fn, self.structure)
-        self.names = [name for _, name in names]
+        self.leaves, self.structure = flatten((tuple(args), kwargs))
         self.wrt = wrt
-        self.slots: list[Slot] = []
         self.twins: dict[tuple[int, tf.DType], tf.Variable] = {}
-        for position, value in enumerate(self.leaves):
-            self.slots.extend(_slots(position, value, *names[position]))
-        self.all_slots = tuple(self.slots)
-        if wrt is not None:
-            self.slots = [s for s in self.slots if any(is_meant(s.leaf, name) for name in wrt)]
+        self.named = list(paths_and_names(fn, args, kwargs))
+        slots = (_slot(k, value, *self.named[k]) for k, value in enumerate(self.leaves))
+        self.all_slots = [slot for slot in slots if slot is not None]
+        self.slots = [slot for slot in self.all_slots if self.is_asked(slot.leaf)]
 
-        self.replaced = {s.position for s in self.slots if _is_dense(self.leaves[s.position])}
+    def is_asked(self, leaf: Leaf) -> bool:
+        """Whether `wrt` takes in this leaf."""
+        return self.wrt is None or any(map(leaf.is_meant, self.wrt))
 
     def describe(self) -> str:
         """Names with dtypes and shapes, for messages."""
-        pairs = zip(self.names, self.leaves, strict=True)
-        return ", ".join(f"{name}: {_description(value)}" for name, value in pairs)
+        pairs = zip(self.named, self.leaves, strict=True)
+        return ", ".join(f"{name}: {describe(value)}" for (_, name), value in pairs)
 
     def holds(self, variable: Any) -> bool:
-        """Whether a variable is one of the arguments or stands in for one."""
-        given = [raw_variable(leaf) for leaf in self.leaves if is_variable(leaf)]
-        return any(variable is one for one in (*given, *self.twins.values()))
+        """Whether a variable is one of the arguments or stands for one."""
+        known = (*map(underlying, filter(is_variable, self.leaves)), *self.twins.values())
+        return any(variable is one for one in known)
 
     def start(self) -> list[Array]:
         """Values of the movable tensors, as given."""
-        return [_array(_component(self.leaves[s.position], s.component)) for s in self.slots]
+        return [to_array(movable(self.leaves[slot.position])) for slot in self.slots]
 
-    def build(
-        self, tensors: Sequence[Any], lift: Callable[[tf.DType], tf.DType]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def build(self, tensors: Sequence[Any], lift: Lift) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments with these tensors in the slots, everything else lifted likewise."""
-        leaves = [
-            None if k in self.replaced else self._lifted(k, value, lift)
-            for k, value in enumerate(self.leaves)
-        ]
-        for slot, tensor in zip(self.slots, tensors, strict=True):
-            before = leaves[slot.position]
-            leaves[slot.position] = (
-                tensor if before is None else _placed(before, slot.component, tensor)
-            )
+        moved = {s.position: tensor for s, tensor in zip(self.slots, tensors, strict=True)}
+        leaves = [self._leaf(k, value, moved.get(k), lift) for k, value in enumerate(self.leaves)]
         return unflatten(self.structure, leaves)
 
-    def sources(self, tensors: Sequence[Any], lift: Callable[[tf.DType], tf.DType]) -> list[Any]:
-        """What to differentiate by: the tensors, or the variables that stand in for arguments."""
+    def sources(self, tensors: Sequence[Any], lift: Lift) -> list[Any]:
+        """What to differentiate by: the tensors, or the variables that stand for arguments."""
+        leaves = [self.leaves[slot.position] for slot in self.slots]
         return [
-            self._twin(s.position, self.leaves[s.position], lift)
-            if is_variable(self.leaves[s.position])
-            else tensor
-            for s, tensor in zip(self.slots, tensors, strict=True)
+            self._twin(s.position, leaf, lift) if is_variable(leaf) else tensor
+            for s, leaf, tensor in zip(self.slots, leaves, tensors, strict=True)
         ]
 
-    def _lifted(self, position: int, value: Any, lift: Callable[[tf.DType], tf.DType]) -> Any:
-        if is_variable(value) and moves(value.dtype):
-            return self._twin(position, value, lift)
-        return _lifted(value, lift)
+    def _leaf(self, position: int, value: Any, tensor: Any, lift: Lift) -> Any:
+        part = movable(value)
+        if part is None:
+            return value
+        if not is_variable(value):
+            return _with_movable(value, lifted(part, lift) if tensor is None else tensor)
+        twin = self._twin(position, value, lift)
+        if tensor is not None:
+            twin.assign(tensor)
+        return twin
 
-    def _twin(self, position: int, value: Any, lift: Callable[[tf.DType], tf.DType]) -> Any:
-        """A variable that stands in for one among the arguments, which is left alone."""
-        dtype = lift(tf.as_dtype(value.dtype))
-        if (position, dtype) not in self.twins:
-            start = tf.cast(tf.convert_to_tensor(value), dtype)
-            self.twins[position, dtype] = tf.Variable(start)
-        return self.twins[position, dtype]
-
-
-def components(value: Any) -> list[Any]:
-    """The dense tensors a value is made of; none for what is not a tensor."""
-    if isinstance(value, np.ndarray | np.generic):
-        return [value]
-    if is_variable(value) or isinstance(value, tf.Tensor):
-        return [value]
-    if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
-        return list(tf.nest.flatten(value, expand_composites=True))
-    return []
+    def _twin(self, position: int, value: Any, lift: Lift) -> Any:
+        """A variable that stands for one among the arguments, which is left alone."""
+        key = position, lift(tf.as_dtype(value.dtype))
+        if key not in self.twins:
+            self.twins[key] = tf.Variable(lifted(value, lift))
+        return self.twins[key]
 
 
-def _is_dense(value: Any) -> bool:
-    """One tensor or array, which another tensor can stand for."""
-    return isinstance(value, np.ndarray | np.generic | tf.Tensor)
+def movable(value: Any) -> Any:
+    """The tensor, array or variable of a value that can be moved by small amounts, if there is one."""
+    if isinstance(value, tf.RaggedTensor):
+        value = value.flat_values
+    elif isinstance(value, tf.SparseTensor | tf.IndexedSlices):
+        value = value.values
+    dense = is_variable(value) or isinstance(value, _DENSE)
+    return value if dense and flows(value) else None
+
+
+def _with_movable(value: Any, tensor: Any) -> Any:
+    if isinstance(value, tf.RaggedTensor):
+        return value.with_flat_values(tensor)
+    if isinstance(value, tf.SparseTensor):
+        return value.with_values(tensor)
+    if isinstance(value, tf.IndexedSlices):
+        return tf.IndexedSlices(tensor, value.indices, value.dense_shape)
+    return tensor
+
+
+def _suffix(value: Any) -> str:
+    if isinstance(value, tf.RaggedTensor):
+        return ".flat_values"
+    return ".values" if isinstance(value, tf.SparseTensor | tf.IndexedSlices) else ""
+
+
+def _slot(position: int, value: Any, path: str, name: str) -> Slot | None:
+    part = movable(value)
+    if part is None:
+        return None
+    dtype, end = tf.as_dtype(part.dtype), _suffix(value)
+    leaf = Leaf(path + end, name + end, tuple(part.shape), dtype.name, dtype.is_complex)
+    return Slot(leaf, position, dtype)
 
 
 def is_variable(value: Any) -> bool:
     """A TensorFlow variable, or Keras' wrapper of one."""
-    return isinstance(value, tf.Variable) or hasattr(value, "_maybe_autocast")
-
-
-def moves(dtype: Any) -> bool:
-    """Whether tensors of this type can be moved by a small amount."""
-    kind = tf.as_dtype(dtype)
-    return kind.is_floating or kind.is_complex
+    return isinstance(value, tf.Variable | keras.Variable)
 
 
 def to_array(tensor: Any) -> Array:
     """A float64 or complex128 array of any float tensor, without a copy where it is one already."""
-    array = np.asarray(tensor)
+    array = np.asarray(tf.convert_to_tensor(tensor) if is_variable(tensor) else tensor)
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64, copy=False)
 
 
-def _array(value: Any) -> Array:
-    return to_array(tf.convert_to_tensor(value) if is_variable(value) else value)
+def float_outputs(result: Any) -> list[Any]:
+    """The float tensors in what a function returned."""
+    return [part for _, part in named_outputs(result)]
 
 
-def _slots(position: int, value: Any, path: str, name: str) -> list[Slot]:
-    found = []
-    for k, part in enumerate(components(value)):
-        dtype = tf.as_dtype(part.dtype)
-        if moves(dtype):
-            suffix = next((end for kind, end in _PARTS if isinstance(value, kind)), "")
-            leaf = Leaf(
-                path + suffix, name + suffix, tuple(part.shape), dtype.name, dtype.is_complex
-            )
-            found.append(Slot(leaf, position, k, dtype))
-    return found
-
-
-def _component(value: Any, which: int) -> Any:
-    return components(value)[which]
-
-
-def _lifted(value: Any, lift: Callable[[tf.DType], tf.DType]) -> Any:
-    parts = components(value)
-    if not any(moves(part.dtype) for part in parts):
-        return value
-    cast = [tf.cast(p, lift(tf.as_dtype(p.dtype))) if moves(p.dtype) else p for p in parts]
-    return _packed(value, cast)
-
-
-def _placed(value: Any, which: int, tensor: Any) -> Any:
-    if is_variable(value):
-        value.assign(tensor)
-        return value
-    parts = components(value)
-    parts[which] = tensor
-    return _packed(value, parts)
-
-
-def _packed(value: Any, parts: list[Any]) -> Any:
-    if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
-        return tf.nest.pack_sequence_as(value, parts, expand_composites=True)
-    return parts[0]
-
-
-def _names(fn: Callable[..., Any], structure: Structure) -> list[tuple[str, str]]:
-    parameters = _parameters(fn)
-    out = []
-    for path in paths(structure):
-        if path.startswith("[0]"):
-            rest = path[3:]
-            number, _, tail = rest[1:].partition("]")
-            name = parameters[int(number)] if int(number) < len(parameters) else f"args[{number}]"
-            out.append((f"args{rest}", name + tail))
-        else:
-            key, _, tail = path[3:][2:].partition('"]')
-            out.append((f'kwargs["{key}"]{tail}', key + tail))
-    return out
-
-
-def _parameters(fn: Callable[..., Any]) -> list[str]:
-    target = getattr(fn, "call", fn) if isinstance(fn, tf.Module) or hasattr(fn, "call") else fn
-    target = getattr(target, "python_function", target)
-    try:
-        found = inspect.signature(target).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in found if p.kind in positional]
-
-
-def _description(value: Any) -> str:
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
-        kind = getattr(value.dtype, "name", value.dtype)
-        return f"{kind}{list(value.shape)}"
-    return f"{type(value).__name__} {value!r}"[:40]
+def named_outputs(result: Any) -> list[tuple[str, Any]]:
+    """The float tensors in what a function returned, with their paths."""
+    leaves, structure = flatten(result)
+    named = zip(paths(structure, "out"), leaves, strict=True)
+    found = [(path + _suffix(leaf), movable(leaf)) for path, leaf in named]
+    found = [(path, tf.convert_to_tensor(t) if is_variable(t) else t) for path, t in found]
+    # an array has left TensorFlow, and its gradient behind
+    return [(path, tensor) for path, tensor in found if isinstance(tensor, tf.Tensor)]

@@ -1,4 +1,4 @@
-"""What a check is asked about: a callable and its name, or the registered gradient of an op type."""
+"""What a check is asked about: a callable and its name, or the registered gradient of an op type; samples for it."""
 
 import difflib
 import inspect
@@ -6,27 +6,39 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pullback.errors import CheckError
+from pullback.extend import require_function
+
+
+class RawOp:
+    """An op as a function of its inputs in order: its gradient is the one that TensorFlow has registered."""
+
+    def __init__(self, name: str) -> None:
+        self.op_type = name
+        self.op: Any = getattr(tf.raw_ops, name, None)
+        if self.op is None:
+            near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
+            hint = (
+                f"Did you mean {near[0]!r}?" if near else "Write the op's type, as in tf.raw_ops."
+            )
+            raise CheckError(f"TensorFlow has no op {name!r}. {hint}")
+        self.__signature__ = inspect.signature(self.op)
+        self.order = [p for p in self.__signature__.parameters if p != "name"]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the op, which itself takes keywords only."""
+        if len(args) > len(self.order):
+            expected = ", ".join(self.order)
+            raise TypeError(f"{self.op_type} takes {len(self.order)} arguments ({expected})")
+        return self.op(**dict(zip(self.order, args, strict=False)), **kwargs)
 
 
 def function_of(fn: Any) -> tuple[Callable[..., Any], str]:
     """The function to run and what to call it."""
-    if isinstance(fn, str):
-        return _raw_op(fn), fn
-    if not callable(fn):
-        raise CheckError(
-            f"the first argument of check is the function to check; got {type(fn).__name__}. "
-            "Write `pb.check(fn, *args)`."
-        )
-    if isinstance(fn, type) and any("__call__" in vars(kind) for kind in fn.__mro__):
-        raise CheckError(
-            f"{fn.__name__} is a class, and its instances are what is called. Write "
-            f"`pb.check({fn.__name__}(...), *args)`."
-        )
-    name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
-    return fn, name.decode() if isinstance(name, bytes) else str(name)
+    return (RawOp(fn), fn) if isinstance(fn, str) else (fn, require_function(fn))
 
 
 def require_eager() -> None:
@@ -44,20 +56,11 @@ def plain_line(error: BaseException) -> str:
     return re.sub(r" \[Op:\w*\] name: ?$", "", lines[0])[:300] if lines else ""
 
 
-def _raw_op(name: str) -> Callable[..., Any]:
-    op = getattr(tf.raw_ops, name, None)
-    if op is None:
-        near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Write the op's type, as in tf.raw_ops."
-        raise CheckError(f"TensorFlow has no op {name!r}. {hint}")
-    signature = inspect.signature(op)
-    order = [p for p in signature.parameters if p != "name"]
-
-    def registered(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > len(order):
-            raise TypeError(f"{name} takes {len(order)} arguments ({', '.join(order)})")
-        return op(**dict(zip(order, args, strict=False)), **kwargs)
-
-    registered.__signature__ = signature  # type: ignore[attr-defined]  # for names
-    registered.__pullback_op__ = name  # type: ignore[attr-defined]  # for the rule's source
-    return registered
+def sample(shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
+    """A tensor of ordinary numbers, always the same ones for a shape and a number."""
+    rng = np.random.default_rng([len(shape), which])
+    kind = tf.as_dtype(dtype)
+    if kind.is_integer:
+        return tf.constant(rng.integers(0, 2, shape), kind)
+    values = rng.uniform(0.3, 2, shape) if positive else rng.normal(size=shape)
+    return tf.constant(values + 1j * rng.normal(size=shape) if kind.is_complex else values, kind)

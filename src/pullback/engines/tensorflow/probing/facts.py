@@ -7,22 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.check.probe import Arrays, Facts
 from pullback.engines.tensorflow.probing.modes import Untraceable, traced_inside
+from pullback.extend import Arrays, Facts
 
-_COMPARE = frozenset(
-    [
-        "Greater",
-        "GreaterEqual",
-        "Less",
-        "LessEqual",
-        "Equal",
-        "NotEqual",
-        "Maximum",
-        "Minimum",
-        "ClipByValue",
-    ]
-)
+_COMPARING = {"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"}
+_CLIPPING = {"Maximum", "Minimum", "ClipByValue"}
 _PASSING = frozenset(
     ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
 )
@@ -56,7 +45,7 @@ def _constants_in(nodes: Iterable[Node]) -> list[float]:
     table = {node.name: node for node in nodes}
     found: list[float] = []
     for node in table.values():
-        if node.op in _COMPARE:
+        if node.op in _COMPARING or node.op in _CLIPPING:
             found += _compared(node, table)
         elif node.op in _KINKED:
             found.append(_KINKED[node.op])

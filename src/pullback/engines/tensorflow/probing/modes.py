@@ -1,42 +1,58 @@
-"""The same rule, run in TensorFlow's other ways."""
+"""The rule of a probed function, run in the other modes of TensorFlow that `check` asks for."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from pullback.check.probe import Array, Arrays, InMode, Unsupported
-from pullback.engines.tensorflow.probing.arguments import to_array
+from pullback.engines.tensorflow.modes import MODES, Mode, push_forward, with_tape
+from pullback.engines.tensorflow.probing.arguments import float_outputs, is_variable, to_array
+from pullback.extend import Arrays, InMode, Unsupported
 
-Answer = tuple[str, Sequence[Array | None]] | Unsupported
+OFFERED = tuple(name for name, mode in MODES.items() if mode.check != "never")
+DEFAULT = tuple(name for name, mode in MODES.items() if mode.check == "by default")
 
 
 class Untraceable(Exception):
     """The function cannot be traced; the text says why."""
 
 
-def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
-    """Function and rule in one traced program, made once."""
-    if getattr(probe, "program", None) is None:
-        probe.program = _trace(probe, xs, ws)
-    return probe.program
+class _Setting:
+    """A probe at one point: tensors for the function, and what it is differentiated by."""
 
+    def __init__(self, probe: Any, xs: Arrays) -> None:
+        self.probe, self.tensors = probe, probe.tensors(xs)
+        self.arguments = self.tensors[: len(probe.arguments.slots)]
+        # An argument that is a variable is differentiated by the variable.
+        sources = probe.arguments.sources(self.arguments, probe.lift)
+        self.sources = [*sources, *probe.variables]
+        self.variables = [source for source in self.sources if is_variable(source)]
 
-def _trace(probe: Any, xs: Arrays, ws: Arrays) -> Any:
-    from pullback.engines.tensorflow.probing.probe import float_outputs
+    def outputs(self, *tensors: Any) -> list[Any]:
+        """The float outputs of the function."""
+        return float_outputs(self.probe.call(list(tensors)))
 
-    def whole(tensors: list[Any], upstream: list[Any]) -> list[Any]:
-        with tf.GradientTape() as tape:
-            watched = probe.watch(tape, tensors)
-            ys = float_outputs(probe.call(tensors))
-        return tape.gradient(ys, watched, upstream)
+    @tf.autograph.experimental.do_not_convert
+    def weighted(self, ws: Arrays, *tensors: Any) -> list[Any]:
+        """Numbers whose gradient is what the rule makes of these upstream gradients."""
+        pairs = zip(ws, self.outputs(*tensors), strict=True)
+        products = [tf.math.conj(tf.cast(w, y.dtype)) * y for w, y in pairs]
+        return [tf.reduce_sum(tf.math.real(product)) for product in products]
 
-    tensors = probe.tensors(xs)
-    upstream = probe.upstream(probe.forward(tensors), ws)
-    return _guarded(
-        lambda: tf.function(whole, autograph=False).get_concrete_function(tensors, upstream)
-    )
+    def gradients(self, mode: Mode, ws: Arrays) -> list[Any]:
+        """The gradients of all sources."""
+        weighted = functools.partial(self.weighted, ws)
+        found = mode.gradients(weighted, self.arguments, self.variables)
+        pairs = zip([*self.arguments, *self.variables], found, strict=True)
+        gradient = {id(source): g for source, g in pairs}
+        return [gradient[id(source)] for source in self.sources]
+
+    def tangents(self, mode: Mode, us: Arrays) -> list[Any]:
+        """The tangents of all outputs."""
+        pairs = zip(us, self.tensors, strict=True)
+        tangents = [tf.cast(tf.constant(u), t.dtype) for u, t in pairs]
+        return push_forward(mode.run(self.outputs), self.tensors, self.sources, tangents)
 
 
 def _guarded(run: Callable[[], Any]) -> Any:
@@ -47,92 +63,30 @@ def _guarded(run: Callable[[], Any]) -> Any:
         raise Untraceable(f"{type(error).__name__}: {text[0][:160] if text else ''}") from error
 
 
-def _inside(probe: Any, xs: Arrays, ws: Arrays, _: Arrays) -> Answer:
-    program = traced_inside(probe, xs, ws)
-    tensors = probe.tensors(xs)
-    probe.assign(tensors)
-    ys = probe.forward(tensors)
-    return "vjp", _arrays(program(tensors, probe.upstream(ys, ws)))
+def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
+    """Function and rule in one traced program, made once."""
+    if getattr(probe, "program", None) is None:
+        at = _Setting(probe, xs)
+        weighted = functools.partial(at.weighted, ws)
+        traced = tf.function(functools.partial(with_tape, weighted), autograph=False)
+        probe.program = _guarded(lambda: traced.get_concrete_function(at.arguments, at.variables))
+    return probe.program
 
 
-def _outside(probe: Any, xs: Arrays, ws: Arrays, _: Arrays) -> Answer:
-    return _compiled(probe, xs, ws, jit=False)
-
-
-def _xla(probe: Any, xs: Arrays, ws: Arrays, _: Arrays) -> Answer:
-    return _compiled(probe, xs, ws, jit=True)
-
-
-def _compiled(probe: Any, xs: Arrays, ws: Arrays, *, jit: bool) -> Answer:
-    from pullback.engines.tensorflow.probing.probe import float_outputs
-
-    def forward(tensors: list[Any]) -> list[Any]:
-        return float_outputs(probe.call(tensors))
-
-    tensors = probe.tensors(xs)
-    probe.assign(tensors)
-    # a concrete function: TensorFlow warns of calls that trace anew, and each check must
-    compiled = tf.function(forward, autograph=False, jit_compile=jit)
-    program = compiled.get_concrete_function(tensors)
-    with tf.GradientTape() as tape:
-        watched = probe.watch(tape, tensors)
-        ys = program(tensors)
-    return "vjp", _arrays(tape.gradient(ys, watched, probe.upstream(ys, ws)))
-
-
-def _vectorized(probe: Any, xs: Arrays, ws: Arrays, _: Arrays) -> Answer:
-    from pullback.engines.tensorflow.probing.probe import float_outputs
-
-    if probe.variables:
-        return Unsupported("it reads variables")
-    tensors = probe.tensors(xs)
-    batches = [tf.stack([t, t]) for t in tensors]
-    with tf.GradientTape() as tape:
-        tape.watch(batches)
-        ys = tf.vectorized_map(lambda parts: float_outputs(probe.call(list(parts))), batches)
-    upstream = [tf.stack([w, w]) for w in probe.upstream([y[0] for y in ys], ws)]
-    found = _arrays(tape.gradient(ys, batches, upstream))
-    return "vjp", [None if g is None else g[0] for g in found]
-
-
-def _forward_mode(probe: Any, xs: Arrays, _: Arrays, us: Arrays) -> Answer:
-    from pullback.engines.tensorflow.probing.probe import float_outputs
-
-    tensors = probe.tensors(xs)
-    probe.assign(tensors)
-    primals = probe.arguments.sources(tensors[: len(probe.arguments.slots)], probe.lift)
-    primals = [*primals, *probe.variables]
-    tangents = [tf.cast(tf.constant(u), t.dtype) for u, t in zip(us, tensors, strict=True)]
-    with tf.autodiff.ForwardAccumulator(primals, tangents) as accumulator:
-        ys = float_outputs(probe.call(tensors))
-    return "jvp", _arrays([accumulator.jvp(y) for y in ys])
-
-
-MODES: dict[str, Callable[[Any, Arrays, Arrays, Arrays], Answer]] = {
-    "tf.function, tape outside": _outside,
-    "tf.function, tape inside": _inside,
-    "XLA": _xla,
-    "vectorized_map": _vectorized,
-    "forward mode": _forward_mode,
-}
-
-
-def run_mode(probe: Any, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
+def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
     """What one mode gives, or the reason why it cannot be run."""
+    mode, at = MODES[name], _Setting(probe, xs)
     if probe.seed is not None:
         return Unsupported("its random numbers would differ")
+    if at.variables and not mode.takes_variables:
+        return Unsupported("it reads variables")
+    probe.assign(at.tensors)
+    what, run, along = ("jvp", at.tangents, us) if mode.is_forward else ("vjp", at.gradients, ws)
     try:
-        answer = _guarded(lambda: MODES[mode](probe, xs, ws, us))
+        found = _guarded(lambda: run(mode, along))
     except Untraceable as error:
         return Unsupported(str(error))
     finally:
         probe.state.restore(probe.written)
-    if isinstance(answer, Unsupported):
-        return answer
-    what, found = answer
-    return InMode(what, found, probe.rule_epsilon)
-
-
-def _arrays(gradients: Sequence[Any]) -> list[Array | None]:
-    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return [None if g is None else np.asarray(to_array(g)) for g in dense]
+    dense = [None if g is None else to_array(tf.convert_to_tensor(g)) for g in found]
+    return InMode(what, dense, probe.rule_epsilon)

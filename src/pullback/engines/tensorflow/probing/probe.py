@@ -5,13 +5,20 @@ Variables that a call moves or writes are put back; random numbers are held fixe
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pullback._tree import flatten, paths
-from pullback.check.probe import (
+from pullback.engines.tensorflow.probing.arguments import Arguments, float_outputs, to_array
+from pullback.engines.tensorflow.probing.callee import plain_line
+from pullback.engines.tensorflow.probing.facts import facts_of
+from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
+from pullback.engines.tensorflow.probing.precision import Lift, native
+from pullback.engines.tensorflow.probing.source import rule_location
+from pullback.engines.tensorflow.probing.state import State, seeded
+from pullback.extend import (
     Array,
     Arrays,
     Claims,
@@ -19,69 +26,54 @@ from pullback.check.probe import (
     InMode,
     Leaf,
     OutsideDomain,
+    Raised,
     RuleFault,
     Unsupported,
+    Why,
+    WrongDtype,
+    WrongShape,
+    distinct,
 )
-from pullback.engines.tensorflow.probing.arguments import (
-    Arguments,
-    components,
-    is_variable,
-    moves,
-    to_array,
-)
-from pullback.engines.tensorflow.probing.state import State, seeded
 
-Lift = Callable[[tf.DType], tf.DType]
-NOT_ASKED = Unsupported("not asked for")
+_NOT_ASKED = Unsupported("not asked for")
+_NO_UPSTREAM = Unsupported("nothing of the rule depends on its upstream", Why.UPSTREAM_UNUSED)
 
 
-def native(dtype: tf.DType) -> tf.DType:
-    """Leave a dtype as it is."""
-    return dtype
-
-
-def double(dtype: tf.DType) -> tf.DType:
-    """float64 for real, complex128 for complex."""
-    return tf.complex128 if dtype.is_complex else tf.float64
-
-
-def single(dtype: tf.DType) -> tf.DType:
-    """At least float32."""
-    return tf.float32 if dtype in (tf.float16, tf.bfloat16) else dtype
-
-
+@dataclass(eq=False)
 class TensorFlowProbe:
-    """One function with one set of arguments, run eagerly."""
+    """One function with one set of arguments, run eagerly; `replace` makes another of it.
 
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        arguments: Arguments,
-        *,
-        name: str,
-        lift: Lift = double,
-        variables: Sequence[Any] = (),
-        state: State | None = None,
-        seed: int | None = None,
-        source_of: Any = None,
-    ) -> None:
-        self.fn, self.arguments, self.name, self.lift = fn, arguments, name, lift
-        self.variables, self.state = list(variables), state or State(())
-        self.written: list[Any] = []
-        self.seed, self.source_of = seed, source_of
-        self.as_given: TensorFlowProbe | None = None
-        self.program: Any = None
-        self.last_upstream: tuple[Any, list[Any]] = (None, [])
-        self.notes: tuple[str, ...] = ()
-        self.inputs = tuple(s.leaf for s in arguments.slots) + tuple(map(_leaf, self.variables))
-        self.outputs: tuple[Leaf, ...] = ()
-        self.value_epsilon = self.rule_epsilon = float(np.finfo(np.float64).eps)
+    `variables` are moved like arguments, `written` are those that a call changes. `as_given` is the
+    probe at the precision of the arguments, `source_of` the function where `fn` is a copy of it.
+    """
+
+    fn: Callable[..., Any]
+    arguments: Arguments
+    name: str
+    lift: Lift = native
+    variables: Sequence[Any] = ()
+    state: State = field(default_factory=lambda: State(()))
+    seed: int | None = None
+    outputs: tuple[Leaf, ...] = ()
+    written: Sequence[Any] = ()
+    notes: tuple[str, ...] = ()
+    source_of: Any = None
+    as_given: "TensorFlowProbe | None" = None
+    value_epsilon: float = 0.0
+    rule_epsilon: float = 0.0
+    inputs: tuple[Leaf, ...] = field(init=False)
+    program: Any = field(init=False, default=None)
+    last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
+
+    def __post_init__(self) -> None:
+        leaves = [*(slot.leaf for slot in self.arguments.slots), *map(_leaf, self.variables)]
+        self.inputs = distinct(leaves)
 
     # what the check asks
 
     def start(self) -> list[Array]:
         """The inputs as given."""
-        return self.arguments.start() + [to_array(tf.convert_to_tensor(v)) for v in self.variables]
+        return self.arguments.start() + [to_array(v) for v in self.variables]
 
     def values(self, xs: Arrays) -> list[Array]:
         """The outputs at `xs`."""
@@ -89,19 +81,14 @@ class TensorFlowProbe:
 
     def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
         """Outputs, and the rule's gradients."""
-        ys, gradients = self.pulled(self.tensors(xs), ws)
-        return [to_array(y) for y in ys], self.checked(gradients)
+        ys, gradients = self.pull(self.tensors(xs), ws)
+        return [to_array(y) for y in ys], self.fitting(gradients)
 
     def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
         """The rule at `xs`, after a forward call at `others`."""
         tensors = self.tensors(xs)
-        with tf.GradientTape() as tape:
-            watched = self.watch(tape, tensors)
-            ys = self.forward(tensors)
-        self.forward(self.tensors(others))
-        self.assign(tensors)
-        gradients = self.ruled(lambda: tape.gradient(ys, watched, self.upstream(ys, ws)))
-        return self.checked([_dense(g) for g in gradients])
+        _, gradients = self.pull(tensors, ws, between=self.tensors(others))
+        return self.fitting(gradients)
 
     def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
         """The rule, its transpose and its own gradient, from one nested differentiation."""
@@ -114,28 +101,25 @@ class TensorFlowProbe:
                 ys = self.forward(tensors)
             upstream = self.upstream(ys, ws)
             outer.watch(upstream)
-            found = self.ruled(lambda: inner.gradient(ys, watched, upstream))
-            gradients = [_dense(g) for g in found]
-        vjp = self.checked(gradients)
-        jvp, again = self._again(outer, gradients, watched if second else [], upstream, us)
-        return Claims([to_array(y) for y in ys], vjp, jvp, again if second else NOT_ASKED)
+            gradients = _run_rule(lambda: inner.gradient(ys, watched, upstream))
+        vjp = self.fitting(gradients)
+        jvp, again = _differentiate_rule(outer, gradients, upstream, watched if second else [], us)
+        return Claims([to_array(y) for y in ys], vjp, jvp, again if second else _NOT_ASKED)
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """Constants in comparisons, from a trace of function and rule."""
-        from pullback.engines.tensorflow.probing.facts import facts_of
-
         return facts_of(self, xs, ws)
 
     def modes(self) -> tuple[str, ...]:
-        """The ways of running that TensorFlow knows."""
-        from pullback.engines.tensorflow.probing.modes import MODES
+        """The modes of TensorFlow that a check may ask for."""
+        return OFFERED
 
-        return tuple(MODES)
+    def default_modes(self) -> tuple[str, ...]:
+        """The modes that a check runs unless it is told otherwise."""
+        return DEFAULT
 
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """The rule as another way of running gives it, at the precision of the arguments."""
-        from pullback.engines.tensorflow.probing.modes import run_mode
-
         return run_mode(self.as_given or self, mode, xs, ws, us)
 
     def plain(self, what: str, xs: Arrays, ws: Arrays, us: Arrays) -> Any:
@@ -147,8 +131,6 @@ class TensorFlowProbe:
 
     def source(self) -> str | None:
         """File and line of the rule."""
-        from pullback.engines.tensorflow.probing.source import rule_location
-
         return rule_location(self)
 
     def close(self) -> None:
@@ -157,11 +139,19 @@ class TensorFlowProbe:
 
     # how it is done
 
+    @property
+    def dtypes(self) -> list[tf.DType]:
+        """The dtypes in which the inputs are passed."""
+        slots = [self.lift(slot.dtype) for slot in self.arguments.slots]
+        return slots + [tf.as_dtype(v.dtype) for v in self.variables]
+
     def tensors(self, xs: Arrays) -> list[Any]:
-        """Tensors of the dtype in which this probe runs."""
-        slots = [self.lift(s.dtype) for s in self.arguments.slots]
-        kinds = slots + [tf.as_dtype(v.dtype) for v in self.variables]
-        return [_tensor(x, kind) for x, kind in zip(xs, kinds, strict=True)]
+        """Tensors of the dtypes in which this probe runs."""
+        return [_tensor(x, dtype) for x, dtype in zip(xs, self.dtypes, strict=True)]
+
+    def call_arguments(self, tensors: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with these tensors in them."""
+        return self.arguments.build(tensors[: len(self.arguments.slots)], self.lift)
 
     def watch(self, tape: tf.GradientTape, tensors: list[Any]) -> list[Any]:
         """What gradients are asked for: argument tensors, then variables."""
@@ -171,9 +161,8 @@ class TensorFlowProbe:
 
     def assign(self, tensors: list[Any]) -> None:
         """Set the captured variables."""
-        for variable, tensor in zip(
-            self.variables, tensors[len(self.arguments.slots) :], strict=True
-        ):
+        moved = tensors[len(self.arguments.slots) :]
+        for variable, tensor in zip(self.variables, moved, strict=True):
             variable.assign(tensor)
 
     def forward(self, tensors: list[Any]) -> list[Any]:
@@ -182,7 +171,7 @@ class TensorFlowProbe:
         try:
             ys = float_outputs(self.call(tensors))
         except Exception as error:
-            raise OutsideDomain(_first_line(error)) from error
+            raise OutsideDomain(plain_line(error)) from error
         finally:
             if self.written:
                 self.state.restore(self.written)
@@ -192,18 +181,22 @@ class TensorFlowProbe:
 
     def call(self, tensors: list[Any]) -> Any:
         """The function itself, on these tensors, with random numbers held fixed."""
-        args, kwargs = self.arguments.build(tensors[: len(self.arguments.slots)], self.lift)
+        args, kwargs = self.call_arguments(tensors)
         if self.seed is None:
             return self.fn(*args, **kwargs)
         return seeded(lambda: self.fn(*args, **kwargs), self.seed)
 
-    def pulled(self, tensors: list[Any], ws: Arrays) -> tuple[list[Any], list[Any]]:
-        """Outputs and dense gradients as tensors."""
+    def pull(
+        self, tensors: list[Any], ws: Arrays, between: list[Any] | None = None
+    ) -> tuple[list[Any], list[Any]]:
+        """Outputs and dense gradients as tensors; a call at `between` may come before the rule runs."""
         with tf.GradientTape() as tape:
             watched = self.watch(tape, tensors)
             ys = self.forward(tensors)
-        gradients = self.ruled(lambda: tape.gradient(ys, watched, self.upstream(ys, ws)))
-        return ys, [_dense(g) for g in gradients]
+        if between is not None:
+            self.forward(between)
+            self.assign(tensors)
+        return ys, _run_rule(lambda: tape.gradient(ys, watched, self.upstream(ys, ws)))
 
     def upstream(self, ys: list[Any], ws: Arrays) -> list[Any]:
         """Upstream gradients of the outputs' dtypes; the same tensors for the same list."""
@@ -212,59 +205,40 @@ class TensorFlowProbe:
             self.last_upstream = (ws, made)
         return list(self.last_upstream[1])
 
-    def ruled(self, run: Callable[[], Any]) -> Any:
-        """Run the rule; what it raises is a fault of the rule."""
-        try:
-            return run()
-        except Exception as error:
-            raise RuleFault("raises", f"{type(error).__name__}: {_first_line(error)}") from error
-
-    def checked(self, gradients: list[Any]) -> list[Array | None]:
+    def fitting(self, gradients: list[Any]) -> list[Array | None]:
         """Gradients as arrays, each of the shape and dtype of its input."""
-        kinds = [self.lift(s.dtype) for s in self.arguments.slots]
-        kinds += [tf.as_dtype(v.dtype) for v in self.variables]
+        wanted = zip(gradients, self.inputs, self.dtypes, strict=True)
         return [
-            None if g is None else _fitting(g, leaf, kind, k)
-            for k, (g, leaf, kind) in enumerate(zip(gradients, self.inputs, kinds, strict=True))
+            None if g is None else _fit(g, leaf, dtype, k)
+            for k, (g, leaf, dtype) in enumerate(wanted)
         ]
 
-    def _again(
-        self, tape: Any, gradients: list[Any], watched: list[Any], upstream: list[Any], us: Arrays
-    ) -> tuple[Any, Any]:
-        flowing = [(g, u) for g, u in zip(gradients, us, strict=True) if g is not None]
-        if not flowing:
-            zeros: list[Array | None] = [None] * len(upstream)
-            return zeros, [None] * len(watched)
-        targets = [g for g, _ in flowing]
-        directions = [_tensor(u, g.dtype) for g, u in flowing]
-        try:
-            found = tape.gradient(targets, [*upstream, *watched], directions)
-        except Exception as error:
-            reason = Unsupported(f"{type(error).__name__}: {_first_line(error)}")
-            return reason, reason
-        arrays = [None if g is None else to_array(_dense(g)) for g in found]
-        jvp = arrays[: len(upstream)]
-        if all(part is None for part in jvp):
-            return Unsupported("nothing of the rule depends on its upstream"), arrays[
-                len(upstream) :
-            ]
-        return jvp, arrays[len(upstream) :]
+
+def _run_rule(run: Callable[[], Any]) -> list[Any]:
+    """The dense gradients that a rule gives; what it raises is a fault of the rule."""
+    try:
+        return [None if g is None else tf.convert_to_tensor(g) for g in run()]
+    except Exception as error:
+        raise RuleFault(Raised(f"{type(error).__name__}: {plain_line(error)}")) from error
 
 
-def float_outputs(result: Any) -> list[Any]:
-    """The float tensors in what a function returned."""
-    return [part for _, part in named_outputs(result)]
-
-
-def named_outputs(result: Any) -> list[tuple[str, Any]]:
-    """The float tensors in what a function returned, with their paths."""
-    leaves, structure = flatten(result)
-    found = []
-    for path, leaf in zip(paths(structure, "out"), leaves, strict=True):
-        parts = [tf.convert_to_tensor(leaf)] if is_variable(leaf) else components(leaf)
-        path += ".flat_values" if isinstance(leaf, tf.RaggedTensor) else ""
-        found += [(path, p) for p in parts if isinstance(p, tf.Tensor) and moves(p.dtype)]
-    return found
+def _differentiate_rule(
+    tape: Any, gradients: list[Any], upstream: list[Any], watched: list[Any], us: Arrays
+) -> tuple[Any, Any]:
+    """The rule transposed and its own gradient, or why they are not to be had."""
+    flowing = [(g, u) for g, u in zip(gradients, us, strict=True) if g is not None]
+    if not flowing:
+        return [None] * len(upstream), [None] * len(watched)
+    targets = [g for g, _ in flowing]
+    directions = [_tensor(u, g.dtype) for g, u in flowing]
+    try:
+        found = tape.gradient(targets, [*upstream, *watched], directions)
+    except Exception as error:
+        reason = Unsupported(f"{type(error).__name__}: {plain_line(error)}")
+        return reason, reason
+    arrays = [None if g is None else to_array(tf.convert_to_tensor(g)) for g in found]
+    jvp, again = arrays[: len(upstream)], arrays[len(upstream) :]
+    return (_NO_UPSTREAM if all(part is None for part in jvp) else jvp), again
 
 
 def _leaf(variable: Any) -> Leaf:
@@ -280,18 +254,9 @@ def _tensor(value: Array, dtype: tf.DType) -> Any:
     return tf.constant(value.astype(dtype.as_numpy_dtype, copy=False), dtype)
 
 
-def _dense(gradient: Any) -> Any:
-    return gradient if gradient is None else tf.convert_to_tensor(gradient)
-
-
-def _fitting(gradient: Any, leaf: Leaf, dtype: tf.DType, which: int) -> Array:
+def _fit(gradient: Any, leaf: Leaf, dtype: tf.DType, which: int) -> Array:
     if tuple(gradient.shape) != leaf.shape:
-        raise RuleFault("shape", f"shape {list(gradient.shape)}", which)
+        raise RuleFault(WrongShape(tuple(gradient.shape)), which)
     if gradient.dtype != dtype:
-        raise RuleFault("dtype", gradient.dtype.name, which)
+        raise RuleFault(WrongDtype(gradient.dtype.name), which)
     return to_array(gradient)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return text[0][:300] if text else ""

@@ -1,6 +1,6 @@
 """Every private symbol of TensorFlow that the engine uses, each with the reason, and a canary.
 
-Nothing else in pullback imports from `tensorflow.python`. Run with TensorFlow 2.16 to 2.21.
+Nothing else in pullback imports from `tensorflow.python`.
 """
 
 from __future__ import annotations
@@ -62,8 +62,6 @@ from pullback.engines.tensorflow.tf_private import transposing
 
 _GENERATED = "__autograph_generated_file"
 gradients_across = _gradients_helper
-
-SUPPORTED = "2.16 to 2.21"
 
 # 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes

@@ -102,6 +102,7 @@ from pullback.engines.tensorflow.tf_private import registered_gradient as regist
 from pullback.engines.tensorflow.tf_private import set_gradient_name as set_gradient_name
 from pullback.engines.tensorflow.tf_private import set_op_callbacks as set_op_callbacks
 from pullback.engines.tensorflow.tf_private import transposing as _transposing
+from pullback.engines.tensorflow.versions import SUPPORTED
 
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
 
@@ -365,5 +366,5 @@ def check_override() -> None:
 
         raise EngineError(
             f"overriding gradients relies on parts of TensorFlow that {tf.__version__} does not have; "
-            "it works with TensorFlow 2.16 to 2.21."
+            f"it works with TensorFlow {SUPPORTED}."
         )

@@ -9,6 +9,7 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 `Re(conj(w) * (J u))` summed. An engine with another convention conjugates before it answers.
 """
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -36,9 +37,25 @@ class Leaf:
         """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
+    def is_meant(self, name: str) -> bool:
+        """Whether a name means this leaf: it is its own name or path, or that of what it is part of.
+
+        >>> Leaf('args[0]["w"]', 'params["w"]', (3,), "float32").is_meant("params")
+        True
+        """
+        inside = (name + "[", name + ".", name + "/")
+        return any(text == name or text.startswith(inside) for text in (self.path, self.name))
+
     def describe(self) -> str:
         """`float32[4, 3]`, the way a report writes it."""
         return f"{self.dtype}{list(self.shape)}"
+
+
+class Why(enum.Enum):
+    """What kind of reason an engine has for not answering."""
+
+    OTHER = enum.auto()
+    UPSTREAM_UNUSED = enum.auto()  # nothing that the rule gives depends on its upstream
 
 
 @dataclass(frozen=True)
@@ -46,6 +63,7 @@ class Unsupported:
     """An engine's answer when it cannot do what was asked, with the reason in words."""
 
     reason: str
+    why: Why = Why.OTHER
 
 
 @dataclass(frozen=True)
@@ -82,15 +100,45 @@ class Facts:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class WrongShape:
+    """The rule gave a gradient of another shape than its input."""
+
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"shape {list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class WrongDtype:
+    """The rule gave a gradient of another dtype than its input."""
+
+    dtype: str
+
+    def __str__(self) -> str:
+        return self.dtype
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The rule raised; the text names the error and has its first line."""
+
+    error: str
+
+    def __str__(self) -> str:
+        return self.error
+
+
 class RuleFault(Exception):
     """The rule broke its contract before any number could be compared.
 
-    `kind` is "shape", "dtype" or "raises"; `leaf` the position of the input it concerns, if one.
+    `leaf` is the position of the input it concerns, if one.
     """
 
-    def __init__(self, kind: str, text: str, leaf: int | None = None) -> None:
-        super().__init__(text)
-        self.kind, self.text, self.leaf = kind, text, leaf
+    def __init__(self, reason: WrongShape | WrongDtype | Raised, leaf: int | None = None) -> None:
+        super().__init__(str(reason))
+        self.reason, self.leaf = reason, leaf
 
 
 class OutsideDomain(Exception):
@@ -133,6 +181,10 @@ class Probe(Protocol):
 
     def modes(self) -> tuple[str, ...]:
         """Names of the other ways in which this engine can run the rule."""
+        ...
+
+    def default_modes(self) -> tuple[str, ...]:
+        """Those of them that a check runs unless it is told otherwise."""
         ...
 
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:

@@ -1,30 +1,44 @@
 """The course of a check: contract, generic points, special points, modes; it stops at the first failure."""
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pullback.check.doubt.witness import Doubt, doubt
-from pullback.check.flat import Subject
 from pullback.check.measure.ladder import Plan, brief_plan, generic_plan
-from pullback.check.measure.trial import GENERIC, Trial, run
-from pullback.check.measure.vectors import all_finite, typical
-from pullback.check.probe import Array, InMode, OutsideDomain, RuleFault, Unsupported
+from pullback.check.measure.trial import ANOTHER, GIVEN, Trial, run
+from pullback.check.probe import Array, InMode, OutsideDomain, RuleFault, Unsupported, Why
+from pullback.check.probe.flat import Subject
+from pullback.check.probe.vectors import all_finite, typical
 from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
+from pullback.check.search.points import Place
 from pullback.errors import CheckError
+
+
+class Failure(enum.Enum):
+    """Which test failed."""
+
+    FAULT = enum.auto()  # the rule raises, or gives something that is no gradient of its input
+    ZERO = enum.auto()  # an upstream of zero gives a gradient
+    STALE = enum.auto()
+    LINEAR = enum.auto()
+    DETACHED_UPSTREAM = enum.auto()
+    VALUE = enum.auto()
+    SECOND = enum.auto()
+    MODE = enum.auto()
 
 
 @dataclass(frozen=True)
 class Problem:
     """Something wrong, before it is explained.
 
-    `kind` says which test failed: "fault", "none", "zero", "stale", "linear", "value", "order2",
-    "mode". Positions are entries of J·u (order 1) or of the gradient (order 2).
+    Positions are entries of J·u (order 1) or of the gradient (order 2).
     """
 
-    kind: str
+    kind: Failure
     trial: Trial | None = None
     positions: Array = field(default_factory=lambda: np.empty(0, int))
     fault: RuleFault | None = None
@@ -45,8 +59,8 @@ class Examination:
         self.reached = np.zeros(subject.inputs.size, bool)
         self.judged = np.zeros(subject.inputs.size, bool)
         self.right_in_general = np.zeros(subject.inputs.size, bool)
-        self.points: list[str] = []
-        self.left_out: list[str] = []
+        self.points: list[Place] = []
+        self.left_out: list[Place] = []
         self.modes: list[str] = []
         self.notes: list[str] = []
         self.constants: tuple[float, ...] = ()
@@ -62,11 +76,11 @@ class Examination:
         """Contract and two generic points."""
         self._measure_scale()
         try:
-            yield from self._generic(GENERIC[0], self.start)
+            yield from self._generic(GIVEN, self.start)
             yield from self._contract()
             yield from self._second_point()
         except RuleFault as fault:
-            yield Problem("fault", fault=fault)
+            yield Problem(Failure.FAULT, fault=fault)
 
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
@@ -74,7 +88,7 @@ class Examination:
         self.look_at_program()
         layout = self.subject.inputs
         for point in points.special(self.rng, layout, self.start, self.constants):
-            if self.subject.epsilon < 1e-4 or "large" not in point.name:
+            if self.subject.epsilon < 1e-4 or point.kind not in points.FAR_OUT:
                 yield from self._special(point)
         yield from self._unreached()
 
@@ -126,18 +140,18 @@ class Examination:
             return
         _, at_zero = subject.pull(x, np.zeros_like(w))
         if np.any(at_zero != 0):
-            yield Problem("zero")
+            yield Problem(Failure.ZERO)
         other = self.domain.into(points.opposite(self.rng, subject.inputs, x))
         try:
             late = subject.pull_after(x, other, w)
         except OutsideDomain:
             late = subject.pull_after(x, self._elsewhere(2), w)
         if not _alike(plain, late, subject.rule.rule_epsilon):
-            yield Problem("stale")
+            yield Problem(Failure.STALE)
 
     # points
 
-    def _generic(self, name: str, x: Array) -> Iterator[Problem]:
+    def _generic(self, name: Place, x: Array) -> Iterator[Problem]:
         plan = generic_plan(self.subject.epsilon)
         for kind in (directions.generic, directions.relative):
             u = self.domain.along(x, kind(self.rng, self.subject.inputs, x))
@@ -150,19 +164,19 @@ class Examination:
             if found or problems:
                 return
 
-    def _wants_second(self, name: str) -> bool:
+    def _wants_second(self, name: Place) -> bool:
         """Second order at one generic point: the one that is not the user's, if there is one."""
-        return self.order > 1 and (name != GENERIC[0] or self.alone)
+        return self.order > 1 and (name != GIVEN or self.alone)
 
     def _symmetric_instead(self, problem: Problem) -> bool:
         """Whether the function means symmetric matrices only, so that the test must keep to them."""
         which = symmetric_leaves(self.subject.inputs, self.start)
-        if problem.kind != "value" or not which or self.domain.matrices:
+        if problem.kind is not Failure.VALUE or not which or self.domain.matrices:
             return False
         before, self.domain = self.domain, self.domain.with_symmetric(which)
         plan = generic_plan(self.subject.epsilon)
         u = self._direction(self.start)
-        if any(self._tried("symmetric", self.start, u, plan, False)):
+        if any(self._tried(Place(points.Kind.SYMMETRIC), self.start, u, plan, False)):
             self.domain = before
             return False
         names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
@@ -173,13 +187,13 @@ class Examination:
         self.upstream = directions.signed(self.rng, self.subject.outputs.size)
         for attempt in range(3):
             tried = len(self.points)
-            yield from self._generic(GENERIC[1], self._elsewhere(attempt))
+            yield from self._generic(ANOTHER, self._elsewhere(attempt))
             if len(self.points) > tried:
                 return
-        self.left_out.append(GENERIC[1])
+        self.left_out.append(ANOTHER)
         if self.order > 1:
             self.alone = True
-            yield from self._generic(GENERIC[0], self.start)
+            yield from self._generic(GIVEN, self.start)
 
     def _special(self, point: points.Point) -> Iterator[Problem]:
         """One special point, or one part of the way there if it lies outside the domain."""
@@ -187,7 +201,7 @@ class Examination:
         for share in (1.0, 0.3):
             far = point.x if share == 1.0 else points.towards(self.start, point.x, share)
             x = self.domain.into(far)
-            name = point.name if share == 1.0 else f"towards {point.name}"
+            name = Place(point.kind, towards=share < 1.0)
             try:
                 found = self._along_special(point, name, x, held)
             except RuleFault as fault:
@@ -198,7 +212,7 @@ class Examination:
             yield from (replace(p, generic=False) for p in found if p is not None)
             if found:
                 return
-            self.left_out.append(point.name)
+            self.left_out.append(Place(point.kind))
 
     def _held(self, point: points.Point) -> Array | None:
         if point.special.size and point.special.any():
@@ -206,7 +220,7 @@ class Examination:
         return np.zeros(point.x.size, bool) if point.keep_ties else None
 
     def _along_special(
-        self, point: points.Point, name: str, x: Array, held: Array | None
+        self, point: points.Point, name: Place, x: Array, held: Array | None
     ) -> list[Problem | None]:
         found: list[Problem | None] = []
         for u in self._special_directions(point, x):
@@ -231,11 +245,11 @@ class Examination:
             dead = ~self.judged
             if dead.any() and not dead.all():
                 x = moved(self.rng, self._elsewhere(0), dead)
-                point = points.Point("entries not reached before", x, points.NOTHING)
+                point = points.Point(points.Kind.NOT_REACHED, x, points.NOTHING)
                 yield from self._special(point)
 
     def _tried(
-        self, name: str, x: Array, u: Array, plan: Plan, second: bool, held: Array | None = None
+        self, name: Place, x: Array, u: Array, plan: Plan, second: bool, held: Array | None = None
     ) -> Iterator[Problem | None]:
         """Problems at one point; a `None` says that something was tested and is right."""
         try:
@@ -243,7 +257,7 @@ class Examination:
         except OutsideDomain:
             return
         first = replace(first, held=held)
-        if name == GENERIC[0] and not self.points:
+        if name == GIVEN and not self.points:
             self.told = first.said.r
         self.reached |= first.said.r != 0
         if not first.resolved().any():
@@ -251,19 +265,19 @@ class Examination:
         if name not in self.points[-1:]:
             self.points.append(name)
         kinks, unclear = self.kinks, self.kinks + self.undecided
-        yield from self._judged(first, "value")
+        yield from self._judged(first, Failure.VALUE)
         if unclear == self.kinks + self.undecided:
             self.judged |= first.said.r != 0
         if kinks == self.kinks and (second or self.order == 1):
             yield from self._linear(first)
         if again is not None:
             self.orders = 2
-            yield from self._judged(again, "order2")
+            yield from self._judged(again, Failure.SECOND)
         elif second and first.said.no_second:
-            self._note(f"second order not available: {first.said.no_second}")
+            self._note(f"second order not available: {first.said.no_second.reason}")
         yield None
 
-    def _judged(self, trial: Trial, kind: str) -> Iterator[Problem]:
+    def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
         suspects = trial.suspects(self.subject.rule.rule_epsilon)
         if not suspects.size:
             return
@@ -280,8 +294,9 @@ class Examination:
         """⟨vjp(w), u⟩ = ⟨w, J·u⟩: true of every rule that is linear in its upstream."""
         said = trial.said
         if said.jvp is None:
-            if self.order > 1 and np.any(said.r) and "depends on its upstream" in said.no_jvp:
-                yield Problem("detached upstream", trial)
+            unused = said.no_jvp is not None and said.no_jvp.why is Why.UPSTREAM_UNUSED
+            if self.order > 1 and np.any(said.r) and unused:
+                yield Problem(Failure.DETACHED_UPSTREAM, trial)
             return
         left, right = said.r * trial.u, said.jvp * trial.w
         if not (np.isfinite(left).all() and np.isfinite(right).all()):
@@ -290,7 +305,7 @@ class Examination:
         gap = abs(np.sum(left) - np.sum(right))
         size += np.sqrt(np.sum((self.subject.scale * trial.w) ** 2))
         if gap > max(1e4 * self.subject.rule.rule_epsilon, 1e-8) * size:
-            yield Problem("linear", trial)
+            yield Problem(Failure.LINEAR, trial)
 
     # modes
 
@@ -313,7 +328,7 @@ class Examination:
                 gap = np.abs(found - known)
             worst = int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
             numbers = (float(found[worst]), float(known[worst]))
-            yield Problem("mode", text=mode, numbers=numbers, where=layout.locate(worst))
+            yield Problem(Failure.MODE, text=mode, numbers=numbers, where=layout.locate(worst))
 
     # small things
 

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.check import check
-from pullback.engines.tensorflow.probing.standin import with_stand_ins
+from pullback.engines.tensorflow.probing.float64_copy import float64_copy
+from pullback.engines.tensorflow.tf_private import checking
 
 X = tf.constant(np.random.default_rng(0).normal(size=(4, 3)), tf.float32)
 WEIGHT = tf.Variable(np.random.default_rng(1).normal(size=3), dtype=tf.float32, name="weight")
@@ -97,13 +98,13 @@ def test_errors_far_below_single_precision_are_found(name):
 
 def test_what_the_function_holds_is_left_alone():
     function = closure(1.0)
-    made, variables = with_stand_ins(function)
+    made, variables = float64_copy(function)
     (twin,) = variables.values()
     assert twin.dtype == tf.float64
     assert made(tf.cast(X, tf.float64)).dtype == tf.float64
     assert function(X).dtype == tf.float32
     assert WEIGHT.dtype == tf.float32
-    assert with_stand_ins(tf.sin) is None
+    assert float64_copy(tf.sin) is None
 
 
 def test_a_function_that_assigns_to_names_outside_is_not_taken_apart():
@@ -133,3 +134,14 @@ def test_what_a_rule_keeps_in_a_dict_stays_shared():
         return x * weight, back
 
     assert check(stale, X).findings[0].kind == "stale"
+
+
+def test_a_keras_variable_is_copied_as_one():
+    weight = keras.Variable([1.0, 2.0, 3.0])
+    made, variables = float64_copy(lambda x: x * weight)
+    assert made(tf.cast(X, tf.float64)).dtype == tf.float64
+    assert [v.dtype for v in variables.values()] == [tf.float64]
+
+
+def test_the_private_parts_are_as_expected():
+    assert checking.changed() == []

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pullback.check.probe import Array
+from pullback.check.probe.protocol import Array
 
 BLOCK = 8_192
 

@@ -32,7 +32,6 @@ class Line:
 
     leaf: Leaf
     ok: bool | None
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,16 +95,16 @@ class Report:
         return self
 
     def __str__(self) -> str:
-        from pullback.check.render import as_text
+        from pullback.check.report.render import as_text
 
         return as_text(self)
 
     def __rich__(self) -> Any:
-        from pullback.check.render import as_rich
+        from pullback.check.report.render import as_rich
 
         return as_rich(self)
 
     def _repr_html_(self) -> str:
-        from pullback.check.render import as_html
+        from pullback.check.report.render import as_html
 
         return as_html(self)

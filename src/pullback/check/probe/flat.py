@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.probe import Array, Leaf, Probe, Unsupported
+from pullback.check.probe.protocol import Array, Leaf, Probe, Unsupported
 
 
 class Layout:
@@ -47,8 +47,12 @@ class Layout:
 
     def locate(self, position: int) -> str:
         """`args[0]["w"][2,3]` for a position of the vector."""
-        leaf = self.leaves[self.leaf_of(position)]
-        return leaf.path + _brackets(self.index(position))
+        return self.leaves[self.leaf_of(position)].path + self.element(position)
+
+    def element(self, position: int) -> str:
+        """`[2,3]`: the index alone, nothing for a scalar."""
+        index = self.index(position)
+        return f"[{','.join(map(str, index))}]" if index else ""
 
     def index(self, position: int) -> tuple[int, ...]:
         """The element's index within its leaf."""
@@ -77,8 +81,8 @@ class Said:
     jvp: Array | None
     second: Array | None
     none: tuple[int, ...]
-    no_jvp: str
-    no_second: str
+    no_jvp: Unsupported | None
+    no_second: Unsupported | None
 
 
 class Subject:
@@ -146,17 +150,13 @@ class Subject:
 
 def _joined(
     layout: Layout, answer: Sequence[Array | None] | Unsupported
-) -> tuple[Array | None, str]:
+) -> tuple[Array | None, Unsupported | None]:
     if isinstance(answer, Unsupported):
-        return None, answer.reason
-    return layout.join(answer), ""
+        return None, answer
+    return layout.join(answer), None
 
 
 def _real(array: Array, leaf: Leaf) -> Array:
     if not leaf.is_complex:
         return np.real(array).reshape(-1)
     return np.ascontiguousarray(array, dtype=np.complex128).reshape(-1).view(np.float64)
-
-
-def _brackets(index: tuple[int, ...]) -> str:
-    return f"[{','.join(map(str, index))}]" if index else ""

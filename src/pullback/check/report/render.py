@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from pullback.check.report import Finding, Line, Report
+from pullback.check.report.data import Finding, Line, Report
 
 Piece = tuple[str, str]
 _MARKS: dict[bool | None, Piece] = {
@@ -73,12 +73,11 @@ def _leaf(line: Line) -> list[Piece]:
     mark = _MARKS[line.ok]
     arrow = "→ " if line.leaf.kind == "output" else "  "
     path = "" if line.leaf.path == line.leaf.name else f"  {line.leaf.path}"
-    note = f"  {line.note}" if line.note else ""
     return [
         ("  ", ""),
         mark,
         (f"{arrow}{line.leaf.name}  {line.leaf.describe()}", ""),
-        (path + note, "dim"),
+        (path, "dim"),
     ]
 
 

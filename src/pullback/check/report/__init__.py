@@ -1,0 +1,6 @@
+"""The outcome of a check: data, and its text."""
+
+from pullback.check.report.data import Coverage as Coverage
+from pullback.check.report.data import Finding as Finding
+from pullback.check.report.data import Line as Line
+from pullback.check.report.data import Report as Report
