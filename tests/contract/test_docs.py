@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pullback import extend
+from pullback._overriding import OverrideEngine
 from pullback.testing import contract
 
 ROOT = Path(__file__).parents[2]
@@ -20,15 +21,22 @@ def test_an_excerpt_is_code_that_runs(excerpt: str) -> None:
     assert any(excerpt in (ROOT / "tests" / file).read_text(encoding="utf-8") for file in SHOWN)
 
 
-@pytest.mark.parametrize("name", [name for name in vars(extend.Engine) if not name.startswith("_")])
+@pytest.mark.parametrize(
+    "name", ["name", *(name for name in vars(extend.Engine) if not name.startswith("_"))]
+)
 def test_every_member_of_the_protocol_is_explained(name: str) -> None:
     assert re.search(rf"^\| `{name}[`(]", TEXT, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("member", re.findall(r"^\| `(\w+)[`(].*\|", TEXT, flags=re.MULTILINE))
 def test_every_member_that_is_explained_exists(member: str) -> None:
-    known = {*vars(extend.Engine), *extend.Pullback.__slots__, *extend.Engine.__annotations__}
-    assert member in known
+    known = {*vars(extend.Engine), *extend.Pullback.__slots__, *vars(OverrideEngine)}
+    assert member in known | {"name", "engine"}
+
+
+@pytest.mark.parametrize("name", [name for name in vars(OverrideEngine) if name.isalpha()])
+def test_every_member_for_overrides_is_explained(name: str) -> None:
+    assert f"`{name}(" in TEXT
 
 
 @pytest.mark.parametrize("capability", contract.CAPABILITIES)

@@ -6,8 +6,8 @@ import keras
 import pytest
 import tensorflow as tf
 
+from pullback.engines.tensorflow.modes import MODES, SECOND_ORDER
 from pullback.testing import contract
-from tests.contract._modes_wip import MODES, SECOND_ORDER
 
 # Those that differ in how a rule is attached; tests/define and tests/override run in all of them.
 RUN_IN = (

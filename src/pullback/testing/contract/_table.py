@@ -342,16 +342,12 @@ def _let_go(name: str, make: Callable[[Replace, Function], Function]) -> None:
     add(Case(name, [X], [3 * ONE], build, eager_only=True))
 
 
-class _Payload:
-    """A static argument."""
-
-
 _let_go("an input is let go", lambda replace, note: lambda x: replace(_cube)(note(1.0 * x)))
 _let_go("an output is let go", lambda replace, note: lambda x: note(replace(_cube)(x)))
 _let_go("the inside is let go", lambda replace, note: replace(lambda x: _cube(note(_cube(x)))))
 _let_go(
     "a static argument is let go",
-    lambda replace, note: lambda x: replace(lambda x, payload: _cube(x))(x, note(_Payload())),
+    lambda replace, note: lambda x: replace(lambda x, static: _cube(x))(x, note({1})),
 )
 
 # Overrides of `a.sin`
