@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -75,9 +76,9 @@ class Call(NamedTuple):
 
 
 @st.composite
-def functions(draw: Any) -> Callable[..., Any]:
+def functions(draw: Any, keyword_only: int = 2) -> Callable[..., Any]:
     """A function of a random signature that returns its own local names."""
-    only, either, keyword = (draw(st.integers(0, 2)) for _ in range(3))
+    only, either, keyword = (draw(st.integers(0, most)) for most in (2, 2, keyword_only))
     names = iter("abcdef")
     fixed = [next(names) for _ in range(only + either)]
     first_default = draw(st.integers(0, len(fixed)))
@@ -97,3 +98,22 @@ def calls(draw: Any) -> Call:
     args = tuple(range(draw(st.integers(0, 5))))
     keywords = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=4))
     return Call(draw(functions()), args, {k: f"given {k}" for k in keywords})
+
+
+@st.composite
+def fitting_calls(draw: Any) -> Call:
+    """A function and arguments that it accepts: some by position, some by keyword, some left to defaults."""
+    function = draw(functions())
+    parameters = list(inspect.signature(function).parameters.values())
+    kinds = [p.kind for p in parameters]
+    fixed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in fixed if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]
+    count = draw(st.integers(len(needed), len(fixed)))
+    named = [p for p in fixed[count:] if p.kind is p.POSITIONAL_OR_KEYWORD]
+    named += [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    keywords = [p.name for p in named if p.default is p.empty or draw(st.booleans())]
+    if inspect.Parameter.VAR_POSITIONAL in kinds and count == len(fixed):
+        count += draw(st.integers(0, 2))
+    if inspect.Parameter.VAR_KEYWORD in kinds and draw(st.booleans()):
+        keywords.append("g")
+    return Call(function, tuple(range(count)), {k: f"given {k}" for k in keywords})
