@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pullback._bind import Inputs, Plan
 from pullback._engine import Engine, Kind
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
     from pullback._function import Definition
 
 
-class OutputForm(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutputForm:
     """The structure of what a function returned, and whether it is one output or several."""
 
     structure: Structure
     single: bool
-    count: int
+    count: int  # of leaves
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The outputs in the structure in which the function returned them."""

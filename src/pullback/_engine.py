@@ -45,6 +45,15 @@ class Spec(NamedTuple):
     dynamic: Any = None  # the shape as a value of the framework, where it is known only at run time
 
 
+class TracedOp(NamedTuple):
+    """An operation of a traced call."""
+
+    name: str
+    type: str
+    inputs: tuple[str, ...]  # the names of the operations that it reads
+    source: str | None = None  # the user's line, where it is known
+
+
 class Engine(abc.ABC):
     """What an engine does for the core. What is not abstract is optional: its default says that it is missing."""
 
@@ -163,8 +172,8 @@ class Engine(abc.ABC):
         """A block in which arrays of this precision can be made and computed with."""
         raise self.unsupported(f"precision {dtype}")
 
-    def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
-        """The operations that a call runs, in order: nodes with name, type, inputs, source line."""
+    def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[TracedOp]:
+        """The operations that a call runs, in order."""
         del function, args
         raise self.unsupported("trace")
 

@@ -32,8 +32,9 @@ def test_without_a_value_and_a_framework_there_is_none(monkeypatch):
         engine_of([1])
 
 
-def test_without_a_value_two_frameworks_are_too_many(monkeypatch):
+def test_without_a_value_two_frameworks_are_too_many(engine, monkeypatch):
     monkeypatch.setattr(_engine, "TABLE", {FRAMEWORK: "", "sys": ""})
+    monkeypatch.setitem(_engine._loaded, "sys", engine)
     with pytest.raises(EngineError, match=f"more than one: {FRAMEWORK}, sys"):
         engine_of([1])
 
