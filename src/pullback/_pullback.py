@@ -146,15 +146,21 @@ class Pullback:
         return self.call.in_rule_form(self.ordinary(leaves), self.kinds)
 
     def _fitting(self, returned: Any) -> list[Any] | None:
-        """The result itself, where every argument is a tensor and has a gradient that fits already."""
-        given = returned if type(returned) is tuple else (returned,)
-        if len(given) != len(self.specs) or not is_flat_tuple(self.call.structure):
+        """The result itself, where arguments have no structure and each that flows has a gradient that fits already."""
+        if not is_flat_tuple(self.call.structure):
             return None
-        fits = self.call.engine.fits
-        for gradient, spec in zip(given, self.specs, strict=True):
-            if spec is None or not fits(gradient, spec):
+        given = returned if type(returned) is tuple else (returned,)
+        fits, count, taken = self.call.engine.fits, len(given), 0
+        leaves: list[Any] = []
+        for spec in self.specs:
+            if spec is None:
+                leaves.append(None)
+            elif taken < count and fits(given[taken], spec):
+                leaves.append(given[taken])
+                taken += 1
+            else:
                 return None
-        return list(given)
+        return leaves if taken == count else None
 
     def _as_rule_arguments(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """One value per leaf of the inputs, zeros where there is none, as arguments of a rule."""

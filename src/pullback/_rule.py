@@ -87,12 +87,11 @@ class Rule:
         self, count: int, what: str = "upstream gradient", per: str = "output"
     ) -> None:
         """Refuse a rule that cannot take this many upstream gradients."""
-        code = _code_that_decides(self.function)
-        if code is not None and count in _accepted.setdefault(code, set()):
-            return
-        self._check_signature(count, what, per)
-        if code is not None:
-            _accepted[code].add(count)
+        known = _known_of(self.function)
+        if known is None or count not in known.accepted:
+            self._check_signature(count, what, per)
+            if known is not None:
+                known.accepted.add(count)
 
     def _check_signature(self, count: int, what: str, per: str) -> None:
         signature = signature_of(self.function)
@@ -121,28 +120,42 @@ def location_of(function: Any) -> str:
 
 
 # A body makes its backward function afresh at every call, from the same code: what it asks for is read off once.
-# A weak dictionary would cost as much as half the rest; code objects are few, and this many are dropped at once.
-_MOST_KNOWN = 4096
-_requests: dict[tuple[Any, int], Request] = {}
-_accepted: dict[Any, set[int]] = {}
+# By identity, as a code object takes long to hash, and with the code kept, so that no other gets its identity.
+_MOST_KNOWN = 4096  # code objects are few; this many are dropped at once
+_known: dict[int, _Known] = {}
 
 
-def _code_that_decides(function: Any) -> types.CodeType | None:
-    """The code of a plain function, which decides its signature; attributes such as `__wrapped__` may change that."""
-    plain = type(function) is types.FunctionType and not function.__dict__
-    return function.__code__ if plain else None
+class _Known:
+    """What is known of all rules of one code."""
+
+    __slots__ = ("accepted", "code", "requests")
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.code = code
+        self.requests: dict[int, Request] = {}  # by the identity of what is on offer
+        self.accepted: set[int] = set()  # numbers of upstream gradients
+
+
+def _known_of(function: Any) -> _Known | None:
+    """What is known of a plain function; of others, attributes such as `__wrapped__` decide the signature."""
+    if type(function) is not types.FunctionType or function.__dict__:
+        return None
+    code = function.__code__
+    known = _known.get(id(code))
+    if known is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        known = _known[id(code)] = _Known(code)
+    return known
 
 
 def _request_of(function: Any, offered: tuple[str, ...]) -> Request:
-    code = _code_that_decides(function)
-    if code is None:
+    known = _known_of(function)
+    if known is None:
         return _read_request(function, offered)
-    request = _requests.get((code, id(offered)))
+    request = known.requests.get(id(offered))
     if request is None:
-        if len(_requests) >= _MOST_KNOWN:
-            _requests.clear()
-            _accepted.clear()
-        request = _requests[code, id(offered)] = _read_request(function, offered)
+        request = known.requests[id(offered)] = _read_request(function, offered)
     return request
 
 
