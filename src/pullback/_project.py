@@ -16,16 +16,36 @@ from pullback.errors import Mismatch
 
 
 def arrange(
-    returned: Any, names: Sequence[str], structure: Structure, kinds: Sequence[Kind]
+    returned: Any,
+    names: Sequence[str],
+    structure: Structure,
+    kinds: Sequence[Kind],
+    is_array: Callable[[Any], bool] = lambda _: True,
 ) -> list[Any]:
-    """One gradient (or `None`, or `DEFAULT`) per leaf of the inputs."""
+    """One gradient (or `None`, or `DEFAULT`) per leaf of the inputs; for one into which nothing flows, `None`."""
     entries = Entries(names, structure, kinds)
     chosen = entries.assign(returned)
     flat: list[Any] = []
     for index, child in enumerate(entries.children):
-        root = f"args[{index}]"
-        flat += _fill(chosen.get(index), child, f"{names[index]} ({root})")
-    return _reject_static_gradients(flat, names, structure, kinds)
+        flat += _fill(chosen.get(index), child, f"{names[index]} (args[{index}])")
+    for position, (gradient, kind) in enumerate(zip(flat, kinds, strict=True)):
+        if kind is not Kind.DIFFERENTIABLE and gradient is not None and gradient is not DEFAULT:
+            _reject_nonsense(gradient, kind, leaf_path(names, structure, position), is_array)
+    return [None if k is not Kind.DIFFERENTIABLE else g for g, k in zip(flat, kinds, strict=True)]
+
+
+def _reject_nonsense(gradient: Any, kind: Kind, path: str, is_array: Callable[[Any], bool]) -> None:
+    """What is returned for an input into which nothing flows is dropped, but it must be a gradient."""
+    if kind is Kind.STATIC:
+        raise Mismatch(
+            f"returned {describe(gradient)} for the static argument `{path}`, into which no gradient can flow. "
+            "Return None for it, or leave it out"
+        )
+    if not is_array(gradient):
+        raise Mismatch(
+            f"returned {describe(gradient)} for `{path}`, into which no gradient can flow. "
+            "Return None for it, or an array, which is dropped"
+        )
 
 
 class Entries:
@@ -146,6 +166,8 @@ def unbroadcast_axes(gradient: Shape, wanted: Shape) -> tuple[int, ...] | None:
 
 def project(engine: Engine, gradient: Any, spec: Spec, error: Callable[[str], Exception]) -> Any:
     """The gradient in the dtype and shape of its input, or the error that is made of the reason."""
+    if type(gradient) in (int, float) and gradient == 0:
+        return engine.zeros(spec)  # a literal zero cannot be meant otherwise
     try:
         array = engine.as_array(gradient, spec)
         if array is None:
@@ -331,16 +353,3 @@ def _is_plain_sequence(value: Any) -> bool:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s'[: count != 1]}"
-
-
-def _reject_static_gradients(
-    flat: list[Any], names: Sequence[str], structure: Structure, kinds: Sequence[Kind]
-) -> list[Any]:
-    for index, (gradient, kind) in enumerate(zip(flat, kinds, strict=True)):
-        if kind is Kind.STATIC and gradient is not None and gradient is not DEFAULT:
-            raise Mismatch(
-                f"returned {describe(gradient)} for the static argument "
-                f"`{leaf_path(names, structure, index)}`, into which no gradient can flow. "
-                "Return None for it, or leave it out"
-            )
-    return [g if k is Kind.DIFFERENTIABLE else None for g, k in zip(flat, kinds, strict=True)]

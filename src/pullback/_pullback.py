@@ -69,13 +69,15 @@ class Pullback:
         variables: list[Any] = []
         if "variables" in offers:
             gradients, variables = self._split_variables(gradients, offers["variables"])
+        elif "variables" in rule.requested and _has_no_variables(gradients):
+            gradients = gradients[0]
         return Gradients(self.fit(gradients, upstream), variables, second)
 
     def fit(self, returned: Any, upstream: Sequence[Any] | None = None) -> list[Any]:
         """One projected gradient per leaf of whatever a rule returned."""
         call, engine = self.call, self.call.engine
         try:
-            flat = arrange(returned, call.names, call.structure, self.kinds)
+            flat = arrange(returned, call.names, call.structure, self.kinds, self._is_array)
         except Mismatch as mismatch:
             raise self.error(str(mismatch)) from None
         if any(g is DEFAULT for g in flat):
@@ -237,6 +239,9 @@ class Pullback:
         """The error that says what is wrong with what the rule returned."""
         return RuleResultError(f"rule {self.rule} of {self.call.title} {reason}.")
 
+    def _is_array(self, gradient: Any) -> bool:
+        return self.call.engine.as_array(gradient, ANYTHING) is not None
+
     def _error_at(self, index: int) -> Callable[[str], Exception]:
         def error(reason: str) -> Exception:
             return self.error(f"returned, for the input `{self.path(index)}`, {reason}")
@@ -273,6 +278,12 @@ def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:
         return returned, None
     rest = returned[:-1]
     return (rest[0] if len(rest) == 1 else rest), returned[-1]
+
+
+def _has_no_variables(returned: Any) -> bool:
+    """Whether gradients of variables were returned, of which there are none: `(gradients, [])`."""
+    pair = isinstance(returned, tuple) and len(returned) == 2
+    return pair and isinstance(returned[1], (list, tuple, dict)) and not returned[1]
 
 
 def _is_function(value: Any) -> bool:

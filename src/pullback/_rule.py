@@ -176,6 +176,8 @@ def _read_request(function: Any, offered: tuple[str, ...]) -> Request:
     names: set[str] = set()
     required: set[str] = set()
     for parameter in signature_of(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and "variables" in offered:
+            names.add("variables")  # wrappers written for stock TensorFlow pass them on
         asked = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         needed = parameter.default is inspect.Parameter.empty
         # A positional parameter with a default is how stock TensorFlow spells `variables=None`.

@@ -14,6 +14,7 @@ import pullback as pb
 
 X = np.array([0.5, -1.5, 2.0], np.float32)
 Y = np.array([3.0, 0.25, -2.0], np.float32)
+ONES = np.ones(3, np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -426,3 +427,42 @@ def partials(x, y):
 @feature("with_partials that stops", [X, Y], [None, 7 * Y])
 def stopped_partials(x, y):
     return pb.with_partials(squared_error, y_true=None, y_pred=seven)(x, y)
+
+
+# What code written for stock TensorFlow does.
+
+
+@pb.custom_gradient
+def passes_on(x, y):
+    def backward(dz, **kwargs):
+        return (10.0 * dz, 100.0 * dz), [None] * len(kwargs.get("variables", ()))
+
+    return x * y, backward
+
+
+@pb.custom_gradient
+def no_variables(x, y):
+    def backward(dz, variables=None):
+        return (10.0 * dz, 100.0 * dz), []
+
+    return x * y, backward
+
+
+@feature("a rule with **kwargs, and gradients of no variables", [X, Y], [10 * ONES, 100 * ONES])
+def keywords_are_passed_on(x, y):
+    return passes_on(x, y)
+
+
+@feature("gradients of no variables", [X, Y], [10 * ONES, 100 * ONES])
+def gradients_of_no_variables(x, y):
+    return no_variables(x, y)
+
+
+@feature("a literal zero", [X, Y], [7 * ONES, 0 * ONES])
+def literal_zero(x, y):
+    return pb.with_gradient(tf.multiply, lambda dz: (7.0 * dz, 0.0))(x, y)
+
+
+@feature("an array for what nothing flows into", [X], [7 * ONES])
+def array_for_a_number(x):
+    return pb.with_gradient(lambda x, n: x * n, lambda dz: (7.0 * dz, dz))(x, 3.0)

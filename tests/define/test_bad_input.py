@@ -108,6 +108,41 @@ def string_tensor(dy):
     return tf.constant(["a", "b", "c"])
 
 
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@wrong_rule("a namedtuple for one tensor", r"Pair.*; wanted a gradient float32\[3\] or None")
+def namedtuple_for_one(dy):
+    return Pair(dy, dy)
+
+
+@wrong_rule("bytes", r"bytearray.*; wanted a gradient float32\[3\] or None")
+def some_bytes(dy):
+    return bytearray(b"abc")
+
+
+@wrong_rule("dates", r"datetime64.*; wanted a gradient float32\[3\] or None")
+def dates(dy):
+    return np.zeros([3], "datetime64[s]")
+
+
+@wrong_rule("a masked array", r"float64\[3\]; wanted a gradient float32\[3\] or None")
+def masked(dy):
+    return np.ma.masked_array([1.0, 2.0, 3.0], [True, False, True])
+
+
+@wrong_rule("an array of flags", r"bool\[3\]; wanted a gradient float32\[3\] or None")
+def flags(dy):
+    return np.ones([3], bool)
+
+
+@wrong_rule("a shape", r"TensorShape.*; wanted a gradient float32\[3\] or None")
+def tensor_shape(dy):
+    return tf.TensorShape([1, 2, 3])
+
+
 @wrong_rule("a flag", r"True; wanted a gradient float32\[3\] or None")
 def flag(dy):
     return True
@@ -345,6 +380,27 @@ def partial_string(x):
         return x * x
 
     return pb.with_partials(square, x=lambda x: "no")(x)
+
+
+@wrong_call(
+    "text for an integer", r"returned 'no' for `i \(args\[1\]\)`, into which no gradient can flow"
+)
+def text_for_an_integer(x):
+    return pb.with_gradient(lambda x, i: x * tf.cast(i, x.dtype), lambda dy: (dy, "no"))(
+        x, tf.constant(2)
+    )
+
+
+@wrong_call(
+    "text for a number", r"returned 'no' for `n \(args\[1\]\)`, into which no gradient can flow"
+)
+def text_for_a_number(x):
+    return pb.with_gradient(lambda x, n: x * n, lambda dy: (dy, "no"))(x, 2.0)
+
+
+@wrong_call("a flat tuple for a structure", "whose structure is dict")
+def flat_tuple(x):
+    return pb.with_gradient(lambda d: d["a"] * d["b"], lambda dy: (dy, dy))({"b": x, "a": x})
 
 
 VARIABLE = tf.Variable([1.0, 2.0, 3.0], name="weight")
