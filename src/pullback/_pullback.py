@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pullback._call import AnyCall, OutputForm
+from pullback._call import ONE_OUTPUT, AnyCall, OutputForm
 from pullback._engine import Engine, Kind, Spec
 from pullback._project import arrange, describe, leaf_path, project, project_tangent
 from pullback._rule import DEFAULT, Rule
@@ -58,7 +58,7 @@ class Pullback:
     def run(self, upstream: Sequence[Any]) -> Gradients:
         """The gradients of all leaves for this upstream, one entry per leaf of the outputs."""
         rule = self.rule
-        spread = self.form.spread(upstream)
+        spread = upstream if self.form is ONE_OUTPUT else self.form.spread(upstream)
         rule.check_upstream(len(spread))
         offers = self._offers() if rule.requested else _NO_OFFERS
         returned = rule(spread, offers)

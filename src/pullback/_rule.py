@@ -57,13 +57,14 @@ class Request(NamedTuple):
 class Rule:
     """A function from upstream gradients to gradients, and what it asks for."""
 
-    __slots__ = ("function", "kept", "requested", "required")
+    __slots__ = ("_accepted", "function", "kept", "requested", "required")
 
     def __init__(
         self, function: Callable[..., Any], offered: tuple[str, ...] = OVERRIDE_OFFERS
     ) -> None:
         self.function = function
         self.requested, self.required, self.kept = _request_of(function, offered)
+        self._accepted = -1  # the number of upstream gradients that was checked last
 
     @property
     def name(self) -> str:
@@ -80,18 +81,22 @@ class Rule:
 
     def __call__(self, upstream: Iterable[Any], offers: Mapping[str, Any]) -> Any:
         """Run the rule with what it asks for out of `offers`."""
-        requested = {name: offers[name] for name in self.requested if name in offers}
-        return self.function(*upstream, **requested)
+        if len(offers) > len(self.requested):
+            offers = {name: offers[name] for name in self.requested}
+        return self.function(*upstream, **offers)
 
     def check_upstream(
         self, count: int, what: str = "upstream gradient", per: str = "output"
     ) -> None:
         """Refuse a rule that cannot take this many upstream gradients."""
+        if count == self._accepted:
+            return
         known = _known_of(self.function)
         if known is None or count not in known.accepted:
             self._check_signature(count, what, per)
             if known is not None:
                 known.accepted.add(count)
+        self._accepted = count
 
     def _check_signature(self, count: int, what: str, per: str) -> None:
         signature = signature_of(self.function)

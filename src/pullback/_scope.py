@@ -86,7 +86,7 @@ class ScopedRule(Rule):
     def __init__(self, activation: Activation, entry: Entry) -> None:
         rule = entry.rule
         self.function, self.requested = rule.function, rule.requested
-        self.required, self.kept = rule.required, rule.kept
+        self.required, self.kept, self._accepted = rule.required, rule.kept, -1
         self._index, self._ledger = entry.index, activation.ledger
 
     def __call__(self, upstream: Any, offers: Mapping[str, Any]) -> Any:
