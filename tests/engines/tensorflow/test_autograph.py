@@ -77,6 +77,8 @@ USERS: dict[str, tuple[Callable[..., Any], float]] = {
     "custom_gradient": (decorated, 3.0),
     "with_gradient": (pb.with_gradient(doubled, triple), 3.0),
     "with_gradient, method": (pb.with_gradient(Doubling().method, triple), 3.0),
+    "with_gradient, object": (pb.with_gradient(Doubling(), triple), 3.0),
+    "with_gradient, partial": (pb.with_gradient(functools.partial(by_sign, 2.0), triple), 3.0),
     "with_gradient, loss": (loss, 3.0),
     "override": (override(doubled), 6.0),
     "override, method": (override(Doubling().method), 6.0),

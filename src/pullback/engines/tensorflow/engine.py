@@ -9,7 +9,7 @@ from typing import Any
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import linear
+from pullback.engines.tensorflow.attach import transposing
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.errors import UnsupportedError
@@ -33,8 +33,8 @@ class TensorFlowEngine(Engine):
     zeros = staticmethod(values.zeros)
     multiply = staticmethod(values.multiply)
     same_variable = staticmethod(values.same_variable)
-    linearity_probes = staticmethod(linear.linearity_probes)
-    require_additive = staticmethod(linear.require_additive)
+    linearity_probes = staticmethod(transposing.linearity_probes)
+    require_additive = staticmethod(transposing.require_additive)
     wrap = staticmethod(keras_objects.wrapped)
     origin_of_line = staticmethod(private.origin_of_line)
 

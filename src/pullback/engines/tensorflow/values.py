@@ -104,7 +104,7 @@ def with_gradient_tensors(
     return changed
 
 
-def distinct(tensors: list[Any]) -> list[Any]:
+def distinct(tensors: Sequence[Any]) -> list[Any]:
     """The tensors, with one that was passed twice told apart, so that each argument has a gradient of its own."""
     counts = collections.Counter(id(t) for t in tensors)
     return [tf.identity(t) if counts[id(t)] > 1 else t for t in tensors]
