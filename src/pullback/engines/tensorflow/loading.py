@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from pullback.engines.tensorflow.versions import SUPPORTED
 from pullback.errors import EngineError
@@ -32,7 +32,7 @@ def prove() -> None:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _explained() -> Generator[None]:
     """An error in here means a TensorFlow that is not supported."""
     try:
         yield

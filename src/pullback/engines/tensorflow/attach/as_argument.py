@@ -47,9 +47,9 @@ class TracedAsItself:
 class Itself(private.Weakref):
     """The type of one Python object and of nothing else, not even of what is wrapped around it."""
 
-    def cast(self, value: Any, cast_context: Any = None) -> Any:
+    def cast(self, value: Any, _: Any) -> Any:
         """The object again; no other can stand for it."""
-        own = self.placeholder_value(cast_context)
+        own = self.placeholder_value(None)
         if value is not own:
             raise ValueError(f"a function traced for {own!r} was given {value!r}")
         return value

@@ -21,7 +21,7 @@ _FRAMEWORKS = frozenset(["tensorflow", "keras", "tf_keras", "numpy"])
 _ENTERED = (list, tuple, set, dict, functools.partial, FunctionType)
 
 
-def closed_over(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
+def tensors_of(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
     """The tensors in the cells, defaults, globals and objects of a function, each once."""
     objects = [attributes(a) for a in arguments if not isinstance(a, tf.Tensor)]
     reached = walk(function, *objects, depth=_DEPTH, inside=_inside)
@@ -48,7 +48,7 @@ def is_framework_code(value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def unexpected_reads(expected: Sequence[Any]) -> Generator[list[Any], None, None]:
+def unexpected_reads(expected: Sequence[Any]) -> Generator[list[Any]]:
     """Lists the tensors known to tapes that ops of this block read and nobody expected."""
     known = {id(t) for t in expected}
     found: list[Any] = []

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +21,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import graph, recorded
-from pullback.engines.tensorflow.attach.closed_over import (
-    Variables,
-    closed_over,
-    unexpected_reads,
-)
+from pullback.engines.tensorflow.attach import closed_over, graph, recorded
 from pullback.engines.tensorflow.attach.recorded import Given, Recorded
 from pullback.extend import Call, ForwardResult, Kind, Spec
 
@@ -48,11 +44,9 @@ def attach(call: Call, leaves: Sequence[Any]) -> Any:
 def _attach_any(call: Call, leaves: Sequence[Any]) -> Any:
     if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
         return graph.attach_symbolic(call, leaves)
+    leaves = [values.read(leaf) for leaf in leaves]
     kinds = [values.kind(leaf) for leaf in leaves]
     flowing = [i for i, kind in enumerate(kinds) if kind is Kind.DIFFERENTIABLE]
-    leaves = list(leaves)
-    for index in flowing:
-        leaves[index] = values.read(leaves[index])
     tensors = [values.gradient_tensor(leaves[i]) for i in flowing]
     given = Given(call, leaves, kinds, flowing, tensors)
     return _attach(given) if private.executing_eagerly() else graph.attach(given)
@@ -102,8 +96,7 @@ def _record_usual(given: Given) -> Any:
     if requested:
         record.inputs = leaves if "inputs" in requested else None
         record.outputs = [fresh] if "outputs" in requested else None
-    sources = list(tensors)
-    private.record_operation(call.name, [fresh], sources, record.backward, record.forward)
+    private.record_operation(call.name, [fresh], list(tensors), record.backward, record.forward)
     record.values = ()
     return result.form.rebuild([fresh])
 
@@ -158,7 +151,7 @@ class _KeptBody:
         self.foreign: list[Any] = []
         if not self.passes:
             known = {id(t) for t in given.tensors}
-            reached = closed_over(definition.function, given.leaves)
+            reached = closed_over.tensors_of(definition.function, given.leaves)
             watched = (t for t in reached if private.possible_gradient_types([t]))
             self.foreign = [t for t in watched if id(t) not in known]
         tensors = values.distinct(given.tensors) if recording else given.tensors
@@ -167,14 +160,14 @@ class _KeptBody:
 
     def run(self, repeated: bool = False) -> ForwardResult:
         """Run the body, watched as far as is needed."""
-        self.variables = Variables()
-        self.tape = tf.GradientTape(
+        self.variables = closed_over.Variables()
+        self.tape: Any = tf.GradientTape(
             persistent=True, watch_accessed_variables=not (self.passes or self.asks_variables)
         )
         with contextlib.ExitStack() as watching:
             watching.enter_context(self.tape)
-            expected = [*self.inner, *self.foreign]
-            found = [] if self.passes else watching.enter_context(unexpected_reads(expected))
+            reads = closed_over.unexpected_reads([*self.inner, *self.foreign])
+            found = [] if self.passes else watching.enter_context(reads)
             if self.asks_variables:
                 watching.enter_context(self.variables)
             self.tape.watch([*self.foreign, *(self.inner if self.original else ())])
@@ -188,24 +181,15 @@ class _KeptBody:
 
     def describe(self, record: Recorded) -> list[Any]:
         """Tell the record where ordinary gradients come from; the captured sources."""
-        tape, outputs = self.tape, record.values
-
-        def differentiate(sources: Sequence[Any]) -> recorded.FlatGradient:
-            sources = list(sources)
-
-            def ordinary(upstream: Sequence[Any]) -> Any:
-                return tape.gradient(outputs, sources, list(upstream))
-
-            return ordinary
-
+        differentiate = functools.partial(self.tape.gradient, record.values)
         if self.original:
-            record.keep_ordinary(differentiate(self.inner))
+            record.keep_ordinary(functools.partial(differentiate, list(self.inner)))
         if self.passes:
             return _pass_upstream(record)
         if self.asks_variables:
             record.variables = self.variables.found()
-        read = list(tape.watched_variables())
+        read = self.tape.watched_variables()
         captured = [*self.foreign, *(v.handle for v in read)]
         if captured:
-            record.captured = differentiate([*self.foreign, *read])
+            record.captured = functools.partial(differentiate, [*self.foreign, *read])
         return [*captured, *(v.handle for v in record.variables)]

@@ -23,7 +23,7 @@ from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Rec
 from pullback.engines.tensorflow.attach.splice import capture_ahead
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import ExportError
-from pullback.extend import Call, ForwardResult, unflatten
+from pullback.extend import Call, ForwardResult, unflatten, walk
 
 # What is traced here will be written to a file.
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
@@ -99,34 +99,28 @@ def _differentiate(
     graph: Any, outputs: Sequence[Any], sources: Sequence[Any], fixed: Sequence[Any] = ()
 ) -> FlatGradient:
     """The ordinary gradient through the ops of a graph, built in the graph that is current when it is asked for."""
-
-    def ordinary(upstream: Sequence[Any]) -> list[Any]:
-        return private.gradients_across(
-            outputs, sources, grad_ys=list(upstream), stop_gradients=fixed, src_graph=graph
-        )
-
-    return ordinary
+    return functools.partial(
+        private.gradients_across, outputs, sources, src_graph=graph, stop_gradients=fixed
+    )
 
 
 def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: int) -> list[Any]:
     """The tensors of flowing dtype that the body uses but neither was given nor made."""
-    found: dict[int, Any] = {}
     given = {id(t) for t in inputs}
     # A small eager tensor is captured as a constant op, which looks like one of the body's own.
     captured = {t.op.name for t in getattr(graph, "internal_captures", ())}
-    seen: set[int] = set()
-    todo = [v for v in outputs if id(v) not in given]
-    while todo:
-        tensor = todo.pop()
+
+    def is_foreign(tensor: Any) -> bool:
         operation = tensor.op
         old = private.operation_number(operation) <= before or operation.type == "Placeholder"
-        if old or operation.name in captured:
-            if values.flows(tensor):
-                found[id(tensor)] = tensor
-        elif id(operation) not in seen:
-            seen.add(id(operation))
-            todo += [t for t in operation.inputs if id(t) not in given]
-    return list(found.values())
+        return old or operation.name in captured
+
+    def used(tensor: Any) -> list[Any]:
+        return [t for t in tensor.op.inputs if id(t) not in given]
+
+    start = [v for v in outputs if id(v) not in given]
+    reached = walk(*start, stop=is_foreign, depth=graph.version - before, inside=used)
+    return [t for t in reached if values.flows(t) and is_foreign(t)]
 
 
 def _in_this(graph: Any, tensor: Any) -> Any:

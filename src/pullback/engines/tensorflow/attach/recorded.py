@@ -20,11 +20,12 @@ from pullback.engines.tensorflow.attach.transposing import (
     is_transposed,
     runs_user_code,
     transposed,
+    where_present,
 )
 from pullback.errors import UnsupportedError
 from pullback.extend import Call, ForwardResult, Gradients, Kind, Pullback, Rule, scatter
 
-FlatGradient = Callable[[Sequence[Any]], Sequence[Any]]
+FlatGradient = Callable[[Sequence[Any]], Any]  # upstream -> one gradient per source
 
 
 class Recorded(Pullback):
@@ -98,23 +99,13 @@ class Recorded(Pullback):
             leaves[index] = values.with_gradient_tensor(leaf, leaves[index])
         return self.run(leaves)
 
-    def _at(self, upstream: Sequence[Any]) -> tuple[list[Any], Callable[..., Gradients]]:
-        """The upstream gradients that there are, and the rule as a function of these."""
-        there = [i for i, dy in enumerate(upstream) if dy is not None]
-
-        def rule(present: Sequence[Any]) -> Gradients:
-            return self.run_rule(scatter(len(upstream), there, present))
-
-        return [upstream[i] for i in there], rule
-
     def _if_linear(self, results: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
         """The results, if all gradients of the rule are linear in the upstream; an error otherwise."""
-        present, rule = self._at(upstream)
+        present, rule = where_present(upstream, self.run_rule)
 
         def gradients(some: Sequence[Any]) -> list[Any]:
             given = rule(some)
-            found = (*given.leaves, *given.variables)
-            return [tf.convert_to_tensor(g) for g in found if g is not None]
+            return values.tensors_in((*given.leaves, *given.variables))
 
         return self.require_linear(results, gradients, present)
 
@@ -139,7 +130,7 @@ class Recorded(Pullback):
         self, upstream: Sequence[Any], gradients: list[Any], second: Callable[..., Any] | None
     ) -> list[Any]:
         """The gradients with an explicit derivative: towards the upstream by `jvp`, the inputs by `second`."""
-        jvp, (along, rule) = self.jvp, self._at(upstream)
+        jvp, (along, rule) = self.jvp, where_present(upstream, self.run_rule)
         present = [i for i, g in enumerate(gradients) if g is not None]
         plain = [tf.convert_to_tensor(gradients[i]) for i in present]
         sources = self._inputs_alive() if second else plain

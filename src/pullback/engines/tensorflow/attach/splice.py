@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
+from pullback.engines.tensorflow.values import tensors_in
 
 Backward = Callable[..., Sequence[Any]]
 
@@ -71,7 +72,7 @@ class IdentityGradient:
 
 
 @contextlib.contextmanager
-def through(forward: Any) -> Generator[None, None, None]:
+def through(forward: Any) -> Generator[None]:
     """Let the current graph capture eager tensors by the ways that its kind of graph allows."""
     graph = tf.compat.v1.get_default_graph()
     if graph is forward or not isinstance(graph, private.FuncGraph):
@@ -96,12 +97,16 @@ def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
 
 def capture_ahead(graph: Any, backward: Backward, values: Sequence[Any]) -> None:
     """Capture now what a backward function will read from outside this graph once the graph is finished."""
+    with private.stop_recording():
+        for tensor in traced(backward, values).captured_inputs:
+            graph.capture(tensor)
 
-    def rule(*upstream: Any) -> list[Any]:
-        return [tf.convert_to_tensor(g) for g in backward(*upstream) if g is not None]
+
+def traced(backward: Backward, values: Sequence[Any]) -> Any:
+    """A backward function as a concrete one of upstream gradients like these values; it captures what it uses."""
+
+    def present(*upstream: Any) -> list[Any]:
+        return tensors_in(backward(*upstream))
 
     specs = [tf.TensorSpec(v.shape, v.dtype) for v in values]
-    with private.stop_recording():
-        traced = tf.function(rule, autograph=False).get_concrete_function(*specs)
-    for tensor in traced.captured_inputs:
-        graph.capture(tensor)
+    return tf.function(present, autograph=False).get_concrete_function(*specs)

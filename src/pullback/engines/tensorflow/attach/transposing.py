@@ -23,10 +23,12 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.registry import PREFIX, TRANSPOSABLE
 from pullback.engines.tensorflow.tf_private import transposing as stack
 from pullback.extend import engine_of, require_linear, scatter, set_for
 
+_Result = TypeVar("_Result")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # By identity, as a code object takes long to hash; those of methods live as long as their module.
 _OF_THE_USER: set[int] = set()
@@ -132,21 +134,27 @@ def _loaded_gradient(plain: Callable[..., Any], name: str) -> Callable[..., Any]
         gradients = plain(operation, *upstream)
         if not is_transposed():
             return gradients
-        there = [i for i, dy in enumerate(upstream) if dy is not None]
-
-        def present(some: Sequence[Any]) -> list[Any]:
-            found = plain(operation, *scatter(len(upstream), there, some))
-            return [tf.convert_to_tensor(g) for g in found if g is not None]
-
-        at = [tf.convert_to_tensor(upstream[i]) for i in there]
+        at, rule = where_present(upstream, lambda dy: values.tensors_in(plain(operation, *dy)))
         title = f"`{ours.group(1)}`"
-        return require_linear(engine_of(at), list(gradients), present, at, "(loaded)", title)
+        return require_linear(engine_of(at), list(gradients), rule, at, "(loaded)", title)
 
     return checked
 
 
 _BUILT_FOR_IT: CodeType = _run_for_it.__code__
 _RELEVANT = stack.TELLING | {id(_BUILT_FOR_IT)}
+
+
+def where_present(
+    upstream: Sequence[Any], rule: Callable[[Sequence[Any]], _Result]
+) -> tuple[list[Any], Callable[[Sequence[Any]], _Result]]:
+    """The upstream gradients that there are, and a rule as a function of these alone."""
+    there = [i for i, dy in enumerate(upstream) if dy is not None]
+
+    def of_present(present: Sequence[Any]) -> _Result:
+        return rule(scatter(len(upstream), there, present))
+
+    return [values.dense(upstream[i]) for i in there], of_present
 
 
 def transposed(
@@ -164,11 +172,9 @@ def transposed(
     if not pairs:
         return [tf.zeros_like(a) for a in at]
     differentiate = tape.gradient if tf.executing_eagerly() else tf.gradients
+    targets, upstream = map(list, zip(*pairs, strict=True))
     gradients = differentiate(
-        [r for r, _ in pairs],
-        list(at),
-        [t for _, t in pairs],
-        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        targets, list(at), upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
     return [tf.convert_to_tensor(g) for g in gradients]
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.registry import PREFIX
-from pullback.engines.tensorflow.attach.splice import splice
+from pullback.engines.tensorflow.attach.splice import splice, traced
 from pullback.engines.tensorflow.attach.transposing import is_transposed
 from pullback.extend import scatter
 
@@ -73,11 +73,10 @@ class _Batched:
         def rule(*upstream: Any) -> list[Any]:
             gradients = self.gradient(self.operation, *upstream)[self.count :]
             self.present = [g is not None for g in gradients]
-            return [tf.convert_to_tensor(g) for g in gradients if g is not None]
+            return gradients
 
-        specs = [tf.TensorSpec(t.shape, t.dtype) for t in self.operation.outputs[: self.count]]
         with self.operation.graph.as_default():
-            return tf.function(rule, autograph=False).get_concrete_function(*specs)
+            return traced(rule, self.operation.outputs[: self.count])
 
     def _backward(self, *upstream: Any) -> list[Any]:
         # A rule whose gradients become tangents is traced anew: it then checks that it is linear.
