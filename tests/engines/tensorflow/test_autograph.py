@@ -139,3 +139,10 @@ def test_an_overridden_model_converts_no_more_than_the_plain_one(converted: list
         tf.function(lambda x, f=each: f(x))(X)
         counts.append(len(converted))
     assert counts[0] == counts[1]
+
+
+def test_a_tf_function_with_another_gradient_is_left_as_it_is() -> None:
+    plain = tf.function(doubled)
+    before = plain.__wrapped__
+    tf.function(pb.with_gradient(plain, triple))(X)
+    assert plain.__wrapped__ is before

@@ -203,7 +203,9 @@ def converted(function: Any, *, body: bool = False) -> Any:
     if body and written and function.__name__ != "<lambda>":
         here = autograph_context.ControlStatusCtx(status.ENABLED, here.options)
     if here.status is status.ENABLED or (body and here.status is status.UNSPECIFIED):
-        return autograph_api.tf_convert(function, here)
+        # Not `tf_convert`, which rewrites the decorators of a tf.function in place.
+        convert = autograph_api.convert(recursive=True, user_requested=False, conversion_ctx=here)
+        return convert(function)
     return function
 
 
