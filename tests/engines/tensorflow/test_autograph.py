@@ -77,6 +77,8 @@ USERS: dict[str, tuple[Callable[..., Any], float]] = {
     "custom_gradient": (decorated, 3.0),
     "with_gradient": (pb.with_gradient(doubled, triple), 3.0),
     "with_gradient, method": (pb.with_gradient(Doubling().method, triple), 3.0),
+    "with_gradient, object": (pb.with_gradient(Doubling(), triple), 3.0),
+    "with_gradient, partial": (pb.with_gradient(functools.partial(by_sign, 2.0), triple), 3.0),
     "with_gradient, loss": (loss, 3.0),
     "override": (override(doubled), 6.0),
     "override, method": (override(Doubling().method), 6.0),
@@ -137,3 +139,10 @@ def test_an_overridden_model_converts_no_more_than_the_plain_one(converted: list
         tf.function(lambda x, f=each: f(x))(X)
         counts.append(len(converted))
     assert counts[0] == counts[1]
+
+
+def test_a_tf_function_with_another_gradient_is_left_as_it_is() -> None:
+    plain = tf.function(doubled)
+    before = plain.__wrapped__
+    tf.function(pb.with_gradient(plain, triple))(X)
+    assert plain.__wrapped__ is before

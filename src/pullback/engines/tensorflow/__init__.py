@@ -1,15 +1,5 @@
-"""TensorFlow and Keras as an engine of pullback."""
+"""TensorFlow and Keras as an engine of pullback. To import this imports neither of them."""
 
-from __future__ import annotations
+from pullback.engines.tensorflow.loading import load
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pullback.extend import Engine
-
-
-def engine() -> Engine:
-    """The engine, once its private parts have been seen to work in this TensorFlow."""
-    from pullback.engines.tensorflow.loading import load
-
-    return load()
+engine = load

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import linear
+from pullback.engines.tensorflow.attach import transposing
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.errors import UnsupportedError
 from pullback.extend import Attach, Call, Definition, Engine
 
+# A checker wants to see `self` in methods, which functions of modules do not have.
+_method: Any = staticmethod
 _ROOTS = frozenset({"tensorflow", "keras"})  # Keras runs on TensorFlow here: it is ours
 
 
@@ -22,26 +25,25 @@ class TensorFlowEngine(Engine):
     """Tapes, accumulators, graphs and Keras."""
 
     name = "tensorflow"
-    kind = staticmethod(values.kind)
-    spec_of = staticmethod(values.spec_of)
-    fits = staticmethod(values.fits)
-    as_array = staticmethod(values.as_array)
-    shape = staticmethod(values.shape)
-    cast = staticmethod(values.cast)
-    sum_to = staticmethod(values.sum_to)
-    sum_to_dynamic = staticmethod(values.sum_to_dynamic)
-    zeros = staticmethod(values.zeros)
-    multiply = staticmethod(values.multiply)
-    same_variable = staticmethod(values.same_variable)
-    linearity_probes = staticmethod(linear.linearity_probes)
-    require_additive = staticmethod(linear.require_additive)
-    wrap = staticmethod(keras_objects.wrapped)
-    origin_of_line = staticmethod(private.origin_of_line)
+    kind = _method(values.kind)
+    spec_of = _method(values.spec_of)
+    fits = _method(values.fits)
+    as_array = _method(values.as_array)
+    shape = _method(values.shape)
+    cast = _method(values.cast)
+    sum_to = _method(values.sum_to)
+    sum_to_dynamic = _method(values.sum_to_dynamic)
+    zeros = _method(values.zeros)
+    multiply = _method(values.multiply)
+    same_variable = _method(values.same_variable)
+    linearity_probes = _method(transposing.linearity_probes)
+    require_additive = _method(transposing.require_additive)
+    wrap = _method(keras_objects.wrapped)
+    origin_of_line = _method(private.origin_of_line)
 
     def __init__(self, prove: Callable[[], None]) -> None:
         self._prove = prove
         self._proven = False
-        self._overrides: Any = None
 
     def owns_class(self, kind: type) -> bool:
         """Whether TensorFlow or Keras has made this class, or one that it inherits from."""
@@ -65,14 +67,12 @@ class TensorFlowEngine(Engine):
         call.definition.prepared.clear()
         return attach(call, leaves)
 
-    @property
-    def overrides(self) -> Any:
+    @functools.cached_property
+    def overrides(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # one made once
         """Overrides, loaded when the first one is made."""
-        if self._overrides is None:
-            from pullback.engines.tensorflow.overrides import Overrides
+        from pullback.engines.tensorflow.overrides import Overrides
 
-            self._overrides = Overrides(self)
-        return self._overrides
+        return Overrides(self)
 
     @property
     def probes(self) -> Any:
@@ -81,12 +81,11 @@ class TensorFlowEngine(Engine):
 
         return probing
 
-    @contextlib.contextmanager
-    def precision(self, dtype: str) -> Iterator[None]:
+    def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
         """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
         if not hasattr(private.tf, dtype):
             raise UnsupportedError(f"TensorFlow has no dtype {dtype!r}.")
-        yield
+        return contextlib.nullcontext()
 
     def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
         """The ops that a call runs, as nodes of the graph it is traced into."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from pullback.engines.tensorflow.versions import SUPPORTED
 from pullback.errors import EngineError
@@ -14,14 +14,12 @@ def load() -> Engine:
     """The engine; no op runs here, because devices and strategies may have to be set up before any op."""
     with _explained():
         from pullback.engines.tensorflow import tf_private
-        from pullback.engines.tensorflow.attach import loaded, py_function, vectorized
+        from pullback.engines.tensorflow.attach import as_argument, transposing, vectorized
         from pullback.engines.tensorflow.engine import TensorFlowEngine
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
     tf_private.leave_unconverted("pullback")
-    vectorized.install()
-    py_function.install()
-    loaded.install()
-    keras_saving.install()
+    for part in (as_argument, vectorized, transposing, keras_saving):
+        part.install()
     return TensorFlowEngine(prove)
 
 
@@ -34,7 +32,7 @@ def prove() -> None:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _explained() -> Generator[None]:
     """An error in here means a TensorFlow that is not supported."""
     try:
         yield

@@ -19,8 +19,8 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.errors import Mismatch, UnsupportedError
 from pullback.extend import Kind, Shape, Spec, compatible, shape_text
 
-EagerTensor = private.EagerTensor
 _VARIABLES = (tf.Variable, keras.Variable)
+_TENSORS = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices, keras.KerasTensor)
 FLOWING = frozenset(
     d.as_datatype_enum
     for d in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
@@ -30,18 +30,15 @@ _NOT_NUMBERS = (tf.string, tf.bool, tf.resource, tf.variant)
 
 def kind(leaf: Any) -> Kind:
     """How a leaf takes part in differentiation."""
-    if type(leaf) is EagerTensor:
+    if type(leaf) is private.EagerTensor:
         return Kind.DIFFERENTIABLE if private.data_type(leaf) in FLOWING else Kind.TENSOR
-    if leaf is None:
+    if leaf is None or isinstance(leaf, bool):
         return Kind.STATIC
-    if isinstance(leaf, _VARIABLES):
-        return Kind.DIFFERENTIABLE if leaf.trainable and flows(leaf) else Kind.TENSOR
-    if isinstance(leaf, tf.SparseTensor):
-        return Kind.TENSOR
-    if isinstance(leaf, (tf.Tensor, tf.RaggedTensor, tf.IndexedSlices, keras.KerasTensor)):
-        return Kind.DIFFERENTIABLE if flows(leaf) else Kind.TENSOR
-    if isinstance(leaf, (np.ndarray, np.generic, numbers.Number)) and not isinstance(leaf, bool):
+    if isinstance(leaf, (np.ndarray, np.generic, numbers.Number)):
         return Kind.NUMBER
+    if isinstance(leaf, (*_VARIABLES, *_TENSORS)):
+        takes_none = isinstance(leaf, tf.SparseTensor) or not getattr(leaf, "trainable", True)
+        return Kind.TENSOR if takes_none or not flows(leaf) else Kind.DIFFERENTIABLE
     if isinstance(leaf, tf.experimental.ExtensionType):
         raise UnsupportedError(
             f"an ExtensionType ({type(leaf).__name__}) cannot be an argument or an output of a "
@@ -61,21 +58,26 @@ def differentiable(leaves: Sequence[Any]) -> list[int]:
 
 
 def read(leaf: Any) -> Any:
-    """A trainable variable as the tensor that the ordinary read gives; anything else as it is."""
-    return tf.convert_to_tensor(leaf) if isinstance(leaf, _VARIABLES) and leaf.trainable else leaf
+    """A variable that takes gradients as the tensor that the ordinary read gives; anything else as it is."""
+    is_read = isinstance(leaf, _VARIABLES) and kind(leaf) is Kind.DIFFERENTIABLE
+    return tf.convert_to_tensor(leaf) if is_read else leaf
+
+
+def tensors_in(gradients: Sequence[Any]) -> list[Any]:
+    """The gradients that there are, as tensors."""
+    return [tf.convert_to_tensor(g) for g in gradients if g is not None]
 
 
 def outputs(leaves: Sequence[Any]) -> list[Any]:
     """What a body returned, with values as tensors; a Python number is one if nothing else was returned."""
-    if len(leaves) == 1 and isinstance(leaves[0], (float, complex)):
-        return [tf.convert_to_tensor(leaves[0])]
-    return [_output(leaf) for leaf in leaves]
+    number = len(leaves) == 1 and isinstance(leaves[0], (float, complex))
+    return [tf.convert_to_tensor(y) if number or _holds_numbers(y) else y for y in leaves]
 
 
-def _output(leaf: Any) -> Any:
-    """An output as a tensor, where it is a NumPy array or a variable; anything else as it is."""
-    inexact = isinstance(leaf, (np.ndarray, np.generic)) and np.issubdtype(leaf.dtype, np.inexact)
-    return tf.convert_to_tensor(leaf) if inexact or isinstance(leaf, _VARIABLES) else leaf
+def _holds_numbers(leaf: Any) -> bool:
+    """Whether an output is a variable, or an array of NumPy of numbers that are not whole."""
+    array = isinstance(leaf, (np.ndarray, np.generic))
+    return isinstance(leaf, _VARIABLES) or (array and np.issubdtype(leaf.dtype, np.inexact))
 
 
 def gradient_tensor(leaf: Any) -> Any:
@@ -104,7 +106,7 @@ def with_gradient_tensors(
     return changed
 
 
-def distinct(tensors: list[Any]) -> list[Any]:
+def distinct(tensors: Sequence[Any]) -> list[Any]:
     """The tensors, with one that was passed twice told apart, so that each argument has a gradient of its own."""
     counts = collections.Counter(id(t) for t in tensors)
     return [tf.identity(t) if counts[id(t)] > 1 else t for t in tensors]
@@ -132,7 +134,7 @@ def same_variable(key: Any, variable: Any) -> bool:
 
 def spec_of(leaf: Any) -> Spec | None:
     """What to remember of a leaf; nothing of one that takes no gradient."""
-    if type(leaf) is EagerTensor:
+    if type(leaf) is private.EagerTensor:
         return Spec(private.concrete_shape(leaf), leaf.dtype)
     if kind(leaf) is not Kind.DIFFERENTIABLE:
         return None
@@ -145,7 +147,7 @@ def spec_of(leaf: Any) -> Spec | None:
 def fits(gradient: Any, spec: Spec) -> bool:
     """Whether a concrete gradient has the dtype and shape of its input already."""
     return (
-        type(gradient) is EagerTensor
+        type(gradient) is private.EagerTensor
         and private.concrete_shape(gradient) == spec.shape
         and gradient.dtype is spec.dtype
     )
@@ -159,20 +161,19 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
         raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
     if isinstance(gradient, tf.IndexedSlices):
         _check_rows(gradient, spec)
-    if isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
-        return None if gradient.dtype in _NOT_NUMBERS else gradient
     if isinstance(gradient, _VARIABLES):
         return tf.convert_to_tensor(gradient)
-    if not _is_numpy_number(gradient):
-        return None
-    return tf.convert_to_tensor(np.asarray(gradient), dtype_hint=spec.dtype)
+    if isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
+        return None if gradient.dtype in _NOT_NUMBERS else gradient
+    numeric = _is_numpy_number(gradient)
+    return tf.convert_to_tensor(np.asarray(gradient), dtype_hint=spec.dtype) if numeric else None
 
 
 def _check_rows(slices: tf.IndexedSlices, spec: Spec) -> None:
-    came = shape(slices)
-    if came is not None and spec.shape is not None and not compatible(came[1:], spec.shape[1:]):
+    came, wanted = shape(slices), spec.shape
+    if came is not None and wanted is not None and not compatible(came[1:], wanted[1:]):
         raise Mismatch(
-            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(spec.shape[1:])}"
+            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(wanted[1:])}"
         )
 
 
@@ -181,7 +182,7 @@ def _is_numpy_number(value: Any) -> bool:
     if isinstance(value, (np.ndarray, np.generic)):
         plain = value.dtype.names is None and not isinstance(value, np.ma.MaskedArray)
         return plain and (value.dtype.kind in "iufc" or value.dtype.name == "bfloat16")
-    return isinstance(value, numbers.Number) and not isinstance(value, bool)
+    return not isinstance(value, bool) and isinstance(value, numbers.Number)
 
 
 def shape(array: Any) -> Shape | None:
@@ -192,11 +193,11 @@ def shape(array: Any) -> Shape | None:
     return None if rows is None else (None, *rows[1:])
 
 
-def _dims(static: tf.TensorShape) -> Shape | None:
+def _dims(static: Any) -> Shape | None:
     return None if static.rank is None else tuple(static.as_list())
 
 
-def cast(array: Any, dtype: tf.DType) -> Any:
+def cast(array: Any, dtype: Any) -> Any:
     """The array in this dtype, of a complex one for a real dtype the real part."""
     if array.dtype == dtype:
         return array
@@ -207,16 +208,16 @@ def cast(array: Any, dtype: tf.DType) -> Any:
     return tf.cast(array, dtype)
 
 
-def sum_to(array: Any, axes: tuple[int, ...], wanted: Shape) -> Any:
+def sum_to(array: Any, axes: tuple[int, ...], shape: Shape) -> Any:
     """The sum over these axes, in this shape."""
-    return tf.reshape(tf.reduce_sum(array, axes), wanted)
+    return tf.reshape(tf.reduce_sum(array, axes), shape)
 
 
 def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
     """Sum over broadcast axes when the program runs, or fail with the error's words."""
     if isinstance(array, tf.IndexedSlices):
         return array  # their rows fit, and broadcasting makes no slices
-    wanted = tf.constant(spec.shape, tf.int32) if spec.dynamic is None else spec.dynamic
+    wanted = tf.convert_to_tensor(_run_time_shape(spec), tf.int32)
     with tf.control_dependencies([_assert_fits(tf.shape(array), wanted, error)]):
         _, axes = private.broadcast_gradient_args(tf.shape(array), wanted)
     # XLA drops assertions; there this pair fails when the gradient is not one of its input.
@@ -235,7 +236,11 @@ def _assert_fits(came: Any, wanted: Any, error: str) -> Any:
 
 def zeros(spec: Spec) -> Any:
     """Zeros of this spec."""
-    return tf.zeros(spec.shape if spec.dynamic is None else spec.dynamic, spec.dtype)
+    return tf.zeros(_run_time_shape(spec), spec.dtype)
+
+
+def _run_time_shape(spec: Spec) -> Any:
+    return spec.shape if spec.dynamic is None else spec.dynamic
 
 
 def multiply(upstream: Any, partial: Any, new_axes: int) -> Any:

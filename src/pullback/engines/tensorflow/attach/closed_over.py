@@ -1,12 +1,13 @@
-"""Tensors that a function reads without being given them.
+"""What a body reads without being given it: tensors and variables.
 
-Most are found beforehand, by walking what the function can reach by name; the rest show when an op reads them.
+Most tensors are found beforehand, by walking what the function can reach by name; the rest show when an op reads them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -20,7 +21,7 @@ _FRAMEWORKS = frozenset(["tensorflow", "keras", "tf_keras", "numpy"])
 _ENTERED = (list, tuple, set, dict, functools.partial, FunctionType)
 
 
-def closed_over(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
+def tensors_of(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
     """The tensors in the cells, defaults, globals and objects of a function, each once."""
     objects = [attributes(a) for a in arguments if not isinstance(a, tf.Tensor)]
     reached = walk(function, *objects, depth=_DEPTH, inside=_inside)
@@ -46,40 +47,53 @@ def is_framework_code(value: Any) -> bool:
     return package_of(value) in _FRAMEWORKS
 
 
-class Reads:
-    """Open it around a body; it lists the tensors known to tapes that the body reads and nobody expected."""
+@contextlib.contextmanager
+def unexpected_reads(expected: Sequence[Any]) -> Generator[list[Any]]:
+    """Lists the tensors known to tapes that ops of this block read and nobody expected."""
+    known = {id(t) for t in expected}
+    found: list[Any] = []
+    start = private.next_number()
 
-    def __init__(self, expected: Sequence[Any]) -> None:
-        self._known = {id(t) for t in expected}
-        self._found: list[Any] = []
-
-    def __enter__(self) -> list[Any]:
-        self._start = private.next_number()
-        self._before = private.op_callbacks()
-        private.set_op_callbacks([*self._before, self._note])
-        return self._found
-
-    def __exit__(self, *error: Any) -> None:
-        private.set_op_callbacks(self._before)
-
-    def _note(
-        self,
-        kind: Any,
-        inputs: Any,
-        attrs: Any,
-        outputs: Any,
-        op_name: Any = None,
-        graph: Any = None,
+    def note(
+        kind: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> Any:
         del kind, attrs, op_name
-        if graph is None:
-            for tensor in inputs:
-                self._look_at(tensor)
+        for tensor in inputs if graph is None else ():
+            older = private.number_of(tensor) < start
+            if older and id(tensor) not in known and tensor.dtype != tf.resource:
+                known.add(id(tensor))
+                if private.possible_gradient_types([tensor]):
+                    found.append(tensor)
         return outputs
 
-    def _look_at(self, tensor: Any) -> None:
-        older = private.number_of(tensor) < self._start
-        if older and id(tensor) not in self._known and tensor.dtype != tf.resource:
-            self._known.add(id(tensor))
-            if private.possible_gradient_types([tensor]):
-                self._found.append(tensor)
+    before = private.op_callbacks()
+    private.set_op_callbacks([*before, note])
+    try:
+        yield found
+    finally:
+        private.set_op_callbacks(before)
+
+
+class Variables(contextlib.ExitStack):
+    """Open it around a body; then it knows the trainable variables that the body read and did not make itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watcher = private.VariableWatcher()
+        self.made: list[Any] = []
+
+    def __enter__(self) -> Variables:
+        self.enter_context(tf.variable_creator_scope(self._note))
+        self.enter_context(self._watcher)
+        return self
+
+    def found(self) -> list[Any]:
+        """The variables by name, those of the same name in the order of their making."""
+        read = [v for v in self._watcher.watched_variables() if not any(v is m for m in self.made)]
+        for variable in read:
+            private.variable_accessed(variable)
+        return sorted(read, key=lambda v: v.name)
+
+    def _note(self, make: Any, **options: Any) -> Any:
+        self.made.append(make(**options))
+        return self.made[-1]

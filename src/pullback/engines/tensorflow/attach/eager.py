@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -20,11 +21,8 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import graph, recorded
-from pullback.engines.tensorflow.attach.closed_over import Reads, closed_over
+from pullback.engines.tensorflow.attach import closed_over, graph, recorded
 from pullback.engines.tensorflow.attach.recorded import Given, Recorded
-from pullback.engines.tensorflow.attach.symbolic import attach_symbolic
-from pullback.engines.tensorflow.attach.variables import Variables
 from pullback.extend import Call, ForwardResult, Kind, Spec
 
 _USUAL = frozenset({"inputs", "outputs"})  # what costs nothing to keep
@@ -45,12 +43,10 @@ def attach(call: Call, leaves: Sequence[Any]) -> Any:
 
 def _attach_any(call: Call, leaves: Sequence[Any]) -> Any:
     if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
-        return attach_symbolic(call, leaves)
+        return graph.attach_symbolic(call, leaves)
+    leaves = [values.read(leaf) for leaf in leaves]
     kinds = [values.kind(leaf) for leaf in leaves]
     flowing = [i for i, kind in enumerate(kinds) if kind is Kind.DIFFERENTIABLE]
-    leaves = list(leaves)
-    for index in flowing:
-        leaves[index] = values.read(leaves[index])
     tensors = [values.gradient_tensor(leaves[i]) for i in flowing]
     given = Given(call, leaves, kinds, flowing, tensors)
     return _attach(given) if private.executing_eagerly() else graph.attach(given)
@@ -90,73 +86,56 @@ def _record_usual(given: Given) -> Any:
         and not private.possible_gradient_types(result.leaves)
     )
     if not usual:
-        return _record(given, result, _PLAIN, inner)
+        return _record(given, result, inner)
     specs = [Spec(private.concrete_shape(t), t.dtype) for t in tensors]
     record = Recorded(call, result.rule, result.form, kinds, specs)
     record.flowing, record.values = flowing, result.leaves
     fresh = private.detached(result.leaves[0])
-    record.references = list(map(weakref.ref, tensors))
-    record.links = _links(inner, tensors)
+    _let_go(record, inner, tensors)
     requested = result.rule.requested
     if requested:
         record.inputs = leaves if "inputs" in requested else None
         record.outputs = [fresh] if "outputs" in requested else None
-    sources = list(tensors)
-    private.record_operation(call.name, [fresh], sources, record.backward, record.forward)
+    private.record_operation(call.name, [fresh], list(tensors), record.backward, record.forward)
     record.values = ()
     return result.form.rebuild([fresh])
 
 
-def _links(inner: list[Any], tensors: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """The detached inputs that the rule holds, by weak references, each with the input it stands for."""
-    references = list(map(weakref.ref, inner))
+def _let_go(record: Recorded, inner: list[Any], tensors: Sequence[Any]) -> None:
+    """Keep of the inputs no more than weak references, and those whose detached handles the rule holds."""
+    record.references = list(map(weakref.ref, tensors))
+    handles = list(map(weakref.ref, inner))
     inner.clear()
-    return [(r, t) for r, t in zip(references, tensors, strict=True) if r() is not None]
+    record.links = [(h, t) for h, t in zip(handles, tensors, strict=True) if h() is not None]
 
 
 def _record_kept(given: Given, recording: bool) -> Any:
     """A call whose ordinary gradient, or second derivative, may be asked for."""
     body = _KeptBody(given, recording)
-    if recording and len(given.tensors) > 1:
-        given = given._replace(tensors=values.distinct(list(given.tensors)))
-    inner = list(given.tensors) if recording else list(map(private.detached, given.tensors))
-    result = body.run(given.call, given.around(inner), inner)
-    return _record(given, result, body, inner, recording)
+    return _record(body.given, body.run(), body.inner, body)
 
 
 def _record(
-    given: Given,
-    result: ForwardResult,
-    body: _PlainBody | _KeptBody,
-    inner: list[Any],
-    recording: bool = False,
+    given: Given, result: ForwardResult, inner: list[Any], body: _KeptBody | None = None
 ) -> Any:
     record = recorded.record(given, result)
-    captured = body.describe(record, inner)
-    if recording:
+    captured = body.describe(record) if body else _pass_upstream(record)
+    if body and body.recording:
         record.tensors = given.tensors
     elif captured and private.possible_gradient_types([*given.tensors, *record.values]) > 1:
         # One tape watches the inputs and another what was captured: mixed derivatives need the record.
         return _record_kept(given, recording=True)
     else:
-        record.references = list(map(weakref.ref, given.tensors))
-        record.links = _links(inner, given.tensors)
-    return recorded.finish(record, result, given.leaves, [*given.tensors, *captured])
+        _let_go(record, inner, given.tensors)
+    return recorded.finish(record, given, result, [*given.tensors, *captured])
 
 
-class _PlainBody:
-    """The usual body: the upstream passes through to whatever it captures."""
-
-    def describe(self, record: Recorded, inner: Sequence[Any]) -> list[Any]:
-        """The captured sources: the body's own outputs, if any tape knows them."""
-        del inner
-        if not private.possible_gradient_types(record.values):
-            return []
-        record.captured = list
-        return list(record.values)
-
-
-_PLAIN = _PlainBody()
+def _pass_upstream(record: Recorded) -> list[Any]:
+    """Let the upstream pass through to what the body captured: its outputs are sources, if any tape knows them."""
+    if not private.possible_gradient_types(record.values):
+        return []
+    record.captured = list
+    return list(record.values)
 
 
 class _KeptBody:
@@ -164,53 +143,53 @@ class _KeptBody:
 
     def __init__(self, given: Given, recording: bool) -> None:
         definition = given.call.definition
+        self.recording = recording
         self.original = "original" in definition.kept
         self.asks_variables = "variables" in definition.kept
         # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
         self.passes = not recording and not self.asks_variables
-        self.repeated = False
         self.foreign: list[Any] = []
         if not self.passes:
             known = {id(t) for t in given.tensors}
-            reached = closed_over(definition.function, given.leaves)
+            reached = closed_over.tensors_of(definition.function, given.leaves)
             watched = (t for t in reached if private.possible_gradient_types([t]))
             self.foreign = [t for t in watched if id(t) not in known]
+        tensors = values.distinct(given.tensors) if recording else given.tensors
+        self.given = given._replace(tensors=tensors)
+        self.inner = list(tensors if recording else map(private.detached, tensors))
 
-    def run(self, call: Call, leaves: Sequence[Any], inner: Sequence[Any]) -> ForwardResult:
+    def run(self, repeated: bool = False) -> ForwardResult:
         """Run the body, watched as far as is needed."""
-        self.variables = Variables() if self.asks_variables else None
-        self.tape = tf.GradientTape(
+        self.variables = closed_over.Variables()
+        self.tape: Any = tf.GradientTape(
             persistent=True, watch_accessed_variables=not (self.passes or self.asks_variables)
         )
-        missed = contextlib.nullcontext([]) if self.passes else Reads([*inner, *self.foreign])
-        with self.tape, missed as found, self.variables or contextlib.nullcontext():
-            self.tape.watch([*self.foreign, *(inner if self.original else ())])
-            result = recorded.run(call, leaves)
+        with contextlib.ExitStack() as watching:
+            watching.enter_context(self.tape)
+            reads = closed_over.unexpected_reads([*self.inner, *self.foreign])
+            found = [] if self.passes else watching.enter_context(reads)
+            if self.asks_variables:
+                watching.enter_context(self.variables)
+            self.tape.watch([*self.foreign, *(self.inner if self.original else ())])
+            result = recorded.run(self.given.call, self.given.around(self.inner))
         # A captured tensor showed only when it was used, too late to watch it; or variables were made,
         # and only those are temporary that are made again: once more, now that this is known.
-        made = self.variables is not None and self.variables.made and not self.repeated
-        if not (found or made):
+        if not found and (repeated or not self.variables.made):
             return result
         self.foreign += found
-        self.repeated = True
-        return self.run(call, leaves, inner)
+        return self.run(repeated=True)
 
-    def describe(self, record: Recorded, inner: Sequence[Any]) -> list[Any]:
+    def describe(self, record: Recorded) -> list[Any]:
         """Tell the record where ordinary gradients come from; the captured sources."""
-        tape, outputs = self.tape, list(record.values)
-
-        def differentiate(sources: Sequence[Any]) -> Any:
-            sources = list(sources)
-            return lambda upstream: tape.gradient(outputs, sources, list(upstream))
-
+        differentiate = functools.partial(self.tape.gradient, record.values)
         if self.original:
-            record.keep_ordinary(differentiate(inner))
+            record.keep_ordinary(functools.partial(differentiate, list(self.inner)))
         if self.passes:
-            return _PLAIN.describe(record, inner)
-        if self.variables:
+            return _pass_upstream(record)
+        if self.asks_variables:
             record.variables = self.variables.found()
-        read = list(tape.watched_variables())
+        read = self.tape.watched_variables()
         captured = [*self.foreign, *(v.handle for v in read)]
         if captured:
-            record.captured = differentiate([*self.foreign, *read])
+            record.captured = functools.partial(differentiate, [*self.foreign, *read])
         return [*captured, *(v.handle for v in record.variables)]

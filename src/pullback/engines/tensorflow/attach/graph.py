@@ -1,4 +1,4 @@
-"""Attaching a rule to a call that is being traced.
+"""Attaching a rule to a call that is being traced: into a graph, or as a node of a functional Keras model.
 
 The body's ops stay in the graph as they are, so nothing has to be kept or hidden: what no gradient needs is pruned. The
 outputs are spliced to the inputs and to what the body captured; the ordinary gradient of the latter is built by
@@ -8,25 +8,28 @@ differentiating the body's own ops, with the inputs held fixed.
 from __future__ import annotations
 
 import contextvars
-import types
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import recorded
-from pullback.engines.tensorflow.attach.graph_captures import prepare
-from pullback.engines.tensorflow.attach.recorded import Given, Recorded
-from pullback.engines.tensorflow.attach.variables import Variables
+from pullback.engines.tensorflow.attach.closed_over import Variables
+from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Recorded
+from pullback.engines.tensorflow.attach.splice import capture_ahead
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import ExportError
-from pullback.extend import ForwardResult
+from pullback.extend import Call, ForwardResult, unflatten, walk
 
 # What is traced here will be written to a file.
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "pullback_exporting", default=False
 )
+_converted = functools.partial(overriding.converted, body=True)
 
 
 def attach(given: Given) -> Any:
@@ -42,7 +45,7 @@ def attach(given: Given) -> Any:
     record = _record(graph, given, result)
     outputs = record.values
     if "original" in given.call.definition.kept:
-        record.keep_ordinary(_Differentiate(graph, outputs, tensors))
+        record.keep_ordinary(_differentiate(graph, outputs, tensors))
     found = variables.found()
     foreign = _foreign(graph, outputs, tensors, before)
     if "variables" in record.rule.requested:
@@ -51,14 +54,14 @@ def attach(given: Given) -> Any:
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
         inside = [_in_this(graph, source) for source in captured]
-        record.captured = _Differentiate(graph, outputs, inside, tensors)
+        record.captured = _differentiate(graph, outputs, inside, tensors)
     # Values read, not handles: the gradient of an op that passes on a handle is lost in a SavedModel.
     sources = [*tensors, *foreign, *(v.read_value() for v in found)]
     if not sources or not outputs:
         return record.form.rebuild(result.leaves)
-    finished = recorded.finish(record, result, given.leaves, sources)
+    finished = recorded.finish(record, given, result, sources)
     if private.is_control_flow(graph):
-        prepare(graph, record.backward, outputs)
+        capture_ahead(graph, record.backward, outputs)
     return finished
 
 
@@ -81,8 +84,8 @@ def _attach_portably(graph: Any, given: Given) -> Any:
     if "original" in call.definition.kept:
         again = recorded.run(call, given.leaves, _converted)
         outputs = [values.gradient_tensor(again.leaves[i]) for i in record.returned]
-        record.keep_ordinary(_Differentiate(graph, outputs, tensors))
-    return recorded.finish(record, result, given.leaves, [*tensors, *record.values])
+        record.keep_ordinary(_differentiate(graph, outputs, tensors))
+    return recorded.finish(record, given, result, [*tensors, *record.values])
 
 
 def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:
@@ -92,55 +95,32 @@ def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:
     return record
 
 
-class _Differentiate:
+def _differentiate(
+    graph: Any, outputs: Sequence[Any], sources: Sequence[Any], fixed: Sequence[Any] = ()
+) -> FlatGradient:
     """The ordinary gradient through the ops of a graph, built in the graph that is current when it is asked for."""
-
-    def __init__(
-        self, graph: Any, outputs: Sequence[Any], sources: Sequence[Any], fixed: Sequence[Any] = ()
-    ) -> None:
-        self._graph = graph
-        self._outputs = list(outputs)
-        self._sources = list(sources)
-        self._fixed = list(fixed)
-
-    def __call__(self, upstream: Sequence[Any]) -> list[Any]:
-        return private.gradients_across(
-            self._outputs,
-            self._sources,
-            grad_ys=list(upstream),
-            stop_gradients=self._fixed,
-            src_graph=self._graph,
-        )
+    return functools.partial(
+        private.gradients_across, outputs, sources, src_graph=graph, stop_gradients=fixed
+    )
 
 
 def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: int) -> list[Any]:
     """The tensors of flowing dtype that the body uses but neither was given nor made."""
-    found: dict[int, Any] = {}
     given = {id(t) for t in inputs}
     # A small eager tensor is captured as a constant op, which looks like one of the body's own.
     captured = {t.op.name for t in getattr(graph, "internal_captures", ())}
-    seen: set[int] = set()
-    todo = [v for v in outputs if id(v) not in given]
-    while todo:
-        tensor = todo.pop()
+
+    def is_foreign(tensor: Any) -> bool:
         operation = tensor.op
         old = private.operation_number(operation) <= before or operation.type == "Placeholder"
-        if old or operation.name in captured:
-            if values.flows(tensor):
-                found[id(tensor)] = tensor
-        elif id(operation) not in seen:
-            seen.add(id(operation))
-            todo += [t for t in operation.inputs if id(t) not in given]
-    return list(found.values())
+        return old or operation.name in captured
 
+    def used(tensor: Any) -> list[Any]:
+        return [t for t in tensor.op.inputs if id(t) not in given]
 
-def _converted(function: Any) -> Any:
-    """The user's function with its Python control flow turned into TensorFlow's, in Keras' `fit` too."""
-    if isinstance(function, (types.FunctionType, types.MethodType)):
-        return private.tf_convert(
-            function, private.autograph_context(function.__name__ == "<lambda>")
-        )
-    return function
+    start = [v for v in outputs if id(v) not in given]
+    reached = walk(*start, stop=is_foreign, depth=graph.version - before, inside=used)
+    return [t for t in reached if values.flows(t) and is_foreign(t)]
 
 
 def _in_this(graph: Any, tensor: Any) -> Any:
@@ -149,3 +129,31 @@ def _in_this(graph: Any, tensor: Any) -> Any:
     if inside or not isinstance(graph, private.FuncGraph):
         return tf.convert_to_tensor(tensor)
     return graph.capture(tensor)
+
+
+@keras.saving.register_keras_serializable(package="pullback")
+class GradientOperation(keras.Operation):
+    """A function with its own gradient as a node of a functional model."""
+
+    def __init__(self, function: Any, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras writes to a file."""
+        return {"name": self.name, "function": keras.saving.serialize_keras_object(self.function)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> GradientOperation:
+        """The operation that a file describes."""
+        return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
+
+
+def attach_symbolic(call: Call, leaves: Sequence[Any]) -> Any:
+    """Make the call a node of the model."""
+    operation = GradientOperation(call.definition.owner)
+    return call.plan.call(operation, unflatten(call.structure, leaves))

@@ -14,15 +14,18 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import registry
-from pullback.engines.tensorflow.attach.graph_captures import prepare
-from pullback.engines.tensorflow.attach.linear import transposed
-from pullback.engines.tensorflow.attach.splice import splice
-from pullback.engines.tensorflow.attach.transposing import is_transposed, runs_user_code
+from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
+from pullback.engines.tensorflow.attach.splice import capture_ahead, splice
+from pullback.engines.tensorflow.attach.transposing import (
+    is_transposed,
+    runs_user_code,
+    transposed,
+    where_present,
+)
 from pullback.errors import UnsupportedError
 from pullback.extend import Call, ForwardResult, Gradients, Kind, Pullback, Rule, scatter
 
-FlatGradient = Callable[[Sequence[Any]], Sequence[Any]]
+FlatGradient = Callable[[Sequence[Any]], Any]  # upstream -> one gradient per source
 
 
 class Recorded(Pullback):
@@ -61,13 +64,14 @@ class Recorded(Pullback):
         given = self.run_rule([tf.stop_gradient(dy) for dy in upstream] if self.jvp else upstream)
         gradients = [given.leaves[i] for i in self.flowing]
         if self.jvp or given.second:
-            gradients = self._with_derivatives(upstream, gradients, given)
+            gradients = self._with_derivatives(upstream, gradients, given.second)
         if checked:
-            present = [dy for dy in upstream if dy is not None]
-            gradients = self.require_linear(gradients, self._gradients_only(upstream), present)
+            gradients = self._if_linear(gradients, upstream)
         rest = self.captured(upstream) if self.captured else []
         everything = [*gradients, *rest, *given.variables]
-        return everything if tf.executing_eagerly() else [_of_this_graph(g) for g in everything]
+        if tf.executing_eagerly():
+            return everything
+        return tf.nest.map_structure(_of_this_graph, everything, expand_composites=True)
 
     def forward(self, *tangents: Any) -> list[Any]:
         """The tangents of the outputs for tangents of all sources."""
@@ -78,14 +82,13 @@ class Recorded(Pullback):
     def _forward(self, tangents: Sequence[Any]) -> list[Any]:
         zeros = [tf.zeros_like(value) for value in self.values]
         if self.jvp is None:
-            out = transposed(lambda *dy: self._backward(dy, checked=False), zeros, tangents)
-            return self.require_linear(out, self._gradients_only(zeros), zeros)
+            out = transposed(lambda dy: self._backward(dy, checked=False), zeros, tangents)
+            return self._if_linear(out, zeros)
         count = len(self.flowing)
-        out = self._explicit_tangents(tangents[:count], self.values)
-        captured = self.captured
-        if captured is None:
+        out = self._explicit_tangents(self.jvp, tangents[:count], self.values)
+        if self.captured is None:
             return out
-        through = transposed(lambda *dy: captured(dy), zeros, tangents[count:])
+        through = transposed(self.captured, zeros, tangents[count:])
         return [a + b for a, b in zip(out, through, strict=True)]
 
     @runs_user_code
@@ -96,16 +99,15 @@ class Recorded(Pullback):
             leaves[index] = values.with_gradient_tensor(leaf, leaves[index])
         return self.run(leaves)
 
-    def _gradients_only(self, upstream: Sequence[Any]) -> FlatGradient:
-        """All gradients of the rule, as a function of the upstream gradients that there are."""
-        there = [i for i, dy in enumerate(upstream) if dy is not None]
+    def _if_linear(self, results: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
+        """The results, if all gradients of the rule are linear in the upstream; an error otherwise."""
+        present, rule = where_present(upstream, self.run_rule)
 
-        def gradients(present: Sequence[Any]) -> list[Any]:
-            given = self.run_rule(scatter(len(upstream), there, present))
-            found = (*given.leaves, *given.variables)
-            return [tf.convert_to_tensor(g) for g in found if g is not None]
+        def gradients(some: Sequence[Any]) -> list[Any]:
+            given = rule(some)
+            return values.tensors_in((*given.leaves, *given.variables))
 
-        return gradients
+        return self.require_linear(results, gradients, present)
 
     def keep_ordinary(self, differentiate: FlatGradient) -> None:
         """Offer the ordinary gradient, out of what gives it per source for the outputs that carry gradients."""
@@ -125,53 +127,45 @@ class Recorded(Pullback):
                     private.record_operation("Identity", [inner], [source], _pass, None)
 
     def _with_derivatives(
-        self, upstream: Sequence[Any], gradients: list[Any], given: Gradients
+        self, upstream: Sequence[Any], gradients: list[Any], second: Callable[..., Any] | None
     ) -> list[Any]:
         """The gradients with an explicit derivative: towards the upstream by `jvp`, the inputs by `second`."""
-        there = [i for i, dy in enumerate(upstream) if dy is not None]
+        jvp, (along, rule) = self.jvp, where_present(upstream, self.run_rule)
         present = [i for i, g in enumerate(gradients) if g is not None]
-        values = [tf.convert_to_tensor(gradients[i]) for i in present]
-        sources = self._inputs_alive() if given.second else values
+        plain = [tf.convert_to_tensor(gradients[i]) for i in present]
+        sources = self._inputs_alive() if second else plain
+
+        def flowing(some: Sequence[Any]) -> list[Any]:
+            found = rule(some).leaves
+            return [found[i] for i in self.flowing]
 
         def derivative(*doubled: Any) -> list[Any]:
             spread = scatter(len(gradients), present, doubled)
-            rest = (
-                self._second(given.second, spread)[: len(sources)]
-                if given.second
-                else list(doubled)
+            towards_upstream = (
+                self._explicit_tangents(jvp, spread, upstream)
+                if jvp
+                else transposed(flowing, along, spread)
             )
-            return [*self._along_upstream(upstream, there, spread), *rest]
+            rest = self._explicit_second(second, spread)[: len(sources)] if second else doubled
+            return [*towards_upstream, *rest]
 
-        along = [upstream[i] for i in there]
-        fresh = splice(f"{self.call.name}_gradient", values, [*along, *sources], derivative)
+        fresh = splice("gradient", plain, [*along, *sources], derivative)
         if not tf.executing_eagerly():
-            prepare(tf.compat.v1.get_default_graph(), derivative, values)
-        for index, gradient in zip(present, fresh, strict=True):
-            gradients[index] = gradient
-        return gradients
-
-    def _along_upstream(
-        self, upstream: Sequence[Any], there: Sequence[int], doubled: Sequence[Any]
-    ) -> list[Any]:
-        if self.jvp:
-            return self._explicit_tangents(doubled, upstream)
-
-        def gradients(*present: Any) -> list[Any]:
-            given = self.run_rule(scatter(len(upstream), there, present))
-            return [given.leaves[i] for i in self.flowing]
-
-        return transposed(gradients, [upstream[i] for i in there], doubled)
+            capture_ahead(tf.compat.v1.get_default_graph(), derivative, plain)
+        return scatter(len(gradients), present, fresh)
 
     @runs_user_code
-    def _explicit_tangents(self, tangents: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    def _explicit_tangents(
+        self, jvp: Rule, tangents: Sequence[Any], outputs: Sequence[Any]
+    ) -> list[Any]:
         """What the user's jvp gives, fitted to the outputs or to what has their form."""
-        flat = scatter(len(self.kinds), self.flowing, tangents)
         specs = {i: values.spec_of(y) for i, y in zip(self.returned, outputs, strict=True)}
-        found = self.tangents(self.jvp, flat, specs)
+        flat = scatter(len(self.kinds), self.flowing, tangents)
+        found = self.tangents(jvp, flat, {i: spec for i, spec in specs.items() if spec})
         return [found[i] for i in self.returned]
 
     @runs_user_code
-    def _second(self, second: Any, doubled: Sequence[Any]) -> list[Any]:
+    def _explicit_second(self, second: Callable[..., Any], doubled: Sequence[Any]) -> list[Any]:
         fitted = self.second(second, scatter(len(self.kinds), self.flowing, doubled))
         return [fitted[i] for i in self.flowing]
 
@@ -192,15 +186,10 @@ class Recorded(Pullback):
 
 def _of_this_graph(gradient: Any) -> Any:
     """A gradient that is a tensor of the forward pass, unchanged, must be captured to be an output here."""
-    if isinstance(gradient, tf.IndexedSlices):
-        parts = (gradient.values, gradient.indices, gradient.dense_shape)
-        return tf.IndexedSlices(*(_of_this_graph(part) for part in parts))
     if gradient is None:
         return None
-    outside = (
-        isinstance(gradient, private.EagerTensor)
-        or gradient.graph is not tf.compat.v1.get_default_graph()
-    )
+    eager = isinstance(gradient, private.EagerTensor)
+    outside = eager or gradient.graph is not tf.compat.v1.get_default_graph()
     return tf.identity(gradient) if outside else gradient
 
 
@@ -241,15 +230,13 @@ def record(given: Given, result: ForwardResult) -> Recorded:
     return recorded
 
 
-def finish(
-    recorded: Recorded, result: ForwardResult, leaves: Sequence[Any], sources: Sequence[Any]
-) -> Any:
+def finish(recorded: Recorded, given: Given, result: ForwardResult, sources: Sequence[Any]) -> Any:
     """Splice the rule in behind the body and give the outputs in their structure."""
-    jvp, name = recorded.jvp, recorded.call.name
+    jvp, name = recorded.jvp, given.call.name
     requested = recorded.rule.requested | jvp.requested if jvp else recorded.rule.requested
-    if "inputs" in requested:
-        recorded.inputs = leaves
     outputs, result.leaves = result.leaves, []
+    recorded.inputs = given.leaves if "inputs" in requested else None
+    recorded.outputs = outputs if "outputs" in requested else None
     recorded.wrappers = {
         index: outputs[index]
         for index, value in zip(recorded.returned, recorded.values, strict=True)
@@ -259,10 +246,8 @@ def finish(
     def ready(fresh: Sequence[Any]) -> None:
         outputs[:] = values.with_gradient_tensors(outputs, recorded.returned, fresh)
 
-    if "outputs" in requested:
-        recorded.outputs = outputs
     # The name tells, also in a file, that the tangents come from the transposed rule, which must be linear.
-    name = name if jvp else f"{name}_{registry.TRANSPOSABLE}"
+    name = name if jvp else f"{name}_{TRANSPOSABLE}"
     splice(name, recorded.values, sources, recorded.backward, recorded.forward, ready)
     recorded.values = ()
     return recorded.form.rebuild(outputs)

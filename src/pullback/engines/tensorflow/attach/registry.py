@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,6 @@ TRANSPOSABLE = "by_transpose"
 # A file saved without its gradients must not find another's under the same name in another process.
 _PROCESS = secrets.token_hex(4)
 _numbers = itertools.count()
-_lock = threading.Lock()
 
 Gradient = Callable[..., Any]
 
@@ -34,26 +32,14 @@ def new_name(hint: str) -> str:
 
 def register(name: str, gradient: Gradient, graph: Any) -> None:
     """Let a graph own a gradient under this name; other graphs may own it, too."""
-    owned = getattr(graph, "_pullback_gradients", None)
-    if owned is None:
-        owned = graph._pullback_gradients = _Owned(graph)
-    owned.functions[name] = gradient
-    owned.names.append(name)
+    if not hasattr(graph, "_pullback_gradients"):
+        graph._pullback_gradients = {}
+    graph._pullback_gradients[name] = gradient
     registered = private.registered_gradient(name)
     if registered is None:
         registered = _Registered(name)
         private.remember_gradient(name, registered)
-    registered.owners.append(owned.reference)
-
-
-class _Owned:
-    """The gradient functions of a graph, by name."""
-
-    def __init__(self, graph: Any) -> None:
-        self.functions: dict[str, Gradient] = {}
-        self.names: list[str] = []
-        self.reference = weakref.ref(graph)
-        weakref.finalize(graph, _release, self.names)  # not with the functions: they hold the graph
+    registered.owners.append(weakref.ref(graph, registered.release))
 
 
 class _Registered:
@@ -72,14 +58,11 @@ class _Registered:
         for owner in self.owners:
             graph = owner()
             if graph is not None:
-                return graph._pullback_gradients.functions[self.__name__]
+                return graph._pullback_gradients[self.__name__]
         raise LookupError(f"the graph that defined the gradient {self.__name__} is gone")
 
-
-def _release(names: list[str]) -> None:
-    """A graph is gone, and with it the names that no other graph owns."""
-    with _lock:
-        for name in names:
-            registered = private.registered_gradient(name)
-            if registered is not None and all(owner() is None for owner in registered.owners):
-                private.forget_gradient(name)
+    def release(self, owner: weakref.ref[Any]) -> None:
+        """A graph is gone, and with it the name, unless another graph owns it."""
+        self.owners.remove(owner)
+        if not self.owners:
+            private.forget_gradient(self.__name__)

@@ -2,19 +2,24 @@
 
 `splice` returns new handles on the same values. To every tape, accumulator and graph, these come from the sources by
 way of the given backward function, and from nothing else.
+
+In a graph, the backward function may run while another graph is built, and read values from outside both. TensorFlow's
+gradients of tf.cond and tf.while_loop fail on an eager tensor (a variable's handle, a large constant) that only the
+gradient captures. Where the forward graph has captured it already, the rule is given that capture instead.
 """
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
-from pullback.engines.tensorflow.attach.graph_captures import through
+from pullback.engines.tensorflow.values import tensors_in
 
 Backward = Callable[..., Sequence[Any]]
 
@@ -45,13 +50,12 @@ def _splice_in_graph(
     name: str, values: Sequence[Any], sources: Sequence[Any], backward: Backward
 ) -> list[Any]:
     graph = tf.compat.v1.get_default_graph()
-    count = len(values)
     registered = registry.new_name(name)
-    registry.register(registered, IdentityGradient(graph, count, backward), graph)
-    everything = private.identity_with_gradient(graph, [*values, *sources], registered)
-    for fresh, value in zip(everything, values, strict=False):
-        fresh.set_shape(value.shape)
-    return list(everything[:count])
+    registry.register(registered, IdentityGradient(graph, len(values), backward), graph)
+    fresh = private.identity_with_gradient(graph, [*values, *sources], registered)[: len(values)]
+    for new, value in zip(fresh, values, strict=True):
+        new.set_shape(value.shape)
+    return list(fresh)
 
 
 class IdentityGradient:
@@ -65,3 +69,44 @@ class IdentityGradient:
     def __call__(self, _: Any, *upstream: Any) -> list[Any]:
         with through(self._graph()):
             return [None] * self.count + list(self._backward(*upstream[: self.count]))
+
+
+@contextlib.contextmanager
+def through(forward: Any) -> Generator[None]:
+    """Let the current graph capture eager tensors by the ways that its kind of graph allows."""
+    graph = tf.compat.v1.get_default_graph()
+    if graph is forward or not isinstance(graph, private.FuncGraph):
+        yield
+        return
+    with private.capturing(graph, lambda tensor: _reachable(graph, forward, tensor)):
+        yield
+
+
+def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
+    """The tensor that stands for one from outside where this graph can capture it."""
+    eager = isinstance(tensor, private.EagerTensor)
+    outer = graph.outer_graph
+    if eager and private.is_cond_gradient(graph) and isinstance(outer, private.FuncGraph):
+        return outer.capture(_reachable(outer, None, tensor))
+    if not eager and tensor.graph is graph:
+        return tensor
+    forward = private.forward_graph_of(graph) or forward
+    known = {id(outside): inside for outside, inside in getattr(forward, "captures", ())}
+    return known.get(id(tensor), tensor)
+
+
+def capture_ahead(graph: Any, backward: Backward, values: Sequence[Any]) -> None:
+    """Capture now what a backward function will read from outside this graph once the graph is finished."""
+    with private.stop_recording():
+        for tensor in traced(backward, values).captured_inputs:
+            graph.capture(tensor)
+
+
+def traced(backward: Backward, values: Sequence[Any]) -> Any:
+    """A backward function as a concrete one of upstream gradients like these values; it captures what it uses."""
+
+    def present(*upstream: Any) -> list[Any]:
+        return tensors_in(backward(*upstream))
+
+    specs = [tf.TensorSpec(v.shape, v.dtype) for v in values]
+    return tf.function(present, autograph=False).get_concrete_function(*specs)

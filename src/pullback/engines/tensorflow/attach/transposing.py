@@ -1,24 +1,50 @@
-"""Whether a gradient is asked for as such, or to be transposed into the tangents of forward mode.
+"""Forward mode: a rule is linear in its upstream, so its transpose gives the tangents; that it is linear is tested.
 
 TensorFlow makes the tangents of a function by differentiating its backward pass towards the upstream, which is right
 only where that is linear in it: a backward pass built for this checks its rules, one built for its own sake does not.
 As TensorFlow keeps one backward pass per function for both, functions that hold a rule of ours are made to keep two.
+
+The gradient of a tf.py_function is built in one place and runs in another, later and in another thread, where nothing
+is left of the purpose: what is built in order to be transposed is marked. Of a rule, a file keeps the operations and
+the name. By the name it is known that its transpose is to give the tangents, and it is checked as the rule itself is.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
+import contextvars
+import functools
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, TypeVar
 
-from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.tf_private import transposing as stack
+import numpy as np
+import tensorflow as tf
 
+from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.attach.registry import PREFIX, TRANSPOSABLE
+from pullback.engines.tensorflow.tf_private import transposing as stack
+from pullback.extend import engine_of, require_linear, scatter, set_for
+
+_Result = TypeVar("_Result")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # By identity, as a code object takes long to hash; those of methods live as long as their module.
 _OF_THE_USER: set[int] = set()
+_SEEDS = ((11, 5), (7, 13))
+_COARSE = (tf.float16, tf.bfloat16)
+_PY_FUNCTION = "EagerPyFunc"
+_OUR_NAME = re.compile(rf"{PREFIX}(\w*)_{TRANSPOSABLE}_")
+# Whether a gradient runs in this thread that was built elsewhere, to be transposed.
+_built_for_it = contextvars.ContextVar("pullback_built_to_be_transposed", default=False)
+
+
+def install() -> None:
+    """Put ours around the gradients of py_functions and of files, also of those loaded before."""
+    plain = private.registered_gradient(_PY_FUNCTION)
+    private.remember_gradient(_PY_FUNCTION, functools.partial(_py_function_gradient, plain))
+    stack.wrap_loaded_gradients(_loaded_gradient)
 
 
 def runs_user_code(method: _Method) -> _Method:
@@ -29,34 +55,27 @@ def runs_user_code(method: _Method) -> _Method:
 
 def is_transposed() -> bool:
     """Whether the gradient that is being computed will be transposed; functions that keep it keep it for this only."""
-    frame = sys._getframe(1)
-    if private.executing_eagerly():
-        return may_be_transposed_at_once() and _is_transposed(_telling(frame))
-    frames = _telling(frame)
-    _keep_apart(frames)
+    eager = private.executing_eagerly()
+    if eager and not (stack.accumulator_is_open() or _built_for_it.get()):
+        return False  # known in a fraction of the time
+    frames = _relevant_frames(inspect.currentframe())
+    if not eager:
+        _keep_apart(frames)
     return _is_transposed(frames)
 
 
-def may_be_transposed_at_once() -> bool:
-    """Whether it is worth asking in eager code, in a fraction of the time."""
-    return stack.accumulator_is_open() or _here.later
-
-
-def _telling(frame: Any) -> list[Any]:
-    """The frames that tell what a gradient is for, innermost first. This runs for every op with a rule."""
+def _relevant_frames(frame: Any) -> list[Any]:
+    """The frames that show what a gradient is for, innermost first. This runs for every op with a rule."""
     found: list[Any] = []
-    while frame is not None:
-        code = id(frame.f_code)
-        if code in _OF_THE_USER:
-            break
-        if code in _TELLING:
+    while frame is not None and id(frame.f_code) not in _OF_THE_USER:
+        if id(frame.f_code) in _RELEVANT:
             found.append(frame)
         frame = frame.f_back
     return found
 
 
 def _is_transposed(frames: Sequence[Any]) -> bool:
-    return any(frame.f_code is _LATER or stack.transposes(frame) for frame in frames)
+    return any(frame.f_code is _BUILT_FOR_IT or stack.transposes(frame) for frame in frames)
 
 
 def _keep_apart(frames: Sequence[Any]) -> None:
@@ -67,17 +86,13 @@ def _keep_apart(frames: Sequence[Any]) -> None:
         if built is not None:
             building[id(built)] = _is_transposed(frames[position:])
         elif store is not None:
-            _split(store, building)
+            known = getattr(*store)
+            if not isinstance(known, _BackwardPasses):
+                setattr(*store, _BackwardPasses(known, building))
 
 
-def _split(store: stack.Store, building: Mapping[int, bool]) -> None:
-    kept = getattr(store.holder, store.attribute)
-    if not isinstance(kept, _Kept):
-        setattr(store.holder, store.attribute, _Kept(kept, building))
-
-
-class _Kept:
-    """What a function keeps of its backward passes, those to be transposed apart from the others."""
+class _BackwardPasses:
+    """The backward passes that a function keeps, those to be transposed apart from the others."""
 
     def __init__(self, known: Mapping[Any, Any], building: Mapping[int, bool]) -> None:
         # What was complete before holds no rule of ours and serves both.
@@ -94,29 +109,117 @@ class _Kept:
         self._of[is_transposed()][key] = value
 
 
-class _Here(threading.local):
-    later = (
-        False  # whether a gradient runs in this thread that was built elsewhere, to be transposed
+def _py_function_gradient(plain: Callable[..., Any], operation: Any, *upstream: Any) -> Any:
+    """TensorFlow's gradient of a py_function, told if it will be transposed."""
+    gradients = plain(operation, *upstream)
+    # At once it has run by now, in this thread, and saw for itself.
+    if not private.executing_eagerly() and is_transposed():
+        stack.wrap_py_function(gradients, functools.partial(functools.partial, _run_for_it))
+    return gradients
+
+
+def _run_for_it(function: Callable[..., Any], *args: Any) -> Any:
+    """Run a function whose gradients will be transposed."""
+    with set_for(_built_for_it, True):
+        return function(*args)
+
+
+def _loaded_gradient(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The gradient of an op of a loaded graph, if it is ours with the check that it is linear."""
+    ours = _OUR_NAME.search(name)
+    if ours is None:
+        return plain
+
+    def checked(operation: Any, *upstream: Any) -> Any:
+        gradients = plain(operation, *upstream)
+        if not is_transposed():
+            return gradients
+        at, rule = where_present(upstream, lambda dy: values.tensors_in(plain(operation, *dy)))
+        title = f"`{ours.group(1)}`"
+        return require_linear(engine_of(at), list(gradients), rule, at, "(loaded)", title)
+
+    return checked
+
+
+_BUILT_FOR_IT: CodeType = _run_for_it.__code__
+_RELEVANT = stack.TELLING | {id(_BUILT_FOR_IT)}
+
+
+def where_present(
+    upstream: Sequence[Any], rule: Callable[[Sequence[Any]], _Result]
+) -> tuple[list[Any], Callable[[Sequence[Any]], _Result]]:
+    """The upstream gradients that there are, and a rule as a function of these alone."""
+    there = [i for i, dy in enumerate(upstream) if dy is not None]
+
+    def of_present(present: Sequence[Any]) -> _Result:
+        return rule(scatter(len(upstream), there, present))
+
+    return [values.dense(upstream[i]) for i in there], of_present
+
+
+def transposed(
+    function: Callable[[Sequence[Any]], Sequence[Any]], at: Sequence[Any], tangents: Sequence[Any]
+) -> list[Any]:
+    """The transpose of a linear function of several tensors, applied to tangents of its results."""
+    if not tf.executing_eagerly():
+        # No tape: TensorFlow stops recording while it builds forward mode, and what this graph has captured before
+        # is not recorded as coming from a tensor further out.
+        at = [tf.identity(a) for a in at]
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        results = [None if r is None else tf.convert_to_tensor(r) for r in function(at)]
+    pairs = [(r, t) for r, t in zip(results, tangents, strict=True) if not (r is None or t is None)]
+    if not pairs:
+        return [tf.zeros_like(a) for a in at]
+    differentiate = tape.gradient if tf.executing_eagerly() else tf.gradients
+    targets, upstream = map(list, zip(*pairs, strict=True))
+    gradients = differentiate(
+        targets, list(at), upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
+    return [tf.convert_to_tensor(g) for g in gradients]
 
 
-_here = _Here()
+def linearity_probes(at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Two random upstreams like these, and their sum."""
+    first = [_random(a, _SEEDS[0]) for a in at]
+    # Coarse numbers hide a rule that is not linear among their roundings; multiples by two have none.
+    second = [-2.0 * f if f.dtype in _COARSE else _random(f, _SEEDS[1]) for f in first]
+    return first, second, [a + b for a, b in zip(first, second, strict=True)]
 
 
-class ToBeTransposed:
-    """A function that computes gradients later; they will be transposed."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __call__(self, *args: Any) -> Any:
-        """Run it."""
-        before, _here.later = _here.later, True
-        try:
-            return self._function(*args)
-        finally:
-            _here.later = before
+def require_additive(
+    parts: Sequence[Sequence[Any]], results: Sequence[Any], at: Sequence[Any], error: Exception
+) -> list[Any]:
+    """The results, if the third part is the sum of the first two; else the error, in a graph when it runs."""
+    wrong = tf.reduce_any([_differs(*abc) for abc in zip(*parts, strict=True)] or [False])
+    if not tf.executing_eagerly():
+        return _refuse_when_run(results, at, wrong, str(error))
+    if bool(wrong):
+        raise error
+    return list(results)
 
 
-_LATER: CodeType = ToBeTransposed.__call__.__code__
-_TELLING = stack.TELLING | {id(_LATER)}
+def _refuse_when_run(
+    results: Sequence[Any], at: Sequence[Any], wrong: Any, message: str
+) -> list[Any]:
+    # NaN, as XLA drops assertions; a term in the upstream, so that derivatives towards it are refused too.
+    with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(wrong), [message])]):
+        flaw = tf.where(wrong, tf.constant(float("nan"), tf.float64), tf.constant(0.0, tf.float64))
+    term = flaw * tf.add_n([tf.cast(tf.reduce_sum(tf.math.real(a)), tf.float64) for a in at])
+    return [
+        None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in results
+    ]
+
+
+def _differs(a: Any, b: Any, both: Any) -> Any:
+    a, b, both = (tf.convert_to_tensor(t) for t in (a, b, both))
+    epsilon = np.finfo(a.dtype.as_numpy_dtype).eps if a.dtype not in _COARSE else 0.0
+    tolerance = 100.0 * epsilon**0.75 if epsilon else 0.02
+    error = tf.reduce_max(tf.abs(a + b - both)) if a.shape.num_elements() != 0 else tf.zeros([])
+    size = tf.reduce_max(tf.abs(a)) + tf.reduce_max(tf.abs(b))
+    return tf.cast(error, tf.float64) > tolerance * tf.cast(size, tf.float64)
+
+
+def _random(like: Any, seed: tuple[int, int]) -> Any:
+    found = tf.random.stateless_normal(tf.shape(like), seed, dtype=like.dtype.real_dtype)
+    return tf.cast(found, like.dtype)

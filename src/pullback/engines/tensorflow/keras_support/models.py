@@ -25,7 +25,6 @@ from pullback.extend import Activation, Override, flatten
 _OWN_FUNCTIONS = ("train_function", "test_function", "predict_function")
 _OWN = ("_pullback_link", "__pullback_override__", *_OWN_FUNCTIONS)
 _STEPS = ("train_step", "test_step", "predict_step")
-_WITH_STATE = ("optimizer", "metrics", "weighted_metrics")
 _classes: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
 
 
@@ -38,17 +37,51 @@ class Link:
         self.synced = source.built
 
 
+class UnderOverride(SavedOverride):
+    """What stands before the layer's own class in the class of an overridden layer."""
+
+    _pullback_link: Link
+    __pullback_override__: Override
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer; what it targets has the rule's gradient."""
+        # Not bound to this object: AutoGraph would take the layer's own method for one of ours.
+        link, call = self._pullback_link, type(self).__bases__[1].__call__
+        leaves, _ = flatten((list(args), kwargs))
+        symbolic = any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
+        if symbolic or overriding.in_keras_symbolic_scope():
+            return call(self, *args, **kwargs)
+        if not link.synced:
+            self._share_built_state(link, args, kwargs)
+        return under(link.activation, call, self, *args, **kwargs)
+
+    def _share_built_state(self, link: Link, args: Any, kwargs: Any) -> None:
+        """Variables that the first call makes are made on the original, and shared from then on."""
+        if not link.source.built:
+            overriding.converted(link.source)(*args, **kwargs)
+        kept = {n: v for n, v in vars(self).items() if n in _OWN or n not in vars(link.source)}
+        self.__dict__.update(_shared(link.source) | kept)
+        link.synced = True
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras writes to a file."""
+        return override_config(self.__pullback_override__, self._pullback_link.source)
+
+    def __reduce__(self) -> Any:
+        return overridden_layer, (self._pullback_link.source, self.__pullback_override__)
+
+
 @overridden.register(keras.Layer)
 def overridden_layer(layer: Any, override: Override) -> Any:
     """A layer or model of the same class and with the same weights, under the override."""
-    made = object.__new__(_class_for(type(layer)))
-    made.__dict__.update(
-        _shared(layer), _pullback_link=Link(layer, override), __pullback_override__=override
-    )
+    made: Any = object.__new__(_class_for(type(layer)))
+    link = Link(layer, override)
+    made.__dict__.update(_shared(layer), _pullback_link=link, __pullback_override__=override)
     if isinstance(layer, keras.Model):
         made.__dict__.update(dict.fromkeys(_OWN_FUNCTIONS))
         if layer.compiled:
-            _compile_alike(made, layer)
+            settings: Any = keras.tree.map_structure(_without_state, compile_settings(layer))
+            made.compile(**settings)
     return made
 
 
@@ -62,76 +95,27 @@ def _shared(layer: Any) -> dict[str, Any]:
     }
 
 
-def _compile_alike(made: Any, model: Any) -> None:
-    settings = compile_settings(model)
-    fresh = {n: keras.tree.map_structure(_fresh, settings.get(n)) for n in _WITH_STATE}
-    made.compile(**settings | fresh)
-
-
-def _fresh(part: Any) -> Any:
+def _without_state(part: Any) -> Any:
     """A part of the settings without the state that the other model has built up in it."""
-    if isinstance(part, (keras.Optimizer, keras.Metric)):
-        return type(part).from_config(part.get_config())
-    return part
+    has_state = isinstance(part, (keras.Optimizer, keras.Metric))
+    return type(part).from_config(part.get_config()) if has_state else part
 
 
 def _class_for(base: type) -> type:
     if base not in _classes:
-        own_steps = [
-            n for n in _STEPS if getattr(base, n, None) not in (None, getattr(keras.Model, n))
-        ]
-        methods = {
-            "__call__": _call,
-            "__reduce__": _reduce,
-            "__module__": __name__,
-            "get_config": _get_config,
-            "from_config": SavedOverride.from_config,
-            **{name: _step(name) for name in own_steps},
-        }
-        _classes[base] = type(SAVED_AS, (base,), methods)
+        plain = {n: (None, getattr(keras.Model, n)) for n in _STEPS}
+        own = [n for n in _STEPS if getattr(base, n, None) not in plain[n]]
+        steps = {name: _step(base, name) for name in own}
+        _classes[base] = type(SAVED_AS, (UnderOverride, base), {"__module__": __name__, **steps})
     return _classes[base]
 
 
-def _base_of(made: Any) -> Any:
-    return type(made).__bases__[0]
-
-
-def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call the layer; what it targets has the rule's gradient."""
-    link, call = self._pullback_link, _base_of(self).__call__
-    leaves, _ = flatten((list(args), kwargs))
-    if overriding.in_keras_symbolic_scope() or any(
-        isinstance(leaf, keras.KerasTensor) for leaf in leaves
-    ):
-        return call(self, *args, **kwargs)
-    if not link.synced:
-        _share_built_state(self, link, args, kwargs)
-    return under(link.activation, call, self, *args, **kwargs)
-
-
-def _share_built_state(self: Any, link: Link, args: Any, kwargs: Any) -> None:
-    """Variables that the first call makes are made on the original, and shared from then on."""
-    if not link.source.built:
-        overriding.converted(link.source)(*args, **kwargs)
-    kept = {n: v for n, v in vars(self).items() if n in _OWN or n not in vars(link.source)}
-    self.__dict__.update(_shared(link.source) | kept)
-    link.synced = True
-
-
-def _step(name: str) -> Any:
+def _step(base: type, name: str) -> Any:
     """A training step of the user's own may call parts of the model without calling the model."""
 
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        run = getattr(_base_of(self), name)
+        run = getattr(base, name)
         return under(self._pullback_link.activation, run, self, *args, **kwargs)
 
     step.__name__ = name
     return step
-
-
-def _get_config(self: Any) -> dict[str, Any]:
-    return override_config(self.__pullback_override__, self._pullback_link.source)
-
-
-def _reduce(self: Any) -> Any:
-    return overridden_layer, (self._pullback_link.source, self.__pullback_override__)

@@ -30,8 +30,9 @@ class _Recipe:
         return {"name": self.name, "recipe": described(self._recipe)}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The object that a file describes."""
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """The object that a file describes; Keras has made its custom objects known by now."""
+        del custom_objects
         return remade(config["recipe"])
 
 

@@ -24,7 +24,6 @@ from pullback.extend import (
     PerInput,
     Reference,
     find,
-    is_found,
     provide,
     reference_to,
 )
@@ -87,9 +86,10 @@ def override_config(override: Override, model: Any) -> dict[str, Any]:
 
 
 def _function_config(function: GradientFunction) -> dict[str, Any]:
-    if is_found(function):
+    reduced = function.__reduce__()
+    if isinstance(reduced, str):
         return {"by_name": reference_to(function)._asdict()}
-    return {"recipe": described(function._make)}
+    return {"recipe": described(reduced)}
 
 
 def _describe(part: Any) -> Any:

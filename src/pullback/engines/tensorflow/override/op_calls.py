@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach.graph_captures import through
 from pullback.engines.tensorflow.attach.recorded import Recorded
+from pullback.engines.tensorflow.attach.splice import through
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     ANYTHING,

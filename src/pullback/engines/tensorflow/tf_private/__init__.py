@@ -13,9 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
+# How an object is traced that is an argument of a tf.function: as itself, without being kept alive.
+from tensorflow.core.function.trace_type.default_types import Weakref as Weakref
+
 # Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
 from tensorflow.python import pywrap_tfe as _tfe
-from tensorflow.python.autograph.core import ag_ctx as _ag_ctx
 
 # Which modules AutoGraph leaves as they are: ours, whose functions it would else convert one by one.
 from tensorflow.python.autograph.core import config as _autograph_config
@@ -23,9 +25,6 @@ from tensorflow.python.autograph.impl import conversion as _conversion
 
 # Which line of the user a generated line stands for: messages name the user's.
 from tensorflow.python.autograph.impl.api import _TRANSPILER
-
-# Tells AutoGraph to call a function as it is; we convert the user's own function ourselves.
-from tensorflow.python.autograph.impl.api import tf_convert as tf_convert
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.context import executing_eagerly as executing_eagerly
 from tensorflow.python.eager.forwardprop_util import (
@@ -66,14 +65,6 @@ gradients_across = _gradients_helper
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
 # 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
-
-
-def autograph_context(is_lambda: bool) -> Any:
-    """Where AutoGraph applies. Keras switches it off around `fit`, which is no reason to mean something else there."""
-    current = _ag_ctx.control_status_ctx()
-    if is_lambda:  # its source is often not to be found, and holds no statements
-        return current
-    return _ag_ctx.ControlStatusCtx(_ag_ctx.Status.ENABLED, current.options)
 
 
 def leave_unconverted(package: str) -> None:
@@ -156,6 +147,14 @@ def set_gradient_name(operation: Any, name: str) -> None:
     operation._set_attr("_gradient_op_type", attribute)
 
 
+def gradient_name_of(operation: Any) -> str:
+    """The name under which the gradient of an op is looked up, if it is marked with one."""
+    try:
+        return operation.get_attr("_gradient_op_type").decode()
+    except ValueError:
+        return ""
+
+
 def remember_gradient(name: str, function: Any) -> None:
     """Put a function into the gradient registry; its own way walks the stack each time, to tell of name clashes."""
     gradient_registry._registry[name] = {"type": function, "location": None}
@@ -213,6 +212,11 @@ def is_control_flow(graph: Any) -> bool:
 def is_cond_gradient(graph: Any) -> bool:
     """Whether a graph is the gradient of a branch of a tf.cond."""
     return isinstance(graph, _BranchGradient)
+
+
+def forward_graph_of(graph: Any) -> Any:
+    """The graph of the branch or loop body whose gradient a graph is, if it is one."""
+    return getattr(graph, "_forward_graph", None)
 
 
 def operation_number(operation: Any) -> int:

@@ -191,15 +191,22 @@ def function_like(function: Any, python_function: Any) -> Any:
     return function._clone(python_function)
 
 
-def converted(function: Any) -> Any:
+def converted(function: Any, *, body: bool = False) -> Any:
     """A callable as the user's own code would run it here: converted by AutoGraph where that is on.
 
-    Our code is never converted, so each place in it that calls the user's goes through this.
+    Our code is never converted, so each place in it that calls the user's goes through this. The body of a function
+    with its own gradient is converted in every graph: that Keras switches AutoGraph off around `fit` is no reason to
+    mean something else there. Not a lambda, whose source is often not to be found, and which holds no statements.
     """
-    status = autograph_context.control_status_ctx()
-    if status.status is not autograph_context.Status.ENABLED:
-        return function
-    return autograph_api.tf_convert(function, status)
+    here, status = autograph_context.control_status_ctx(), autograph_context.Status
+    written = inspect.isfunction(function) or inspect.ismethod(function)
+    if body and written and function.__name__ != "<lambda>":
+        here = autograph_context.ControlStatusCtx(status.ENABLED, here.options)
+    if here.status is status.ENABLED or (body and here.status is status.UNSPECIFIED):
+        # Not `tf_convert`, which rewrites the decorators of a tf.function in place.
+        convert = autograph_api.convert(recursive=True, user_requested=False, conversion_ctx=here)
+        return convert(function)
+    return function
 
 
 def in_batched_loop() -> bool:
