@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import linear
@@ -84,10 +86,11 @@ class TensorFlowEngine(Engine):
     @contextlib.contextmanager
     def precision(self, dtype: str) -> Iterator[None]:
         """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
-        if not hasattr(private.tf, dtype):
+        if not hasattr(tf, dtype):
             raise UnsupportedError(f"TensorFlow has no dtype {dtype!r}.")
         yield
 
     def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
         """The ops that a call runs, as nodes of the graph it is traced into."""
-        return private.traced_operations(function, args)
+        traced = tf.function(function, autograph=False).get_concrete_function(*args)
+        return traced.graph.get_operations()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
-from pullback.engines.tensorflow.versions import SUPPORTED
-from pullback.errors import EngineError
+from pullback.engines.tensorflow.versions import unsupported
 from pullback.extend import Engine
 
 
@@ -28,20 +27,14 @@ def load() -> Engine:
 def prove() -> None:
     """Run the canary: does TensorFlow still do what the engine builds on?"""
     with _explained():
-        from pullback.engines.tensorflow import tf_private
-
-        tf_private.canary()
+        from pullback.engines.tensorflow.tf_private import canary
+    canary.prove()
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _explained() -> Generator[None]:
     """An error in here means a TensorFlow that is not supported."""
     try:
         yield
     except (ImportError, AttributeError, TypeError) as error:
-        import tensorflow as tf
-
-        raise EngineError(
-            f"this is TensorFlow {tf.__version__}; pullback works with {SUPPORTED}, and an internal part that it "
-            f"builds on is not as it was there ({error!r}). Install a TensorFlow of that range."
-        ) from error
+        raise unsupported(repr(error)) from error

@@ -11,7 +11,7 @@ from pullback.engines.tensorflow.attach.closed_over import is_framework_code
 from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.probing.float64_layer import float64_layer, paired_variables
 from pullback.engines.tensorflow.probing.precision import double, lifted
-from pullback.engines.tensorflow.tf_private.checking import is_custom_gradient
+from pullback.engines.tensorflow.tf_private import is_custom_gradient
 from pullback.engines.tensorflow.values import underlying
 from pullback.extend import GradientFunction, Substitution
 

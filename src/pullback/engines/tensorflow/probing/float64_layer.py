@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback.engines.tensorflow.tf_private.checking import layers_inside
+from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 
 # how a configuration names the dtype policies of Keras, and the one for float64
 _POLICIES = {"DTypePolicy", "FloatDTypePolicy", "DTypePolicyMap"}

@@ -6,8 +6,7 @@ from typing import Any
 
 from pullback.engines.tensorflow.attach.closed_over import inside, is_framework_code
 from pullback.engines.tensorflow.probing.callee import RawOp
-from pullback.engines.tensorflow.tf_private import registered_gradient
-from pullback.engines.tensorflow.tf_private.checking import is_custom_gradient
+from pullback.engines.tensorflow.tf_private import is_custom_gradient, registered_gradient
 from pullback.extend import GradientFunction, function_behind, location_of, walk
 
 _FEW = 3
