@@ -57,16 +57,16 @@ class Arguments:
         return [to_array(movable(self.leaves[position])) for position in self.slots]
 
     def build(self, tensors: Sequence[Any], lift: Lift) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments with these tensors in the slots, everything else lifted likewise."""
-        moved = dict(zip(self.slots, tensors, strict=True))
+        """Arguments with the first of these tensors in the slots, everything else lifted likewise."""
+        moved = dict(zip(self.slots, tensors, strict=False))
         leaves = [self._leaf(k, value, moved.get(k), lift) for k, value in enumerate(self.leaves)]
         return unflatten(self.structure, leaves)
 
     def sources(self, tensors: Sequence[Any], lift: Lift) -> list[Any]:
-        """What to differentiate by: the tensors, or the variables that stand for arguments."""
+        """What to differentiate by: the first of these tensors, or the variables that stand for arguments."""
         return [
             self._twin(k, lift) if is_variable(self.leaves[k]) else tensor
-            for k, tensor in zip(self.slots, tensors, strict=True)
+            for k, tensor in zip(self.slots, tensors, strict=False)
         ]
 
     def _leaf(self, position: int, value: Any, tensor: Any, lift: Lift) -> Any:

@@ -117,7 +117,7 @@ def _returned_rule(probe: Any) -> Any:
     if body is probe.fn:
         return None
     try:
-        args, kwargs = probe.call_arguments(probe.tensors(probe.start()))
+        args, kwargs = probe.arguments.build(probe.tensors(probe.start()), probe.lift)
         result = body(*args, **kwargs)
     except Exception:
         return None

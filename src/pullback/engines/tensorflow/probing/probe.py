@@ -148,14 +148,9 @@ class TensorFlowProbe:
         """Tensors of the dtypes in which this probe runs."""
         return [_tensor(x, dtype) for x, dtype in zip(xs, self.dtypes, strict=True)]
 
-    def call_arguments(self, tensors: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, with these tensors in them."""
-        return self.arguments.build(tensors[: len(self.arguments.slots)], self.lift)
-
     def sources(self, tensors: list[Any]) -> list[Any]:
         """What gradients are asked for: argument tensors or the variables in their place, then variables."""
-        count = len(self.arguments.slots)
-        return [*self.arguments.sources(tensors[:count], self.lift), *self.variables]
+        return [*self.arguments.sources(tensors, self.lift), *self.variables]
 
     def watch(self, tape: tf.GradientTape, tensors: list[Any]) -> list[Any]:
         """Let a tape watch the arguments, and give what gradients are asked for."""
@@ -184,7 +179,7 @@ class TensorFlowProbe:
 
     def call(self, tensors: list[Any]) -> Any:
         """The function itself, on these tensors, with random numbers held fixed."""
-        args, kwargs = self.call_arguments(tensors)
+        args, kwargs = self.arguments.build(tensors, self.lift)
         if self.seed is None:
             return self.fn(*args, **kwargs)
         return seeded(lambda: self.fn(*args, **kwargs), self.seed)
