@@ -11,16 +11,8 @@ import copy
 import dis
 import functools
 import itertools
+import types
 from collections.abc import Callable, Iterable, Iterator
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    CodeType,
-    FunctionType,
-    MethodType,
-    ModuleType,
-    NoneType,
-)
 from typing import Any
 
 import numpy as np
@@ -28,7 +20,7 @@ import numpy as np
 DEPTH = 6
 # Long containers hold numbers; what refers to something further is in short ones.
 MOST_ITEMS = 1000
-LEAVES = (NoneType, ModuleType, type, str, bytes, int, float, complex, np.ndarray)
+LEAVES = (types.NoneType, types.ModuleType, type, str, bytes, int, float, complex, np.ndarray)
 _WRAPPED_IN = ("python_function", "__wrapped__", "func", "__func__")
 
 
@@ -65,50 +57,57 @@ def referred(thing: Any) -> Iterator[Any]:
         yield from itertools.islice(thing.values(), MOST_ITEMS)
     elif isinstance(thing, functools.partial):
         yield from (thing.func, *thing.args, *thing.keywords.values())
-    elif isinstance(thing, MethodType):
+    elif isinstance(thing, types.MethodType):
         yield from (thing.__func__, thing.__self__)
     else:
         yield from (_wrapped_in(thing), getattr(thing, "__self__", None))
         yield from attributes(thing)
-        if isinstance(thing, FunctionType):
+        if isinstance(thing, types.FunctionType):
             yield from _of_function(thing)
 
 
-def _of_function(function: FunctionType) -> Iterator[Any]:
+def _of_function(function: types.FunctionType) -> Iterator[Any]:
     yield from cells_of(function)
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
     here = function.__globals__.get("__name__") or ""
     for value in globals_of(function):
-        elsewhere = isinstance(value, FunctionType | BuiltinFunctionType)
+        elsewhere = isinstance(value, types.FunctionType | types.BuiltinFunctionType)
         if not elsewhere or package_of(value) == here.partition(".")[0]:
             yield value
 
 
-def names_in(code: CodeType) -> Iterator[str]:
-    """The global names and attributes that code uses, in the functions written inside it too."""
-    yield from code.co_names
+def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of a function and of the functions written inside it."""
+    yield code
     for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_in(constant)
+        if isinstance(constant, types.CodeType):
+            yield from _codes_in(constant)
 
 
-def cells_of(function: FunctionType) -> list[Any]:
+def names_in(code: types.CodeType) -> Iterator[str]:
+    """The global names and attributes that code uses, in the functions written inside it too."""
+    for each in _codes_in(code):
+        yield from each.co_names
+
+
+def cells_of(function: types.FunctionType) -> list[Any]:
     """What the names from around a function hold, as far as they hold something yet."""
-    found: list[Any] = []
-    for cell in function.__closure__ or ():
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:  # not filled yet
-            continue
-    return found
+    return [held for cell in function.__closure__ or () for held in _held_by(cell)]
 
 
-def globals_of(function: FunctionType) -> list[Any]:
+def _held_by(cell: types.CellType) -> list[Any]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # not filled yet
+        return []
+
+
+def globals_of(function: types.FunctionType) -> list[Any]:
     """The globals that a function's code names, and what it names of the modules it knows."""
     names = list(dict.fromkeys(names_in(function.__code__)))
     known = [function.__globals__[name] for name in names if name in function.__globals__]
-    modules = [vars(m) for m in (*known, *cells_of(function)) if isinstance(m, ModuleType)]
+    modules = [vars(m) for m in (*known, *cells_of(function)) if isinstance(m, types.ModuleType)]
     return known + [scope[name] for scope in modules for name in names if name in scope]
 
 
@@ -132,14 +131,14 @@ def _wrapped_in(value: Any) -> Any:
     return next((one for one in found if one is not None), None)
 
 
-def function_behind(value: Any) -> FunctionType | None:
+def function_behind(value: Any) -> types.FunctionType | None:
     """The Python function that runs when a partial, a method or an object is called, if there is one."""
     while isinstance(value, functools.partial):
         value = value.func
-    if not isinstance(value, FunctionType | MethodType):
+    if not isinstance(value, types.FunctionType | types.MethodType):
         value = type(value).__call__
     value = getattr(value, "__func__", value)
-    return value if isinstance(value, FunctionType) else None
+    return value if isinstance(value, types.FunctionType) else None
 
 
 def package_of(thing: Any) -> str:
@@ -181,24 +180,15 @@ class Substitution:
         return new
 
     def _entered(self, thing: Any, depth: int) -> Any:
-        if isinstance(thing, FunctionType) and self._parts(thing) is None:
+        if isinstance(thing, types.FunctionType) and self._parts(thing) is None:
             return self._function(thing, depth - 1)
-        if isinstance(thing, CellType):
-            return self._cell(thing, depth)
+        depth += isinstance(thing, types.CellType)  # a cell is part of its function
         make, parts = self._parts(thing) or _parts_of(thing)
         old = list(parts)
         new = [self.of(part, depth - 1) for part in old[:MOST_ITEMS]] + old[MOST_ITEMS:]
         return thing if _same(old, new) else make(*new)
 
-    def _cell(self, cell: CellType, depth: int) -> CellType:
-        try:
-            content = cell.cell_contents
-        except ValueError:  # not filled yet
-            return cell
-        new = self.of(content, depth)
-        return cell if new is content else CellType(new)
-
-    def _function(self, function: FunctionType, depth: int) -> FunctionType:
+    def _function(self, function: types.FunctionType, depth: int) -> types.FunctionType:
         cells, scope = function.__closure__ or (), function.__globals__
         new_cells = tuple(self.of(cell, depth) for cell in cells)
         names = sorted(set(names_in(function.__code__)) & scope.keys())
@@ -207,7 +197,7 @@ class Substitution:
             return function
         if _writes_outside(function.__code__):
             raise WritesOutside(function.__qualname__)
-        made = FunctionType(
+        made = types.FunctionType(
             function.__code__,
             {**scope, **changed} if changed else scope,
             function.__name__,
@@ -220,24 +210,23 @@ class Substitution:
 
 
 def _parts_of(thing: Any) -> tuple[Callable[..., Any], Iterable[Any]]:
-    """How a thing is made of its parts."""
-    if isinstance(thing, MethodType):
-        return MethodType, (thing.__func__, thing.__self__)
+    """How a thing is made of its parts, and the parts."""
+    if isinstance(thing, types.MethodType):
+        return types.MethodType, (thing.__func__, thing.__self__)
     if isinstance(thing, functools.partial):
         return _partial, (thing.func, thing.args, thing.keywords)
     if isinstance(thing, dict):
-        return functools.partial(_dict, thing), thing.values()
+        return lambda *new: dict[Any, Any](zip(thing, new, strict=True)), thing.values()
     if isinstance(thing, list | tuple):
-        return functools.partial(_sequence, type(thing)), thing
+        kind: Any = type(thing)
+        return kind if hasattr(kind, "_fields") else lambda *new: kind(new), thing
+    if isinstance(thing, types.CellType):
+        return types.CellType, _held_by(thing)
     return functools.partial(_object, thing), attributes(thing)
 
 
-def _dict(thing: dict[Any, Any], *new: Any) -> Any:
-    return dict(zip(thing, new, strict=True))
-
-
-def _sequence(kind: Any, *new: Any) -> Any:
-    return kind(*new) if hasattr(kind, "_fields") else kind(new)
+def _partial(function: Any, args: Any, keywords: Any) -> Any:
+    return functools.partial(function, *args, **keywords)
 
 
 def _object(thing: Any, *new: Any) -> Any:
@@ -246,19 +235,15 @@ def _object(thing: Any, *new: Any) -> Any:
     return made
 
 
-def _partial(function: Any, args: Any, keywords: Any) -> Any:
-    return functools.partial(function, *args, **keywords)
-
-
 def _same(some: Iterable[Any], others: Iterable[Any]) -> bool:
     return all(a is b for a, b in zip(some, others, strict=True))
 
 
-def _writes_outside(code: CodeType) -> bool:
+def _writes_outside(code: types.CodeType) -> bool:
     """Whether a function, or one inside it, assigns to names that others may read."""
-    for step in dis.get_instructions(code):
-        if step.opname == "STORE_GLOBAL":
-            return True
-        if step.opname == "STORE_DEREF" and step.argval in code.co_freevars:
-            return True
-    return any(_writes_outside(inner) for inner in code.co_consts if isinstance(inner, CodeType))
+    steps = ((step, each) for each in _codes_in(code) for step in dis.get_instructions(each))
+    return any(
+        step.opname == "STORE_GLOBAL"
+        or (step.opname == "STORE_DEREF" and step.argval in each.co_freevars)
+        for step, each in steps
+    )

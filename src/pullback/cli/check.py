@@ -12,7 +12,6 @@ from pullback.check import Report
 from pullback.check import check as check_gradient
 from pullback.check.discover import Candidate, bound, candidates
 from pullback.check.inputs import NAME, Call, given, tried
-from pullback.cli.quiet import hush_tensorflow
 from pullback.cli.target import load, why_not
 from pullback.errors import CheckError
 
@@ -28,7 +27,6 @@ def check(
     full: Annotated[bool, typer.Option("--report", help="Print each report in full.")] = False,
 ) -> None:
     """Check the custom gradients in TARGET: 0 all right, 1 some wrong, 2 some could not be checked."""
-    hush_tensorflow()
     console = Console(highlight=False, soft_wrap=True)
     options = {"quick": quick, "order": order, "seed": seed}
     module, found = _found(console, target)

@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from pullback.tour import run_file
+
 
 def load(target: str) -> tuple[ModuleType, str | None]:
     """The module that a target names, and the function in it, if one is named.
@@ -47,7 +49,7 @@ def _from_file(path: Path) -> ModuleType:
     sys.path.insert(len(sys.path) if taken else 0, str(root))
     if packages:
         return importlib.import_module(".".join([*packages, path.stem]))
-    return _executed(path, f"{path.stem}_to_check" if taken else path.stem)
+    return run_file(path, f"{path.stem}_to_check" if taken else path.stem)
 
 
 def _packages(path: Path) -> list[str]:
@@ -66,13 +68,3 @@ def _is_taken(name: str) -> bool:
         return name in sys.modules or importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _executed(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pullback.cli.quiet import hush_tensorflow
 from pullback.tour import find_stories, load_story
 from pullback.tour._render import print_story
 
@@ -17,7 +16,10 @@ def tour(
     ] = None,
 ) -> None:
     """Questions about gradients: stock TensorFlow, pullback, and the truth."""
-    _need_tensorflow()
+    if importlib.util.find_spec("tensorflow") is None:
+        raise typer.BadParameter(
+            "the tour runs TensorFlow, which is not installed: pip install 'pullback[tensorflow]'"
+        )
     console = Console()
     paths = dict(enumerate(find_stories(), start=1))
     chosen = only or list(paths)
@@ -34,11 +36,3 @@ def tour(
         f"stock TensorFlow {stock_right} of {len(chosen)}."
     )
     raise typer.Exit(right < len(chosen))
-
-
-def _need_tensorflow() -> None:
-    if importlib.util.find_spec("tensorflow") is None:
-        raise typer.BadParameter(
-            "the tour runs TensorFlow, which is not installed: pip install 'pullback[tensorflow]'"
-        )
-    hush_tensorflow()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 _HEAD = "the gradient check failed"
+_DEPTH = 3  # of lists and dicts in which reports are looked for
 
 
 def pytest_runtest_makereport(call: Any) -> None:
@@ -15,7 +16,8 @@ def pytest_runtest_makereport(call: Any) -> None:
     if call.when != "call" or not isinstance(error, AssertionError):
         return
     text = str(error)
-    failed = _failed_reports(call.excinfo.tb) if "Report(" in text else []
+    shows_report = "Report(" in text and "pullback.check" in sys.modules
+    failed = _failed_reports(call.excinfo.tb) if shows_report else []
     if failed and str(failed[0]) not in text:
         error.args = ("\n".join([_own_words(text) or _HEAD, *map(str, failed)]),)
 
@@ -27,22 +29,16 @@ def _own_words(text: str) -> str:
 
 def _failed_reports(traceback: Any) -> list[Any]:
     """The failed reports that a test's frame holds: pytest keeps the asserted values there."""
+    from pullback._reach import walk  # not earlier: the plugin is part of every session
+    from pullback.check import Report
+
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
-    found = _reports(list(traceback.tb_frame.f_locals.values()), depth=3)
-    return list({id(report): report for report in found if not report.ok}.values())
+    found = walk(*traceback.tb_frame.f_locals.values(), depth=_DEPTH, inside=_items)
+    return [value for value in found if isinstance(value, Report) and not value.ok]
 
 
-def _reports(value: Any, depth: int) -> Iterator[Any]:
-    if _is_report(value):
-        yield value
-    elif depth and isinstance(value, dict):
-        yield from _reports(list(value.values()), depth)
-    elif depth and isinstance(value, list | tuple):
-        for item in value:
-            yield from _reports(item, depth - 1)
-
-
-def _is_report(value: object) -> bool:
-    module = sys.modules.get("pullback.check.report")
-    return module is not None and isinstance(value, module.Report)
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()

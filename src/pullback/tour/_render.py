@@ -22,16 +22,10 @@ def print_story(
     """Print one story; return whether all of pullback's numbers are the true ones."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
     table.add_column("")
-    table.add_column("stock TensorFlow", ratio=3)
-    table.add_column("pullback", ratio=2)
-    table.add_column("mathematics", ratio=2)
-    for outcome in outcomes:
-        table.add_row(
-            outcome.name,
-            _answer_cell(outcome.stock),
-            _answer_cell(outcome.ours),
-            short(outcome.truth),
-        )
+    for heading, ratio in {"stock TensorFlow": 3, "pullback": 2, "mathematics": 2}.items():
+        table.add_column(heading, ratio=ratio)
+    for line in outcomes:
+        table.add_row(line.name, _cell(line.stock), _cell(line.ours), short(line.truth))
     parts = [table, Text(story.moral, style="italic")] if story.moral else [table]
     heading = Text(f"{title} {story.question}".strip(), style="bold")
     panel = Panel(Group(*parts), title=heading, title_align="left")
@@ -47,17 +41,11 @@ def short(value: Any) -> str:
         return "[" + ", ".join(short(item) for item in value) + "]"
     if value is None or isinstance(value, str):
         return str(value)
-    formatted = np.array2string(
-        np.asarray(value), separator=", ", formatter={"float_kind": _short_float}
-    )
-    return " ".join(formatted.split())
+    digits: Any = {"float_kind": "{:.5g}".format}
+    return " ".join(np.array2string(np.asarray(value), separator=", ", formatter=digits).split())
 
 
-def _short_float(number: np.floating[Any]) -> str:
-    return f"{number:.5g}"
-
-
-def _answer_cell(answer: Answer) -> Text:
+def _cell(answer: Answer) -> Text:
     if answer.right:
         return Text(f"✓ {short(answer.value)}", style="green")
     if answer.error:

@@ -1,10 +1,16 @@
-"""A story and what came of it, as data; needs no framework."""
+"""A story, its file, and what came of it, as data; needs no framework."""
 
+import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+_HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -22,12 +28,7 @@ class Line:
 
     def ask_both(self, stock: Any, ours: Any) -> "Outcome":
         """Ask both sides and compare each with the truth."""
-        return Outcome(
-            name=self.name,
-            stock=self._answer(stock),
-            ours=self._answer(ours),
-            truth=plain(self.truth),
-        )
+        return Outcome(self.name, self._answer(stock), self._answer(ours), plain(self.truth))
 
     def _answer(self, side: Any) -> "Answer":
         try:
@@ -110,3 +111,36 @@ def agrees(value: Any, truth: Any, rtol: float) -> bool:
         )
     wanted = np.asarray(truth)
     return value.shape == wanted.shape and np.allclose(value, wanted, rtol=rtol, atol=0.0)
+
+
+def find_stories() -> list[Path]:
+    """The files of all stories, in their order.
+
+    >>> from pullback.tour import find_stories
+    >>> find_stories()[0].name.startswith("story01")
+    True
+    """
+    # in the wheel beside this file, in a working tree under `examples/`
+    shipped, beside_src = _HERE / "examples", _HERE.parents[2] / "examples"
+    return sorted((shipped if shipped.is_dir() else beside_src).glob("story[0-9][0-9]_*.py"))
+
+
+def load_story(path: Path) -> Story:
+    """Run a story's file and return its `story`.
+
+    >>> from pullback.tour import find_stories, load_story
+    >>> load_story(find_stories()[0]).question.endswith("?")
+    True
+    """
+    return run_file(path, path.stem).story
+
+
+def run_file(path: Path, name: str) -> ModuleType:
+    """A file as a module under this name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

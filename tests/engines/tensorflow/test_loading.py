@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pullback.engines.tensorflow import loading, tf_private
+from pullback.engines.tensorflow import loading
 from pullback.engines.tensorflow.versions import SUPPORTED
 from pullback.errors import EngineError
 
@@ -31,11 +31,9 @@ def test_devices_can_be_set_up_after_definitions() -> None:
     assert done.stdout.split() == ["2", "3.0"]
 
 
-def test_the_canary_sings() -> None:
-    loading.prove()
-
-
-def test_a_changed_tensorflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tf_private, "detached", lambda tensor: tensor.missing)
-    with pytest.raises(EngineError, match=f"works with {SUPPORTED}.*Install a TensorFlow"):
-        loading.prove()
+def test_a_missing_symbol_is_explained() -> None:
+    with (
+        pytest.raises(EngineError, match=f"works with {SUPPORTED}.*gone.*Install a TensorFlow"),
+        loading._explained(),
+    ):
+        raise ImportError("gone")

@@ -10,7 +10,6 @@ import tensorflow as tf
 import pullback as pb
 from pullback.check import check
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
-from pullback.engines.tensorflow.tf_private import checking
 
 X = tf.constant(np.random.default_rng(0).normal(size=(4, 3)), tf.float32)
 WEIGHT = tf.Variable(np.random.default_rng(1).normal(size=3), dtype=tf.float32, name="weight")
@@ -141,7 +140,3 @@ def test_a_keras_variable_is_copied_as_one():
     made, variables = float64_copy(lambda x: x * weight)
     assert made(tf.cast(X, tf.float64)).dtype == tf.float64
     assert [v.dtype for v in variables.values()] == [tf.float64]
-
-
-def test_the_private_parts_are_as_expected():
-    assert checking.changed() == []

@@ -8,6 +8,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import transposing
@@ -83,10 +85,11 @@ class TensorFlowEngine(Engine):
 
     def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
         """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
-        if not hasattr(private.tf, dtype):
+        if not hasattr(tf, dtype):
             raise UnsupportedError(f"TensorFlow has no dtype {dtype!r}.")
         return contextlib.nullcontext()
 
     def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
         """The ops that a call runs, as nodes of the graph it is traced into."""
-        return private.traced_operations(function, args)
+        traced = tf.function(function, autograph=False).get_concrete_function(*args)
+        return traced.graph.get_operations()

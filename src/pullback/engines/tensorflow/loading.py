@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 
-from pullback.engines.tensorflow.versions import SUPPORTED
-from pullback.errors import EngineError
+from pullback.engines.tensorflow.versions import unsupported
 from pullback.extend import Engine
 
 
@@ -26,9 +25,8 @@ def load() -> Engine:
 def prove() -> None:
     """Run the canary: does TensorFlow still do what the engine builds on?"""
     with _explained():
-        from pullback.engines.tensorflow import tf_private
-
-        tf_private.canary()
+        from pullback.engines.tensorflow.tf_private import canary
+    canary.prove()
 
 
 @contextlib.contextmanager
@@ -37,9 +35,4 @@ def _explained() -> Generator[None]:
     try:
         yield
     except (ImportError, AttributeError, TypeError) as error:
-        import tensorflow as tf
-
-        raise EngineError(
-            f"this is TensorFlow {tf.__version__}; pullback works with {SUPPORTED}, and an internal part that it "
-            f"builds on is not as it was there ({error!r}). Install a TensorFlow of that range."
-        ) from error
+        raise unsupported(repr(error)) from error

@@ -84,13 +84,15 @@ def gradient_tensor(leaf: Any) -> Any:
     """The one tensor in which the gradient of a differentiable leaf lives."""
     if isinstance(leaf, tf.RaggedTensor):
         return leaf.flat_values
-    return leaf.values if isinstance(leaf, tf.IndexedSlices) else leaf
+    return leaf.values if isinstance(leaf, (tf.IndexedSlices, tf.SparseTensor)) else leaf
 
 
 def with_gradient_tensor(leaf: Any, tensor: Any) -> Any:
     """The same leaf around another tensor."""
     if isinstance(leaf, tf.RaggedTensor):
         return leaf.with_flat_values(tensor)
+    if isinstance(leaf, tf.SparseTensor):
+        return leaf.with_values(tensor)
     if isinstance(leaf, tf.IndexedSlices):
         return tf.IndexedSlices(tensor, leaf.indices, leaf.dense_shape)
     return tensor

@@ -3,8 +3,7 @@
 A subject is a function whose gradient is replaced, and the form in which it is called. A case is a subject with a rule,
 and what must come of it.
 """
-# Subjects and rules are rows of a table: lambdas, whose parameters are arrays of any framework.
-# pyright: reportUnknownLambdaType=false
+# Subjects and rules are rows of a table: lambdas, which need not use what they are given.
 # ruff: noqa: ARG005
 
 from __future__ import annotations

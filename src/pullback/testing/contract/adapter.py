@@ -60,9 +60,7 @@ class Adapter:
     sin: Function  # also the target of overrides: the framework's own function
     variable: Callable[[Any, str], Any] = _absent  # values and a name; takes `*` like an array
     key: Callable[[Any], Any] = _itself  # what stands for a variable as a key of a dict
-    layer: Callable[[], Any] = (
-        _absent  # a new layer without weights that gives the sine of its input
-    )
+    layer: Callable[[], Any] = _absent  # a new layer without weights: the sine of its input
     # Modes that give the gradient of the sum of the squares of all gradients.
     second_order: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     # What the engine cannot do, and why: the engine's own table, with keys out of CAPABILITIES.

@@ -2,6 +2,6 @@
 
 from pullback.engines.tensorflow.probing.callee import sample as sample
 from pullback.engines.tensorflow.probing.make import make_probe as make_probe
-from pullback.engines.tensorflow.tf_private.checking import (
+from pullback.engines.tensorflow.tf_private import (
     is_custom_gradient as is_custom_gradient,
 )

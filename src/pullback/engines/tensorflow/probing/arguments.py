@@ -1,31 +1,24 @@
 """Arguments and results of a checked call: which tensors move, how they are called, how they are put back."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.probing.precision import Lift, lifted
-from pullback.engines.tensorflow.values import flows, underlying
 from pullback.extend import Array, Leaf, describe, flatten, paths, paths_and_names, unflatten
 
 _DENSE = (np.ndarray, np.generic, tf.Tensor)
 
 
-@dataclass(frozen=True)
-class Slot:
-    """One movable tensor: how it is called, and which of the arguments' leaves it sits in."""
-
-    leaf: Leaf
-    position: int
-    dtype: tf.DType
-
-
 class Arguments:
-    """Arguments taken apart once, and rebuilt around new tensors for every call."""
+    """Arguments taken apart once, and rebuilt around new tensors for every call.
+
+    `movable` has the tensors that can be moved, by their position among the leaves; `slots` those that `wrt` asks for.
+    """
 
     def __init__(
         self,
@@ -38,9 +31,12 @@ class Arguments:
         self.wrt = wrt
         self.twins: dict[tuple[int, tf.DType], tf.Variable] = {}
         self.named = list(paths_and_names(fn, args, kwargs))
-        slots = (_slot(k, value, *self.named[k]) for k, value in enumerate(self.leaves))
-        self.all_slots = [slot for slot in slots if slot is not None]
-        self.slots = [slot for slot in self.all_slots if self.is_asked(slot.leaf)]
+        self.movable = {
+            k: leaf_of(movable(value), path + _suffix(value), name + _suffix(value))
+            for k, (value, (path, name)) in enumerate(zip(self.leaves, self.named, strict=True))
+            if movable(value) is not None
+        }
+        self.slots = {k: leaf for k, leaf in self.movable.items() if self.is_asked(leaf)}
 
     def is_asked(self, leaf: Leaf) -> bool:
         """Whether `wrt` takes in this leaf."""
@@ -53,40 +49,40 @@ class Arguments:
 
     def holds(self, variable: Any) -> bool:
         """Whether a variable is one of the arguments or stands for one."""
-        known = (*map(underlying, filter(is_variable, self.leaves)), *self.twins.values())
+        known = (*map(values.underlying, filter(is_variable, self.leaves)), *self.twins.values())
         return any(variable is one for one in known)
 
     def start(self) -> list[Array]:
         """Values of the movable tensors, as given."""
-        return [to_array(movable(self.leaves[slot.position])) for slot in self.slots]
+        return [to_array(movable(self.leaves[position])) for position in self.slots]
 
     def build(self, tensors: Sequence[Any], lift: Lift) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments with these tensors in the slots, everything else lifted likewise."""
-        moved = {s.position: tensor for s, tensor in zip(self.slots, tensors, strict=True)}
+        """Arguments with the first of these tensors in the slots, everything else lifted likewise."""
+        moved = dict(zip(self.slots, tensors, strict=False))
         leaves = [self._leaf(k, value, moved.get(k), lift) for k, value in enumerate(self.leaves)]
         return unflatten(self.structure, leaves)
 
     def sources(self, tensors: Sequence[Any], lift: Lift) -> list[Any]:
-        """What to differentiate by: the tensors, or the variables that stand for arguments."""
-        leaves = [self.leaves[slot.position] for slot in self.slots]
+        """What to differentiate by: the first of these tensors, or the variables that stand for arguments."""
         return [
-            self._twin(s.position, leaf, lift) if is_variable(leaf) else tensor
-            for s, leaf, tensor in zip(self.slots, leaves, tensors, strict=True)
+            self._twin(k, lift) if is_variable(self.leaves[k]) else tensor
+            for k, tensor in zip(self.slots, tensors, strict=False)
         ]
 
     def _leaf(self, position: int, value: Any, tensor: Any, lift: Lift) -> Any:
-        part = movable(value)
-        if part is None:
+        if position not in self.movable:
             return value
         if not is_variable(value):
-            return _with_movable(value, lifted(part, lift) if tensor is None else tensor)
-        twin = self._twin(position, value, lift)
+            tensor = lifted(movable(value), lift) if tensor is None else tensor
+            return values.with_gradient_tensor(value, tensor)
+        twin = self._twin(position, lift)
         if tensor is not None:
             twin.assign(tensor)
         return twin
 
-    def _twin(self, position: int, value: Any, lift: Lift) -> Any:
+    def _twin(self, position: int, lift: Lift) -> tf.Variable:
         """A variable that stands for one among the arguments, which is left alone."""
+        value = self.leaves[position]
         key = position, lift(tf.as_dtype(value.dtype))
         if key not in self.twins:
             self.twins[key] = tf.Variable(lifted(value, lift))
@@ -95,37 +91,21 @@ class Arguments:
 
 def movable(value: Any) -> Any:
     """The tensor, array or variable of a value that can be moved by small amounts, if there is one."""
-    if isinstance(value, tf.RaggedTensor):
-        value = value.flat_values
-    elif isinstance(value, tf.SparseTensor | tf.IndexedSlices):
-        value = value.values
+    value = values.gradient_tensor(value)
     dense = is_variable(value) or isinstance(value, _DENSE)
-    return value if dense and flows(value) else None
+    return value if dense and values.flows(value) else None
 
 
-def _with_movable(value: Any, tensor: Any) -> Any:
-    if isinstance(value, tf.RaggedTensor):
-        return value.with_flat_values(tensor)
-    if isinstance(value, tf.SparseTensor):
-        return value.with_values(tensor)
-    if isinstance(value, tf.IndexedSlices):
-        return tf.IndexedSlices(tensor, value.indices, value.dense_shape)
-    return tensor
+def leaf_of(tensor: Any, path: str, name: str, kind: str = "argument") -> Leaf:
+    """What a report says of a tensor, array or variable."""
+    dtype = tf.as_dtype(tensor.dtype)
+    return Leaf(path, name, tuple(tensor.shape), dtype.name, dtype.is_complex, kind)
 
 
 def _suffix(value: Any) -> str:
     if isinstance(value, tf.RaggedTensor):
         return ".flat_values"
     return ".values" if isinstance(value, tf.SparseTensor | tf.IndexedSlices) else ""
-
-
-def _slot(position: int, value: Any, path: str, name: str) -> Slot | None:
-    part = movable(value)
-    if part is None:
-        return None
-    dtype, end = tf.as_dtype(part.dtype), _suffix(value)
-    leaf = Leaf(path + end, name + end, tuple(part.shape), dtype.name, dtype.is_complex)
-    return Slot(leaf, position, dtype)
 
 
 def is_variable(value: Any) -> bool:
@@ -139,16 +119,16 @@ def to_array(tensor: Any) -> Array:
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64, copy=False)
 
 
-def float_outputs(result: Any) -> list[Any]:
-    """The float tensors in what a function returned."""
-    return [part for _, part in named_outputs(result)]
+def to_arrays(gradients: Iterable[Any]) -> list[Array | None]:
+    """Arrays of gradients, some of which may be sparse or `None`."""
+    return [None if g is None else to_array(values.dense(g)) for g in gradients]
 
 
-def named_outputs(result: Any) -> list[tuple[str, Any]]:
-    """The float tensors in what a function returned, with their paths."""
+def outputs_of(result: Any) -> dict[str, Any]:
+    """The float tensors in what a function returned, by their paths."""
     leaves, structure = flatten(result)
     named = zip(paths(structure, "out"), leaves, strict=True)
-    found = [(path + _suffix(leaf), movable(leaf)) for path, leaf in named]
-    found = [(path, tf.convert_to_tensor(t) if is_variable(t) else t) for path, t in found]
+    found = {path + _suffix(leaf): movable(leaf) for path, leaf in named}
+    found = {path: tf.convert_to_tensor(t) if is_variable(t) else t for path, t in found.items()}
     # an array has left TensorFlow, and its gradient behind
-    return [(path, tensor) for path, tensor in found if isinstance(tensor, tf.Tensor)]
+    return {path: tensor for path, tensor in found.items() if isinstance(tensor, tf.Tensor)}

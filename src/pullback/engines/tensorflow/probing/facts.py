@@ -1,6 +1,7 @@
 """Constants that function and rule compare their values with, read from a trace of both."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,25 +17,28 @@ _PASSING = frozenset(
     ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
 )
 _KINKED = {"Relu6": 6.0}
-_MOST = 12
+# More constants than this, or larger ones, are not thresholds that a check should go to.
+_MOST, _LARGEST = 12, 1e12
+# How many ops may lie between a comparison and its constant, and between it and the input that it is about.
+_OPS_TO_CONSTANT, _OPS_TO_INPUT = 4, 6
 
 Node = Any
 
 
 def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
-    """Trace function and rule together and look at their comparisons."""
+    """Constants in the comparisons of function and rule, from a trace of both."""
     try:
-        program = _program(probe, xs, ws)
+        graph = _graph_of(probe, xs, ws)
     except Untraceable as error:
         return Facts(notes=(f"not traced, so no thresholds were looked for: {error}",))
-    found: list[float] = []
-    for nodes in [program.node, *(f.node_def for f in program.library.function)]:
-        found += _constants_in(nodes)
-    kept = dict.fromkeys(round(c, 12) for c in found if math.isfinite(c) and abs(c) < 1e12)
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    found = [constant for nodes in bodies for constant in _constants_in(nodes)]
+    kept = dict.fromkeys(round(c, 12) for c in found if math.isfinite(c) and abs(c) < _LARGEST)
     return Facts(constants=tuple(kept)[:_MOST])
 
 
-def _program(probe: Any, xs: Arrays, ws: Arrays) -> Any:
+def _graph_of(probe: Any, xs: Arrays, ws: Arrays) -> Any:
+    """The graph at the precision of the arguments, or else at that of the check."""
     try:
         return traced_inside(probe.as_given or probe, xs, ws).graph.as_graph_def()
     except Untraceable:
@@ -59,14 +63,16 @@ def _compared(node: Node, table: dict[str, Node]) -> list[float]:
     constants = [value for value in values if value is not None]
     if not moving or not constants:
         return []
-    return [c for value in constants for c in (value, _back(moving[0], value, table, 6))]
+    return [c for value in constants for c in (value, _back(moving[0], value, table))]
 
 
 def _node(name: str, table: dict[str, Node]) -> Node | None:
     return table.get(name.split(":")[0])
 
 
-def _constant(node: Node | None, table: dict[str, Node], depth: int = 4) -> float | None:
+def _constant(
+    node: Node | None, table: dict[str, Node], depth: int = _OPS_TO_CONSTANT
+) -> float | None:
     if node is None or depth == 0:
         return None
     if node.op == "Const":
@@ -91,7 +97,7 @@ def _logit(c: float) -> float:
 
 
 _INVERSE: dict[str, Callable[[float], float]] = {
-    "Neg": lambda c: -c,
+    "Neg": operator.neg,
     "Abs": abs,
     "Square": math.sqrt,
     "Sqrt": lambda c: c * c,
@@ -102,39 +108,40 @@ _INVERSE: dict[str, Callable[[float], float]] = {
     "Reciprocal": lambda c: 1 / c,
 }
 _WITH_CONSTANT: dict[str, Callable[[float, float], float]] = {
-    "Mul": lambda c, k: c / k,
-    "AddV2": lambda c, k: c - k,
-    "Sub": lambda c, k: c + k,
-    "RealDiv": lambda c, k: c * k,
+    "Mul": operator.truediv,
+    "AddV2": operator.sub,
+    "Sub": operator.add,
+    "RealDiv": operator.mul,
 }
 
 
-def _back(node: Node | None, value: float, table: dict[str, Node], depth: int) -> float:
+def _back(
+    node: Node | None, value: float, table: dict[str, Node], depth: int = _OPS_TO_INPUT
+) -> float:
     """The input value at which an element-wise chain meets `value`, as far as it can be undone."""
-    if node is None or depth == 0:
-        return value
     try:
-        if node.op in _PASSING:
-            return _back(_node(node.input[0], table), value, table, depth - 1)
-        if node.op in _INVERSE:
-            before = _INVERSE[node.op](value)
-            return _back(_node(node.input[0], table), before, table, depth - 1)
-        return _back_binary(node, value, table, depth)
+        step = None if node is None or depth == 0 else _undone(node, value, table)
     except (ValueError, ZeroDivisionError, OverflowError):
         return value
+    return value if step is None else _back(*step, table, depth - 1)
 
 
-def _back_binary(node: Node, value: float, table: dict[str, Node], depth: int) -> float:
-    if node.op not in _WITH_CONSTANT or len(node.input) < 2:
-        return value
+def _undone(node: Node, value: float, table: dict[str, Node]) -> tuple[Node | None, float] | None:
+    """The operand that moves, and where it must be for the op to give `value`; `None` for other ops."""
+    operands = [_node(name, table) for name in node.input]
+    if node.op in _PASSING:
+        return operands[0], value
+    if node.op in _INVERSE:
+        return operands[0], _INVERSE[node.op](value)
     if node.op == "Mul" and node.input[0] == node.input[1]:
-        return _back(_node(node.input[0], table), math.sqrt(value), table, depth - 1)
-    left, right = _node(node.input[0], table), _node(node.input[1], table)
-    constant = _constant(right, table)
-    if constant is not None:
-        return _back(left, _WITH_CONSTANT[node.op](value, constant), table, depth - 1)
-    constant = _constant(left, table)
-    if constant is None:
-        return value
-    before = constant - value if node.op == "Sub" else _WITH_CONSTANT[node.op](value, constant)
-    return _back(right, before, table, depth - 1)
+        return operands[0], math.sqrt(value)
+    if node.op not in _WITH_CONSTANT:
+        return None
+    undo = _WITH_CONSTANT[node.op]
+    match [_constant(operand, table) for operand in operands[:2]]:
+        case [_, float(constant)]:
+            return operands[0], undo(value, constant)
+        case [float(constant), None]:
+            return operands[1], constant - value if node.op == "Sub" else undo(value, constant)
+        case _:
+            return None

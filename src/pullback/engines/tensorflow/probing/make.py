@@ -1,16 +1,17 @@
 """How a probe is made: the function is run as given, then at the highest precision it allows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.arguments import Arguments, named_outputs, to_array
+from pullback.engines.tensorflow.probing import precision
+from pullback.engines.tensorflow.probing.arguments import Arguments, leaf_of, outputs_of, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
-from pullback.engines.tensorflow.probing.precision import coarsest, double, format_name, single
+from pullback.engines.tensorflow.probing.precision import double
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
 from pullback.engines.tensorflow.values import flows
@@ -43,13 +44,13 @@ def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
     tensors = probe.tensors(probe.start())
     with tf.GradientTape() as tape:
         tape.watch(tensors)
-        result = _called(probe, tensors)
+        result = _run(probe, probe.call, tensors)
     read = [v for v in tape.watched_variables() if flows(v) and not arguments.holds(v)]
     if state.add([*reachable_variables(probe.fn), *read]):
         # made by the call itself, so that only another one shows what it writes
-        result = _called(probe, tensors)
+        result = _run(probe, probe.call, tensors)
     leaves = replace(probe, variables=read).inputs[len(arguments.slots) :]
-    known = [*(slot.leaf for slot in arguments.all_slots), *leaves]
+    known = [*arguments.movable.values(), *leaves]
     refusals.require_known(probe.name, arguments.wrt, known)
     asked = [v for v, leaf in zip(read, leaves, strict=True) if arguments.is_asked(leaf)]
     written = state.changed()
@@ -57,46 +58,38 @@ def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
     probe = replace(probe, variables=asked, written=written)
     refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
-    return _held_fixed(probe, seed, [to_array(y) for _, y in named_outputs(result)])
+    return _held_fixed(probe, seed, [to_array(y) for y in outputs_of(result).values()])
 
 
-def _called(probe: TensorFlowProbe, tensors: list[Any]) -> Any:
+def _run(probe: TensorFlowProbe, run: Callable[[Any], Any], point: Any) -> Any:
+    """What a first run gives; a function that raises cannot be checked."""
     try:
-        return probe.call(tensors)
+        return run(point)
     except Exception as error:
+        cause = (error.__cause__ if isinstance(error, OutsideDomain) else None) or error
         given = probe.arguments.describe()
-        raise refusals.raised(probe.name, error, given, plain_line(error)) from error
+        raise refusals.raised(probe.name, cause, given, plain_line(error)) from error
 
 
 def _outputs(probe: TensorFlowProbe, result: Any) -> tuple[Leaf, ...]:
-    named = named_outputs(result)
+    named = outputs_of(result)
     if not named:
         left = isinstance(result, float | complex | np.ndarray | np.generic)
         kind = f"{type(result).__name__}, which left TensorFlow and its gradient behind"
         raise refusals.no_output(probe.name, kind if left else describe(result))
-    return tuple(
-        Leaf(path, path, tuple(t.shape), t.dtype.name, t.dtype.is_complex, "output")
-        for path, t in named
-    )
+    return tuple(leaf_of(tensor, path, path, "output") for path, tensor in named.items())
 
 
 def _held_fixed(probe: TensorFlowProbe, seed: int, first: Sequence[Any]) -> TensorFlowProbe:
     """Make a random function repeatable, or refuse it."""
-    if _alike(_values(probe), first):
+    if _alike(_run(probe, probe.values, probe.start()), first):
         return probe
     note = "random: checked with its random numbers held fixed"
     probe = replace(probe, seed=seed, notes=(*probe.notes, note))
-    if not _alike(_values(probe), _values(probe)):
+    some, others = (_run(probe, probe.values, probe.start()) for _ in range(2))
+    if not _alike(some, others):
         raise refusals.not_repeatable(probe.name, "tf.random.set_seed")
     return probe
-
-
-def _values(probe: TensorFlowProbe) -> list[Any]:
-    try:
-        return probe.values(probe.start())
-    except OutsideDomain as error:
-        given = probe.arguments.describe()
-        raise refusals.raised(probe.name, error.__cause__ or error, given, str(error)) from error
 
 
 def _alike(
@@ -114,12 +107,12 @@ def _alike(
 
 def _at_best(first: TensorFlowProbe) -> TensorFlowProbe:
     """The function at the highest precision at which it runs and means the same."""
-    first.value_epsilon = first.rule_epsilon = coarsest(first.dtypes)
-    best = _in_float64(first) or _verified(replace(first, lift=single)) or first
+    first.value_epsilon = first.rule_epsilon = precision.coarsest(first.dtypes)
+    best = _in_float64(first) or _verified(replace(first, lift=precision.single)) or first
     if best is not first:
         best.as_given = first
     if best.value_epsilon > _FINE:
-        kind = format_name(best.value_epsilon)
+        kind = precision.format_name(best.value_epsilon)
         best.notes += (f"runs in {kind} only: small errors cannot be told from rounding",)
     return best
 
@@ -180,7 +173,7 @@ def _verified(
         return None
     finally:
         probe.state.restore(probe.written)
-    probe.value_epsilon = probe.rule_epsilon = coarsest([*probe.dtypes, *dtypes])
+    probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes])
     return probe if same else None
 
 

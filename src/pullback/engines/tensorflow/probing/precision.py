@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 Lift = Callable[[tf.DType], tf.DType]
-# the distance from one to the next number
+# The distance from one to the next number.
 _EPSILON = {
     tf.float64: 2.0**-52,
     tf.float32: 2.0**-23,

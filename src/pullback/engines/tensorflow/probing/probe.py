@@ -11,18 +11,23 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.arguments import Arguments, float_outputs, to_array
-from pullback.engines.tensorflow.probing.callee import plain_line
+from pullback.engines.tensorflow.probing.arguments import (
+    Arguments,
+    leaf_of,
+    outputs_of,
+    to_array,
+    to_arrays,
+)
+from pullback.engines.tensorflow.probing.callee import described, plain_line, rule_location
 from pullback.engines.tensorflow.probing.facts import facts_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
 from pullback.engines.tensorflow.probing.precision import Lift, native
-from pullback.engines.tensorflow.probing.source import rule_location
 from pullback.engines.tensorflow.probing.state import State, seeded
+from pullback.engines.tensorflow.values import dense
 from pullback.extend import (
     Array,
     Arrays,
     Claims,
-    Facts,
     InMode,
     Leaf,
     OutsideDomain,
@@ -66,8 +71,7 @@ class TensorFlowProbe:
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
     def __post_init__(self) -> None:
-        leaves = [*(slot.leaf for slot in self.arguments.slots), *map(_leaf, self.variables)]
-        self.inputs = distinct(leaves)
+        self.inputs = distinct([*self.arguments.slots.values(), *map(_leaf, self.variables)])
 
     # what the check asks
 
@@ -106,9 +110,8 @@ class TensorFlowProbe:
         jvp, again = _differentiate_rule(outer, gradients, upstream, watched if second else [], us)
         return Claims([to_array(y) for y in ys], vjp, jvp, again if second else _NOT_ASKED)
 
-    def facts(self, xs: Arrays, ws: Arrays) -> Facts:
-        """Constants in comparisons, from a trace of function and rule."""
-        return facts_of(self, xs, ws)
+    facts = facts_of
+    source = rule_location
 
     def modes(self) -> tuple[str, ...]:
         """The modes of TensorFlow that a check may ask for."""
@@ -129,10 +132,6 @@ class TensorFlowProbe:
             return given.vjp(xs, ws)[1]
         return given.claims(xs, ws, us, second=False).jvp
 
-    def source(self) -> str | None:
-        """File and line of the rule."""
-        return rule_location(self)
-
     def close(self) -> None:
         """Put every variable back."""
         self.state.restore()
@@ -142,22 +141,21 @@ class TensorFlowProbe:
     @property
     def dtypes(self) -> list[tf.DType]:
         """The dtypes in which the inputs are passed."""
-        slots = [self.lift(slot.dtype) for slot in self.arguments.slots]
+        slots = [self.lift(tf.as_dtype(leaf.dtype)) for leaf in self.arguments.slots.values()]
         return slots + [tf.as_dtype(v.dtype) for v in self.variables]
 
     def tensors(self, xs: Arrays) -> list[Any]:
         """Tensors of the dtypes in which this probe runs."""
         return [_tensor(x, dtype) for x, dtype in zip(xs, self.dtypes, strict=True)]
 
-    def call_arguments(self, tensors: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, with these tensors in them."""
-        return self.arguments.build(tensors[: len(self.arguments.slots)], self.lift)
+    def sources(self, tensors: list[Any]) -> list[Any]:
+        """What gradients are asked for: argument tensors or the variables in their place, then variables."""
+        return [*self.arguments.sources(tensors, self.lift), *self.variables]
 
     def watch(self, tape: tf.GradientTape, tensors: list[Any]) -> list[Any]:
-        """What gradients are asked for: argument tensors, then variables."""
-        count = len(self.arguments.slots)
-        tape.watch(tensors[:count])
-        return [*self.arguments.sources(tensors[:count], self.lift), *self.variables]
+        """Let a tape watch the arguments, and give what gradients are asked for."""
+        tape.watch(tensors[: len(self.arguments.slots)])
+        return self.sources(tensors)
 
     def assign(self, tensors: list[Any]) -> None:
         """Set the captured variables."""
@@ -169,7 +167,7 @@ class TensorFlowProbe:
         """Float outputs of the function, or `OutsideDomain` if it raises, as it did not at first."""
         self.assign(tensors)
         try:
-            ys = float_outputs(self.call(tensors))
+            ys = list(outputs_of(self.call(tensors)).values())
         except Exception as error:
             raise OutsideDomain(plain_line(error)) from error
         finally:
@@ -181,7 +179,7 @@ class TensorFlowProbe:
 
     def call(self, tensors: list[Any]) -> Any:
         """The function itself, on these tensors, with random numbers held fixed."""
-        args, kwargs = self.call_arguments(tensors)
+        args, kwargs = self.arguments.build(tensors, self.lift)
         if self.seed is None:
             return self.fn(*args, **kwargs)
         return seeded(lambda: self.fn(*args, **kwargs), self.seed)
@@ -217,9 +215,9 @@ class TensorFlowProbe:
 def _run_rule(run: Callable[[], Any]) -> list[Any]:
     """The dense gradients that a rule gives; what it raises is a fault of the rule."""
     try:
-        return [None if g is None else tf.convert_to_tensor(g) for g in run()]
+        return [dense(g) for g in run()]
     except Exception as error:
-        raise RuleFault(Raised(f"{type(error).__name__}: {plain_line(error)}")) from error
+        raise RuleFault(Raised(described(error))) from error
 
 
 def _differentiate_rule(
@@ -234,18 +232,16 @@ def _differentiate_rule(
     try:
         found = tape.gradient(targets, [*upstream, *watched], directions)
     except Exception as error:
-        reason = Unsupported(f"{type(error).__name__}: {plain_line(error)}")
+        reason = Unsupported(described(error))
         return reason, reason
-    arrays = [None if g is None else to_array(tf.convert_to_tensor(g)) for g in found]
+    arrays = to_arrays(found)
     jvp, again = arrays[: len(upstream)], arrays[len(upstream) :]
     return (_NO_UPSTREAM if all(part is None for part in jvp) else jvp), again
 
 
 def _leaf(variable: Any) -> Leaf:
-    dtype = tf.as_dtype(variable.dtype)
     name = getattr(variable, "path", None) or variable.name.split(":")[0]
-    path = f'variables["{name}"]'
-    return Leaf(path, name, tuple(variable.shape), dtype.name, dtype.is_complex, "variable")
+    return leaf_of(variable, f'variables["{name}"]', name, "variable")
 
 
 def _tensor(value: Array, dtype: tf.DType) -> Any:

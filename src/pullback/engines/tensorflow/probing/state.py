@@ -1,5 +1,6 @@
 """State of a checked function: variables it reads or writes, random numbers it draws."""
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -43,15 +44,10 @@ class State:
 
 def reachable_variables(*things: Any) -> list[Any]:
     """Variables that functions, layers, methods or other objects can get at by name."""
-    found = walk(*things, stop=_is_end, inside=inside)
-    variables = [underlying(v) for thing in found for v in _variables_of(thing)]
+    found = list(walk(*things, stop=_is_end, inside=inside))
+    held = [v for thing in found if isinstance(thing, _HOLDERS) for v in thing.variables]
+    variables = map(underlying, [*filter(is_variable, found), *held])
     return list({id(v): v for v in variables}.values())
-
-
-def _variables_of(thing: Any) -> Iterable[Any]:
-    if is_variable(thing):
-        return [thing]
-    return thing.variables if isinstance(thing, _HOLDERS) else ()
 
 
 def _is_end(thing: Any) -> bool:
@@ -68,13 +64,11 @@ def _same(one: Any, other: Any) -> bool:
 
 def seeded(run: Callable[[], Any], seed: int) -> Any:
     """Run with the global random numbers of TensorFlow, NumPy and Python at a fixed start."""
-    numpy_before, python_before = np.random.get_state(), random.getstate()
-    with private.global_seed_kept():
+    with contextlib.ExitStack() as stack:
+        stack.callback(np.random.set_state, np.random.get_state())
+        stack.callback(random.setstate, random.getstate())
+        stack.enter_context(private.global_seed_kept())
         np.random.seed(seed % 2**32)
         random.seed(seed)
         tf.random.set_seed(seed)
-        try:
-            return run()
-        finally:
-            np.random.set_state(numpy_before)
-            random.setstate(python_before)
+        return run()

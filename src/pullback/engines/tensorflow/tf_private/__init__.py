@@ -1,70 +1,72 @@
-"""Every private symbol of TensorFlow that the engine uses, each with the reason, and a canary.
+"""Private symbols of TensorFlow that the engine uses, each with the reason; `canary` proves that they are as expected.
 
-Nothing else in pullback imports from `tensorflow.python`.
+Nothing outside of this folder imports from `tensorflow.python`, or reads private attributes of TensorFlow's objects.
 """
+# Private symbols are what this folder is for, and TensorFlow makes its context only when it is first asked for.
+# pyright: reportPrivateUsage=false, reportOptionalMemberAccess=false
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 # How an object is traced that is an argument of a tf.function: as itself, without being kept alive.
 from tensorflow.core.function.trace_type.default_types import Weakref as Weakref
-
-# Recording an operation with a gradient of our own on every tape and accumulator, without running it twice.
 from tensorflow.python import pywrap_tfe as _tfe
-
-# Which modules AutoGraph leaves as they are: ours, whose functions it would else convert one by one.
 from tensorflow.python.autograph.core import config as _autograph_config
-from tensorflow.python.autograph.impl import conversion as _conversion
-
-# Which line of the user a generated line stands for: messages name the user's.
-from tensorflow.python.autograph.impl.api import _TRANSPILER
+from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.eager import context as _context
-from tensorflow.python.eager.context import executing_eagerly as executing_eagerly
-from tensorflow.python.eager.forwardprop_util import (
-    push_forwardprop_state as push_forwardprop_state,
-)
-from tensorflow.python.eager.record import VariableWatcher as VariableWatcher
-from tensorflow.python.eager.record import could_possibly_record as could_possibly_record
-from tensorflow.python.eager.record import record_operation as record_operation
-from tensorflow.python.eager.record import stop_recording as stop_recording
-from tensorflow.python.framework.func_graph import FuncGraph as FuncGraph
+from tensorflow.python.eager import forwardprop_util as _forwardprop_util
+from tensorflow.python.eager import record as _record
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import cond_v2 as _cond
+from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow
+from tensorflow.python.ops import gen_array_ops as _array_ops
+from tensorflow.python.ops import gradients_util as _gradients_util
+from tensorflow.python.ops import resource_variable_ops as _variable_ops
+from tensorflow.python.ops.parallel_for import pfor as _pfor
 
-# The class of concrete tensors: a type test is the fastest way to tell them from symbolic ones.
-from tensorflow.python.framework.ops import EagerTensor as EagerTensor
-
-# The gradient of an op in a graph is found by name in this registry; we take our entries out again.
-from tensorflow.python.framework.ops import gradient_registry as gradient_registry
-
-# The graphs of branches and loop bodies, whose gradients TensorFlow builds in a way of its own.
-from tensorflow.python.ops.cond_v2 import _CondGradFuncGraph as _BranchGradient
-from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph as _Branch
-from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph as _LoopBody
-
-# Which axes were broadcast, at run time.
-from tensorflow.python.ops.gen_array_ops import broadcast_gradient_args as broadcast_gradient_args
-
-# tf.gradients across graphs (a function's backward pass is built in another graph than its forward pass).
-from tensorflow.python.ops.gradients_util import _GradientsHelper as _gradients_helper
-
-# tf.vectorized_map turns IdentityN into a plain identity and so drops its gradient; we put in our converter.
-from tensorflow.python.ops.parallel_for import pfor as pfor
-from tensorflow.python.ops.resource_variable_ops import variable_accessed as variable_accessed
-
-from pullback.engines.tensorflow.tf_private import transposing
-
-_GENERATED = "__autograph_generated_file"
-gradients_across = _gradients_helper
-
+# An operation is recorded with a gradient of our own on every tape and accumulator, without running it twice.
+record_operation = _record.record_operation
+could_possibly_record = _record.could_possibly_record
+stop_recording = _record.stop_recording
 recording_is_stopped = _tfe.TFE_Py_TapeSetIsStopped
+push_forwardprop_state = _forwardprop_util.push_forwardprop_state
 # 0: nothing watches the tensors; 1: one tape or accumulator; 2: more, so a second derivative may be asked for.
 possible_gradient_types = _tfe.TFE_Py_TapeSetPossibleGradientTypes
+# Which variables a function reads, and telling tapes that one was read.
+VariableWatcher = _record.VariableWatcher
+variable_accessed = _variable_ops.variable_accessed
+# As tf.executing_eagerly, without the cost of its wrapper: this is asked at every call.
+executing_eagerly = _context.executing_eagerly
+# The class of concrete tensors: a type test is the fastest way to tell them from symbolic ones.
+EagerTensor = _ops.EagerTensor
+# The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
+data_type = EagerTensor._datatype_enum
+# The shape of a concrete tensor, without making a TensorShape.
+concrete_shape = EagerTensor._shape_tuple
+# The number of a concrete tensor, in the order of creation, and one above those of all tensors so far.
+number_of = operator.attrgetter("_id")
+next_number = _tfe.TFE_Py_UID
+# The graph of a tf.function, and the rank of an op in the order of creation in its graph.
+FuncGraph = _func_graph.FuncGraph
+operation_number = number_of
+# The gradient of an op in a graph is found by name in this registry; we take our entries out again.
+gradient_registry = _ops.gradient_registry
+# tf.gradients across graphs (a function's backward pass is built in another graph than its forward pass).
+gradients_across = _gradients_util._GradientsHelper
+# Which axes were broadcast, at run time.
+broadcast_gradient_args = _array_ops.broadcast_gradient_args
+# AutoGraph's conversion of one function: ours call the user's through it.
+tf_convert = _autograph.tf_convert
+# A batched tensor as tf.vectorized_map passes it on: the tensor, and whether it has a batch axis.
+pfor_wrap = _pfor.wrap
 
 
 def leave_unconverted(package: str) -> None:
@@ -73,11 +75,18 @@ def leave_unconverted(package: str) -> None:
     _autograph_config.CONVERSION_RULES = (rule, *_autograph_config.CONVERSION_RULES)
 
 
+def is_generated(file: str) -> bool:
+    """Whether AutoGraph wrote a file."""
+    return "__autograph_generated_file" in file
+
+
 def origin_of_line(file: str, line: int) -> tuple[str, int]:
     """Where the user wrote a line that AutoGraph has generated; any other line as it is."""
-    if _GENERATED not in file:
+    if not is_generated(file):
         return file, line
-    factories = [f for found in _TRANSPILER._cache._cache.values() for f in found.values()]
+    factories = [
+        f for found in _autograph._TRANSPILER._cache._cache.values() for f in found.values()
+    ]
     # A decorated function begins at a line that the map leaves out.
     for key in ((file, line + further) for further in range(4)):
         for factory in factories:
@@ -102,32 +111,15 @@ def set_op_callbacks(callbacks: list[Any]) -> None:
     _context.context()._thread_local_data.op_callbacks = callbacks
 
 
-def next_number() -> int:
-    """A number above those of all concrete tensors so far."""
-    return _tfe.TFE_Py_UID()
-
-
-def number_of(tensor: Any) -> int:
-    """The number of a concrete tensor, in the order of their making."""
-    return tensor._id
-
-
-# The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
-data_type = EagerTensor._datatype_enum
-# The shape of a concrete tensor, without making a TensorShape.
-concrete_shape = EagerTensor._shape_tuple
-
-
 def value_of(variable: Any) -> Any:
     """The TensorFlow variable inside a Keras one, also while Keras shows another in its place."""
     return getattr(variable, "_value", variable)
 
 
-def traced_operations(function: Any, args: Any) -> list[Any]:
-    """The ops of the graph into which a call is traced."""
-    return (
-        tf.function(function, autograph=False).get_concrete_function(*args).graph.get_operations()
-    )
+def is_custom_gradient(value: Any) -> bool:
+    """Whether a function was made by `tf.custom_gradient`, which leaves no other mark on it."""
+    decorator = getattr(value, "_tf_decorator", None)
+    return getattr(decorator, "decorator_name", None) == "custom_gradient"
 
 
 def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Sequence[Any]:
@@ -143,8 +135,7 @@ def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Seq
 
 def set_gradient_name(operation: Any, name: str) -> None:
     """Mark an op so that its gradient is looked up under another name than its type."""
-    attribute = tf.compat.v1.AttrValue(s=name.encode())
-    operation._set_attr("_gradient_op_type", attribute)
+    operation._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
 
 
 def gradient_name_of(operation: Any) -> str:
@@ -165,8 +156,14 @@ def forget_gradient(name: str) -> None:
     gradient_registry._registry.pop(name, None)
 
 
+def registered_gradient(name: str) -> Any:
+    """The gradient function of an op type, or of a name; `None` where there is none."""
+    found = gradient_registry._registry.get(name)
+    return None if found is None else found["type"]
+
+
 @contextlib.contextmanager
-def global_seed_kept() -> Iterator[None]:
+def global_seed_kept() -> Generator[None]:
     """Give back what tf.random.set_seed replaces: it can be set in public, but not read."""
     held = _context.context()
     before = {name: vars(held)[name] for name in ("_seed", "_rng") if name in vars(held)}
@@ -176,14 +173,8 @@ def global_seed_kept() -> Iterator[None]:
         vars(held).update(before)
 
 
-def registered_gradient(name: str) -> Any:
-    """The gradient function of an op type, or of a name; `None` where there is none."""
-    found = gradient_registry._registry.get(name)
-    return None if found is None else found["type"]
-
-
 @contextlib.contextmanager
-def capturing(graph: Any, translate: Callable[[Any], Any]) -> Iterator[None]:
+def capturing(graph: Any, translate: Callable[[Any], Any]) -> Generator[None]:
     """While this is open, the graph captures in place of a tensor from outside what it is translated to."""
     capture = graph.capture
     nested = not inspect.ismethod(capture)  # replaced already, further out
@@ -206,12 +197,12 @@ def capturing(graph: Any, translate: Callable[[Any], Any]) -> Iterator[None]:
 
 def is_control_flow(graph: Any) -> bool:
     """Whether a graph is a branch of a tf.cond or the body of a tf.while_loop."""
-    return isinstance(graph, (_Branch, _LoopBody))
+    return isinstance(graph, (_control_flow.CondBranchFuncGraph, _control_flow.WhileBodyFuncGraph))
 
 
 def is_cond_gradient(graph: Any) -> bool:
     """Whether a graph is the gradient of a branch of a tf.cond."""
-    return isinstance(graph, _BranchGradient)
+    return isinstance(graph, _cond._CondGradFuncGraph)
 
 
 def forward_graph_of(graph: Any) -> Any:
@@ -219,14 +210,9 @@ def forward_graph_of(graph: Any) -> Any:
     return getattr(graph, "_forward_graph", None)
 
 
-def operation_number(operation: Any) -> int:
-    """The rank of an op in the order of creation in its graph."""
-    return operation._id
-
-
 def pfor_converters() -> dict[str, Any]:
     """The converters of tf.vectorized_map by op type."""
-    return pfor._pfor_converter_registry
+    return _pfor._pfor_converter_registry
 
 
 def pfor_value(loop: Any, body: Any, tensor: Any) -> tuple[Any, bool]:
@@ -237,40 +223,6 @@ def pfor_value(loop: Any, body: Any, tensor: Any) -> tuple[Any, bool]:
     return wrapped.t, wrapped.is_stacked
 
 
-def pfor_wrap(tensor: Any, stacked: bool) -> Any:
-    """A batched tensor as tf.vectorized_map passes it on."""
-    return pfor.wrap(tensor, stacked)
-
-
 def call_with_captures(function: Any, arguments: list[Any], captures: list[Any]) -> Any:
     """Call a concrete function with other values for what it captured."""
     return function._call_flat(arguments, captured_inputs=captures)
-
-
-def canary() -> None:
-    """Prove in a few operations that the private parts still do what the engine builds on."""
-    # A thread of its own has neither the caller's tapes nor the graph that the caller may be building.
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        thread.submit(_sing).result()
-
-
-def _sing() -> None:
-    x = tf.constant([1.0, 2.0])
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        seen = possible_gradient_types([x])
-        y = detached(x)
-        record_operation("canary", [y], [x], _canary_pullback, None)
-    gradient = tape.gradient(y, x)
-    found = (seen, gradient.numpy().tolist(), concrete_shape(x), data_type(x))
-    wanted = (1, [7.0, 7.0], (2,), tf.float32.as_datatype_enum)
-    if found != wanted:
-        raise AttributeError(f"recording gave {found}, wanted {wanted}")
-    if not _conversion.is_allowlisted(canary):
-        raise AttributeError("AutoGraph converts pullback's own code")
-    if transposing.changed():
-        raise AttributeError(f"forward mode lacks {', '.join(transposing.changed())}")
-
-
-def _canary_pullback(upstream: Any) -> list[Any]:
-    return [7.0 * upstream]

@@ -1,42 +1,31 @@
-"""Every private part of TensorFlow that tells whether a gradient will be transposed, each with the reason.
+"""Private parts of TensorFlow that show whether a gradient will be transposed, each with the reason.
 
 TensorFlow does not say for which purpose it builds a backward pass. Its frames on the stack do: which method runs, and
 what it was given.
 """
+# Private symbols are what this folder is for, and TensorFlow types what it looks up as optional.
+# pyright: reportPrivateUsage=false, reportOptionalMemberAccess=false
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-
-# Whether an accumulator is open, and whether it has tangents of given tensors.
 from tensorflow.python import pywrap_tfe as _tfe
-
-# The forward mode of single ops.
 from tensorflow.python.eager import forwardprop as _forwardprop
-
-# The functions that build and keep backward passes.
 from tensorflow.python.eager.polymorphic_function import concrete_function as _functions
-from tensorflow.python.eager.record import record_operation as _record_operation
-
-# Holds the gradient functions of files that were loaded before.
-from tensorflow.python.framework.ops import gradient_registry as _gradient_registry
-
-# The functions behind tf.py_function, by the token that an op has.
 from tensorflow.python.ops import script_ops as _script_ops
-
-# Makes gradient functions of those that a file holds.
 from tensorflow.python.saved_model import function_deserialization as _loading
+
+from pullback.engines.tensorflow import tf_private as _private
 
 _Delayed = _functions._DelayedRewriteGradientFunctions
 _Concrete = _functions.ConcreteFunction
 
 # Recording calls nobody back but for an accumulator that transposes a backward function.
-_RECORDING: CodeType = _record_operation.__code__
+_RECORDING: CodeType = _private.record_operation.__code__
 # Transposes the gradient of one op of TensorFlow, with the accumulators put aside.
 _TRANSPOSING: CodeType = _forwardprop._jvp_helper.__code__
 # Builds the backward pass of a function for a tape or an accumulator.
@@ -50,9 +39,23 @@ _CALLING: CodeType = _Concrete._call_flat.__code__
 TELLING = frozenset(
     id(code) for code in (_RECORDING, _TRANSPOSING, _BUILDING, _CHOOSING, _REWRITING, _CALLING)
 )
+# Makes a gradient function of one that a file holds.
 _OF_A_FILE: Callable[[Any], Any] = _loading._gen_gradient_func
 _KEPT_WHEN_REWRITING = "_cached_function_pairs"
 _KEPT_WHEN_CALLING = "_higher_order_tape_functions"
+# The names of TensorFlow's that the code below counts on, by the code that must use them.
+USED_NAMES: dict[CodeType, tuple[str, ...]] = {
+    _BUILDING: ("self", "inference_args", "input_tangents"),
+    _CHOOSING: ("self", "args", _KEPT_WHEN_CALLING, "get"),
+    _REWRITING: ("self",),
+    _CALLING: ("self",),
+    _Delayed.__init__.__code__: (_KEPT_WHEN_REWRITING,),
+    _Delayed.forward_backward.__code__: (_KEPT_WHEN_REWRITING, "get"),
+    _Concrete.__init__.__code__: (_KEPT_WHEN_CALLING,),
+    _script_ops.EagerFunc.__init__.__code__: ("_func",),
+    _script_ops._EagerPyFuncGrad.__code__: ("_py_funcs", "get"),
+    _loading.load_function_def_library.__code__: ("_gen_gradient_func",),
+}
 
 
 class Store(NamedTuple):
@@ -111,52 +114,7 @@ def wrap_loaded_gradients(wrap: Callable[[Any, str], Any]) -> None:
         return wrap(_OF_A_FILE(function), tf.compat.as_str(function.name))
 
     _loading._gen_gradient_func = made
-    for entry in list(_gradient_registry._registry.values()):
+    for entry in list(_private.gradient_registry._registry.values()):
         if getattr(entry["type"], "__code__", None) in _OF_A_FILE.__code__.co_consts:
             function = entry["type"].__closure__[0].cell_contents
             entry["type"] = wrap(entry["type"], tf.compat.as_str(function.name))
-
-
-def changed() -> list[str]:
-    """What is not as it was in the TensorFlow that this was written for."""
-    missing = [
-        f"{code.co_name}({name})"
-        for code, names in _PARAMETERS.items()
-        for name in names
-        if name not in code.co_varnames
-    ]
-    missing += [
-        f"{code.co_name}: {name}"
-        for code, names in _USED.items()
-        for name in names
-        if name not in code.co_names
-    ]
-    # A thread of its own has neither the caller's accumulators nor the graph that the caller may be building.
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        shown = thread.submit(_accumulators_show).result()
-    return missing if shown else [*missing, "TFE_Py_PackJVPs"]
-
-
-_PARAMETERS: dict[CodeType, tuple[str, ...]] = {
-    _BUILDING: ("self", "inference_args", "input_tangents"),
-    _CHOOSING: ("self", "args"),
-    _REWRITING: ("self",),
-    _CALLING: ("self",),
-}
-_USED: dict[CodeType, tuple[str, ...]] = {
-    _Delayed.__init__.__code__: (_KEPT_WHEN_REWRITING,),
-    _Delayed.forward_backward.__code__: (_KEPT_WHEN_REWRITING, "get"),
-    _Concrete.__init__.__code__: (_KEPT_WHEN_CALLING,),
-    _CHOOSING: (_KEPT_WHEN_CALLING, "get"),
-    _script_ops.EagerFunc.__init__.__code__: ("_func",),
-    _script_ops._EagerPyFuncGrad.__code__: ("_py_funcs", "get"),
-    _loading.load_function_def_library.__code__: ("_gen_gradient_func",),
-}
-
-
-def _accumulators_show() -> bool:
-    x, other = tf.constant(1.0), tf.constant(2.0)
-    before = accumulator_is_open()
-    with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0)):
-        found = (accumulator_is_open(), have_tangents([other]), have_tangents([other, x]))
-    return (before, *found) == (False, True, False, True)

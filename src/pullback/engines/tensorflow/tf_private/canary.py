@@ -1,0 +1,107 @@
+"""Whether TensorFlow and Keras still have the private parts that the engine builds on: one table, run at first use."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.autograph.impl import conversion
+
+from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.tf_private import keras_models, transposing
+from pullback.engines.tensorflow.versions import unsupported
+
+
+@functools.cache
+def prove() -> None:
+    """Raise an `EngineError` that names the parts that have changed, if there are any."""
+    if changed := changed_parts():
+        raise unsupported(", ".join(changed))
+
+
+def changed_parts() -> list[str]:
+    """What is not as it was in the TensorFlow that the engine was written for."""
+    missing = [
+        f"{name} in {code.co_name}"
+        for code, names in transposing.USED_NAMES.items()
+        for name in names
+        if name not in (*code.co_varnames, *code.co_names)
+    ]
+    # A thread of its own has neither the caller's tapes nor the graph that the caller may be building.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return missing + [name for name in CHECKS if not thread.submit(_works, name).result()]
+
+
+def _works(name: str) -> bool:
+    try:
+        return CHECKS[name]()
+    except (AttributeError, TypeError):
+        return False
+
+
+def _operations_are_recorded() -> bool:
+    x = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        watched = private.possible_gradient_types([x])
+        y = private.detached(x)
+        private.record_operation("canary", [y], [x], _sevenfold, None)
+    gradient: Any = tape.gradient(y, x)
+    found = (watched, gradient.numpy().tolist(), private.concrete_shape(x), private.data_type(x))
+    return found == (1, [7.0, 7.0], (2,), tf.float32.as_datatype_enum)
+
+
+def _sevenfold(upstream: Any) -> list[Any]:
+    return [7.0 * upstream]
+
+
+def _accumulators_are_seen() -> bool:
+    x, other = tf.constant(1.0), tf.constant(2.0)
+    before = transposing.accumulator_is_open()
+    with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0)):
+        tangents = (transposing.have_tangents([other]), transposing.have_tangents([other, x]))
+        inside = transposing.accumulator_is_open()
+    return (before, inside, *tangents) == (False, True, False, True)
+
+
+def _callbacks_see_ops() -> bool:
+    seen: list[str] = []
+
+    def callback(op_type: Any, _: Any, __: Any, outputs: Any, *___: Any, **____: Any) -> Any:
+        seen.append(tf.compat.as_str(op_type))
+        if isinstance(outputs, list):
+            outputs[0] = outputs[0]._copy_nograd()
+        return outputs
+
+    x = tf.constant([1.0, -1.0])
+    private.set_op_callbacks([callback])
+    y = tf.nn.relu(x)
+    private.set_op_callbacks([])
+    return y.numpy().tolist() == [1.0, 0.0] and "Relu" in seen
+
+
+def _custom_gradients_are_known() -> bool:
+    return private.is_custom_gradient(tf.custom_gradient(_identity))
+
+
+def _identity(x: Any) -> Any:
+    return x, _sevenfold
+
+
+def _layers_are_listed() -> bool:
+    layer = keras.layers.Flatten()
+    return len(keras_models.layers_inside(keras.Sequential([keras.Sequential([layer])]))) == 3
+
+
+CHECKS: dict[str, Callable[[], bool]] = {
+    "recording of operations": _operations_are_recorded,
+    "TFE_Py_PackJVPs": _accumulators_are_seen,
+    "AutoGraph's list of packages to leave alone": lambda: conversion.is_allowlisted(_works),
+    "the mark of tf.custom_gradient": _custom_gradients_are_known,
+    "Keras' list of the layers in a layer": _layers_are_listed,
+    "op callbacks": _callbacks_see_ops,
+}
