@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pullback._audit import ELSEWHERE, Place
+from pullback._patch import Shared
 from pullback._rule import Rule
 from pullback._targets import Entry
+from pullback.errors import PullbackError
 
 if TYPE_CHECKING:
-    from pullback._overriding import Activation
+    from pullback._overriding import Activation, Override
 
 
 class Line(Protocol):
@@ -49,16 +53,12 @@ class Resolved:
         self.anywhere: Lines = []
         self.one_op_types: frozenset[str] = frozenset()  # of functions that are one op
         self.tracks = False  # whether it matters which parts of the program are running
-        self.patches: list[tuple[Any, Any]] = []  # functions to intercept while it is open, and how
+        # Functions to intercept while it is open, and what makes the patch of each.
+        self.patches: dict[Any, Callable[[], Shared]] = {}
 
     def add(self, handle: Any, entry: Entry, line: Line) -> None:
         """Add a line under a handle."""
         self.by_handle.setdefault(handle, []).append((entry, line))
-
-    def patch(self, function: Any, dispatch: Any) -> None:
-        """Note that calls of a function have to be intercepted."""
-        if not any(known is function for known, _ in self.patches):
-            self.patches.append((function, dispatch))
 
 
 class Bound:
@@ -92,72 +92,60 @@ class ScopedRule(Rule):
     def __call__(self, upstream: Any, offers: Mapping[str, Any]) -> Any:
         """Run the rule."""
         self._ledger.ran(self._index)
-        token = suspend()
+        token = stack_here.set(SUSPENDED)  # faster than a block
         try:
             return super().__call__(upstream, offers)
         finally:
-            resume(token)
+            stack_here.reset(token)
 
 
 class Stack:
-    """The open overrides of a context, innermost first, indexed for matching."""
+    """The open overrides of a context, innermost first, indexed for matching; without any, nothing is overridden."""
 
-    __slots__ = (
-        "activation", "anywhere", "before", "by_handle", "depth", "key", "one_op", "one_op_types", "parent",
-        "plain", "tracks", "traits",
-    )  # fmt: skip
+    activation: Any = None
+    parent: Stack
+    undo: contextlib.ExitStack  # takes it out of force again
+    depth = -1
+    by_handle: Mapping[Any, Chain] = MappingProxyType({})
+    anywhere: Chain = ()
+    key: tuple[Any, ...] = ()
+    traits: tuple[Any, ...] = ()  # the engine's own part of the key
+    # Handles whose every use matches, whatever runs around it: the chain is known beforehand.
+    plain: Mapping[Any, Chain] = MappingProxyType({})
+    one_op: Mapping[Any, Chain] = MappingProxyType({})  # of these, functions that are one op
+    one_op_types: frozenset[str] = frozenset()
+    tracks = False
 
-    def __init__(self, previous: Stack | None, activation: Any) -> None:
-        parent = None if previous is SUSPENDED else previous
-        self.parent = parent
-        self.before: tuple[Stack | None, Any] = (previous, None)
-        self.activation = activation
-        self.depth = parent.depth + 1 if parent else 0
-        self.by_handle: dict[Any, Chain] = dict(parent.by_handle) if parent else {}
-        self.anywhere: Chain = parent.anywhere if parent else ()
-        self.key: tuple[Any, ...] = parent.key if parent else ()
-        self.traits: tuple[Any, ...] = (
-            parent.traits if parent else ()
-        )  # the engine's own part of the key
-        # Handles whose every use matches, whatever runs around it: the chain is known beforehand.
-        self.plain: dict[Any, Chain] = {}
-        self.one_op: dict[Any, Chain] = {}  # of these, functions that are one op
-        self.one_op_types: frozenset[str] = parent.one_op_types if parent else frozenset()
-        self.tracks: bool = parent.tracks if parent else False
-        if activation is not None:
-            self._add(activation.override.resolved, activation.override.key)
-
-    def _add(self, resolved: Resolved, key: tuple[Any, ...]) -> None:
-        self.key = (*self.key, key)
+    def opened(self, activation: Activation) -> Stack:
+        """This stack with one more override on it."""
+        stack, resolved = copy.copy(self), activation.override.resolved
+        stack.activation, stack.parent, stack.depth = activation, self, self.depth + 1
+        stack.key = (*self.key, activation.override.key)
+        by_handle = stack.by_handle = dict(self.by_handle)
         for handle, lines in resolved.by_handle.items():
-            self.by_handle[handle] = self._bind(lines) + self.by_handle.get(handle, ())
-        self.anywhere = self._bind(resolved.anywhere) + self.anywhere
-        self.one_op_types |= resolved.one_op_types
-        self.tracks |= resolved.tracks
-        plain = {handle: chain for handle, chain in self.by_handle.items() if _is_plain(chain)}
-        self.plain = {} if self.anywhere else plain
-        self.one_op = {} if self.tracks else {h: c for h, c in plain.items() if c[0].line.is_one_op}
+            by_handle[handle] = stack._bind(lines) + by_handle.get(handle, ())
+        stack.anywhere = stack._bind(resolved.anywhere) + self.anywhere
+        stack.one_op_types = self.one_op_types | resolved.one_op_types
+        stack.tracks = self.tracks or resolved.tracks
+        plain = {handle: chain for handle, chain in by_handle.items() if _is_plain(chain)}
+        one_op = {handle: chain for handle, chain in plain.items() if chain[0].line.is_one_op}
+        stack.plain = {} if stack.anywhere else plain
+        stack.one_op = {} if stack.tracks else one_op
+        return stack
 
     def _bind(self, lines: Lines) -> Chain:
         return tuple(Bound(self.activation, entry, line, self.depth) for entry, line in lines)
 
-    def activations(self) -> Iterator[Any]:
+    def activations(self) -> Iterator[Activation]:
         """From the innermost outwards."""
-        stack: Stack | None = self
-        while stack is not None:
+        stack = self
+        while stack.activation is not None:
             yield stack.activation
             stack = stack.parent
 
-    def at(self, depth: int) -> Any:
+    def at(self, depth: int) -> Activation:
         """The activation at a depth."""
-        return next(a for i, a in enumerate(self.activations()) if self.depth - i == depth)
-
-    def copied(self) -> Stack:
-        """Another stack of the same, to be put in force elsewhere."""
-        copy = Stack.__new__(Stack)
-        for name in Stack.__slots__:
-            setattr(copy, name, getattr(self, name))
-        return copy
+        return list(self.activations())[self.depth - depth]
 
 
 def _is_plain(chain: Chain) -> bool:
@@ -165,8 +153,7 @@ def _is_plain(chain: Chain) -> bool:
     return bool(chain) and len(depths) == len(chain) and all(b.line.is_plain for b in chain)
 
 
-SUSPENDED: Stack = None  # type: ignore[assignment]  # a stack asks for it while it is made, this one too
-SUSPENDED = Stack(None, None)  # of a context in which nothing is to be overridden
+SUSPENDED = Stack()  # of a context in which nothing is to be overridden
 stack_here: contextvars.ContextVar[Stack | None] = contextvars.ContextVar("pullback", default=None)
 # Lines whose own region is running: what runs inside is part of the region.
 guarded: contextvars.ContextVar[frozenset[tuple[int, int]]] = contextvars.ContextVar(
@@ -221,26 +208,6 @@ def matching(bounds: Sequence[Bound], where: Any) -> Chain:
     return tuple(chosen[depth] for depth in sorted(chosen, reverse=True))
 
 
-def suspend() -> contextvars.Token[Stack | None]:
-    """Override nothing from here on; give the result to `resume`. Faster than a block."""
-    return stack_here.set(SUSPENDED)
-
-
-def resume(token: contextvars.Token[Stack | None]) -> None:
-    """Undo `suspend`."""
-    stack_here.reset(token)
-
-
-@contextlib.contextmanager
-def suspended() -> Iterator[None]:
-    """Nothing is overridden in this block."""
-    token = suspend()
-    try:
-        yield
-    finally:
-        resume(token)
-
-
 @contextlib.contextmanager
 def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
     """A context variable has this value in the block."""
@@ -251,22 +218,62 @@ def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]
         variable.reset(token)
 
 
-class Guarded:
-    """The body of a region: lines that it belongs to do not match again inside."""
+def suspended() -> contextlib.AbstractContextManager[None]:
+    """Nothing is overridden in this block."""
+    return set_for(stack_here, SUSPENDED)
 
-    __slots__ = ("_body", "_mark")
 
-    def __init__(self, bound: Bound, body: Callable[..., Any]) -> None:
-        self._mark = bound.mark
-        self._body = body
+def guarding(bound: Bound, body: Callable[..., Any]) -> Callable[..., Any]:
+    """The body of a region: the line that it belongs to does not match again inside."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the body."""
-        token = guarded.set(guarded.get() | {self._mark})
-        try:
-            return self._body(*args, **kwargs)
-        finally:
-            guarded.reset(token)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with set_for(guarded, guarded.get() | {bound.mark}):
+            return body(*args, **kwargs)
+
+    return run
+
+
+def enter(activation: Activation) -> None:
+    """Open an override in this context."""
+    _push((activation.override.engine.current() or SUSPENDED).opened(activation), [activation])
+
+
+def leave(override: Override) -> Activation:
+    """Close the innermost override, which must be this one."""
+    stack = stack_here.get()
+    if stack is None or stack.activation is None or stack.activation.override is not override:
+        raise PullbackError(
+            f"{override!r} is closed here, but it is not the innermost override that is open here. Close overrides in "
+            "the reverse order, in the thread and task that opened them."
+        )
+    stack.undo.close()
+    return stack.activation
+
+
+@contextlib.contextmanager
+def reactivate(stack: Stack) -> Iterator[None]:
+    """What was in force when `stack` was read is in force in this block, also in another thread or later."""
+    if stack.activation.override.engine.current() is stack:
+        yield
+        return
+    again = copy.copy(stack)
+    _push(again, stack.activations())
+    try:
+        yield
+    finally:
+        again.undo.close()
+
+
+def _push(stack: Stack, activations: Iterable[Activation]) -> None:
+    """Put a stack in force here, and patch the functions that these activations intercept."""
+    with contextlib.ExitStack() as undo:
+        stack.activation.override.engine.intercept(stack, undo)
+        for activation in activations:
+            for patch in activation.override.resolved.patches.values():
+                undo.enter_context(patch())
+        undo.callback(stack_here.set, stack_here.get())
+        stack_here.set(stack)
+        stack.undo = undo.pop_all()
 
 
 Note: TypeAlias = "tuple[Chain, Any, str, bool]"
@@ -286,12 +293,8 @@ def note(
     hits: list[tuple[int, int, Place, str | None]] = []
     for bound in chain:
         ledger, index = bound.activation.ledger, bound.entry.index
-        place = ELSEWHERE
-        if ledger.wants_place(index):
-            place = where.place
-            ledger.record(index, place, mode, recorded=recorded, hidden_by=hidden_by)
-        else:
-            ledger.tally(index, mode, recorded, hidden_by)
+        place = where.place if ledger.wants_place(index) else ELSEWHERE
+        ledger.record(index, place, mode, recorded=recorded, hidden_by=hidden_by)
         hits.append((bound.depth, index, place, hidden_by))
     return hits
 

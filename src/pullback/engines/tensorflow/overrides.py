@@ -20,8 +20,8 @@ class Overrides:
     """Scopes, targets, application and export of overrides."""
 
     label = staticmethod(label)
-    enter = staticmethod(scope.enter)
-    leave = staticmethod(scope.leave)
+    current = staticmethod(scope.current)
+    intercept = staticmethod(scope.intercept)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

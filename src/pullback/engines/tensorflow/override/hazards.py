@@ -16,47 +16,40 @@ import keras
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import recorded as records
-from pullback.engines.tensorflow.override import patching, scope
 from pullback.engines.tensorflow.override.graphs import note
-from pullback.engines.tensorflow.override.intercept import batching, mark_imported
-from pullback.engines.tensorflow.override.scope import MODEL_WAS_BUILT, current, hook
+from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, mark_imported
+from pullback.engines.tensorflow.override.scope import PatchedFunction, hook, while_open
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     Call,
     ForwardResult,
     ScopedRule,
+    Stack,
     gathering,
     hidden,
     location_of,
     postponed,
+    reactivate,
     set_for,
     suspended,
 )
 
+Original = Callable[..., Any]
+
 
 @hook(overriding.custom_gradient, "_eager_mode_decorator")
 @hook(overriding.custom_gradient, "_graph_mode_decorator")
-def _custom_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
+def _custom_gradient(stack: Stack, original: Original, f: Any, *args: Any, **kwargs: Any) -> Any:
     """A function under tf.custom_gradient has the gradient that it defines, whatever runs inside."""
-
-    def decorated(f: Any, args: Any, kwargs: Any) -> Any:
-        stack = current()
-        if stack is None:
-            return original(f, args, kwargs)
-        kind = overriding.recompute_role(f)
-        wrap = {"forward": _recomputed, "backward": _as_it_is}.get(kind, _hiding)
-        return original(wrap(f, stack), args, kwargs)
-
-    return decorated
+    role = overriding.recompute_role(f)
+    if role == "forward":
+        f = _recomputed(f, stack)
+    elif role is None:
+        f = _hiding(f)
+    return original(f, *args, **kwargs)
 
 
-def _as_it_is(f: Any, stack: Any) -> Any:
-    del stack
-    return f
-
-
-def _hiding(f: Any, stack: Any) -> Any:
-    del stack
+def _hiding(f: Any) -> Any:
     name = getattr(f, "__name__", "a function")
     reason = (
         f"it runs inside {name} ({location_of(f)}), which has a custom gradient of its own, and that one is used. "
@@ -71,136 +64,87 @@ def _hiding(f: Any, stack: Any) -> Any:
     return hiding
 
 
-def _recomputed(f: Any, stack: Any) -> Any:
+def _recomputed(f: Any, stack: Stack) -> Any:
     """The second run under recompute_grad is the one that is differentiated, so it is overridden."""
 
     @functools.wraps(f)
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         with set_for(postponed, True):
             result, grad = f(*args, **kwargs)
-
-        def grad_again(*upstream: Any, variables: Any = None) -> Any:
-            more = {} if variables is None else {"variables": variables}
-            with scope.reactivate(stack):
-                return grad(*upstream, **more)
-
-        return result, grad_again
+        return result, _under(stack, grad)
 
     return recomputed
 
 
-@hook(records, "run")
-def _run_body(original: Callable[..., Any]) -> Callable[..., Any]:
-    """What runs inside a function with a gradient of ours has an effect only through `original` and variables."""
+def _under(stack: Stack, function: Any) -> Any:
+    """A function that takes the overrides along to where it runs."""
 
-    def run(call: Call, leaves: Any, adapt: Any = None) -> ForwardResult:
-        definition = call.definition
-        of_override = isinstance(definition.rule, ScopedRule)
-        if current() is None or of_override or "original" in definition.kept:
-            return original(call, leaves, adapt)
-        with gathering() as gathered, private.VariableWatcher() as watcher:
-            result = original(call, leaves, adapt)
-        reason = None
-        if not watcher.watched_variables():
-            reason = f"it runs inside {call.title}, whose own gradient is used. Override {call.title} as one unit"
-        for chain, where, mode, recorded in gathered:
-            note(chain, where, mode, recorded=recorded, hidden_by=reason)
-        return result
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with reactivate(stack):
+            return function(*args, **kwargs)
 
     return run
 
 
+@hook(records, "run")
+def _run_body(
+    stack: Stack, original: Original, call: Call, leaves: Any, adapt: Any = None
+) -> ForwardResult:
+    """What runs inside a function with a gradient of ours has an effect only through `original` and variables."""
+    del stack
+    definition = call.definition
+    if isinstance(definition.rule, ScopedRule) or "original" in definition.kept:
+        return original(call, leaves, adapt)
+    with gathering() as gathered, private.VariableWatcher() as watcher:
+        result = original(call, leaves, adapt)
+    reason = None
+    if not watcher.watched_variables():
+        reason = f"it runs inside {call.title}, whose own gradient is used. Override {call.title} as one unit"
+    for chain, where, mode, recorded in gathered:
+        note(chain, where, mode, recorded=recorded, hidden_by=reason)
+    return result
+
+
 @hook(overriding.script_ops, "_internal_py_func")
-def _py_function(original: Callable[..., Any]) -> Callable[..., Any]:
+def _py_function(stack: Stack, original: Original, func: Any, *args: Any, **kwargs: Any) -> Any:
     """A tf.py_function in a graph runs later, in another thread: it takes the override along."""
-
-    @functools.wraps(original)
-    def internal_py_func(func: Any, *args: Any, **kwargs: Any) -> Any:
-        stack = current()
-        if stack is None or kwargs.get("is_grad_func") or not callable(func):
-            return original(func, *args, **kwargs)
-
-        @functools.wraps(func)
-        def under_override(*inner: Any, **named: Any) -> Any:
-            with scope.reactivate(stack):
-                return func(*inner, **named)
-
-        return original(under_override, *args, **kwargs)
-
-    return internal_py_func
+    takes_it = callable(func) and not kwargs.get("is_grad_func")
+    return original(_under(stack, func) if takes_it else func, *args, **kwargs)
 
 
 @hook(overriding.control_flow_ops, "_pfor_impl")
-def _pfor(original: Callable[..., Any]) -> Callable[..., Any]:
+def _pfor(stack: Stack, original: Original, loop_fn: Any, *args: Any, **kwargs: Any) -> Any:
     """The loop body is traced under the override; turning it into batched ops is not."""
+    if overriding.takes_pfor_config(loop_fn):
+        return original(loop_fn, *args, **kwargs)
 
-    def pfor_impl(loop_fn: Any, *args: Any, **kwargs: Any) -> Any:
-        stack = current()
-        if stack is None or overriding.takes_pfor_config(loop_fn):
-            return original(loop_fn, *args, **kwargs)
+    def loop_body(i: Any) -> Any:
+        with reactivate(stack):
+            return overriding.converted(loop_fn)(i)
 
-        def loop_body(i: Any) -> Any:
-            convert = overriding.autograph_api.tf_convert
-            with scope.reactivate(stack), set_for(batching, True):
-                return convert(loop_fn, overriding.autograph_context.control_status_ctx())(i)
-
-        with suspended():
-            return original(loop_body, *args, **kwargs)
-
-    return pfor_impl
+    with suspended():
+        return original(loop_body, *args, **kwargs)
 
 
 @hook(keras.Operation, "symbolic_call")
 @hook(keras.Layer, "symbolic_call")
-def _symbolic_call(original: Callable[..., Any]) -> Callable[..., Any]:
+def _symbolic_call(stack: Stack, original: Original, *args: Any, **kwargs: Any) -> Any:
     """Keras works out the shapes of a model that is being built; nothing of it is ever differentiated."""
-
-    @functools.wraps(original)
-    def symbolic_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        stack = current()
-        if stack is None:
-            return original(self, *args, **kwargs)
-        for activation in stack.activations():
-            activation.unreachable = MODEL_WAS_BUILT
-        with suspended():
-            return original(self, *args, **kwargs)
-
-    return symbolic_call
+    for activation in stack.activations():
+        activation.unreachable = MODEL_WAS_BUILT
+    with suspended():
+        return original(*args, **kwargs)
 
 
-class _Import:
-    """`tf.graph_util.import_graph_def`, held while an override is open."""
-
-    @property
-    def held(self) -> Any:
-        """Nothing is held yet."""
-        return None
-
-    @held.setter
-    def held(self, dispatch: Any) -> None:
-        function = overriding.import_graph_def()
-        if dispatch is None:
-            patching.release(function)
-        else:
-            patching.acquire(function, dispatch)
-
-
-@hook(_Import(), "held")
-def _import(original: None) -> Callable[..., Any]:
-    del original
-    return _on_import
-
-
-def _on_import(
-    held: patching.PatchedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _on_import(stack: Stack, patched: PatchedFunction, args: Any, kwargs: Any) -> Any:
     """Ops that come from a graph definition are marked after the fact."""
-    stack = current()
-    if stack is None:
-        return held.run(*args, **kwargs)
     graph = overriding.ops.get_default_graph()
     before = len(graph.get_operations())
-    result = held.run(*args, **kwargs)
+    result = patched.run(*args, **kwargs)
     for operation in graph.get_operations()[before:]:
         mark_imported(stack, operation)
     return result
+
+
+while_open.add(PatchedFunction.of(overriding.import_graph_def(), _on_import))

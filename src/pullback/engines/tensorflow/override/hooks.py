@@ -4,26 +4,25 @@ differentiating, tracing.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.attach.recorded import Recorded
-from pullback.engines.tensorflow.override.functions import rewritten
-from pullback.engines.tensorflow.override.graphs import state_of, used_again
-from pullback.engines.tensorflow.override.intercept import batching, record_marked
-from pullback.engines.tensorflow.override.scope import current, hook, without_callback
+from pullback.engines.tensorflow.override.graphs import rewritten, state_of, used_again
+from pullback.engines.tensorflow.override.intercept import record_marked
+from pullback.engines.tensorflow.override.scope import hook, while_open, without_callback
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.extend import Stack, suspended
+from pullback.extend import Replacement, Stack, suspended
 
+Original = Callable[..., Any]
 MOST_TRACES = 16  # per tf.function: traces made under overrides, of which the oldest is dropped
 
 
-@hook(overriding.execute, "execute")
 def _execute(original: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow switches callbacks of slow-path ops by assigning this, for all threads at once; we keep ours in."""
+    del original
     run = overriding.execute.quick_execute
 
     def execute(
@@ -34,11 +33,9 @@ def _execute(original: Callable[..., Any]) -> Callable[..., Any]:
             callback(op_name, tuple(inputs), attrs, outputs, name)
         return outputs
 
-    del original
     return execute
 
 
-@hook(overriding.execute, "record_gradient")
 def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
     """Tapes inside a trace record each op here: a marked one is recorded with its rule."""
 
@@ -54,37 +51,29 @@ def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
     return record_gradient
 
 
-def _without_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass is not overridden itself."""
-
-    @functools.wraps(original)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with suspended():
-            return original(*args, **kwargs)
-
-    return run
+while_open.add(Replacement(overriding.execute, "execute", _execute))
+while_open.add(Replacement(overriding.execute, "record_gradient", _record_gradient))
 
 
 @hook(overriding.imperative_grad, "imperative_grad")
-def _imperative_grad(original: Callable[..., Any]) -> Callable[..., Any]:
+def _backward_pass(_: Stack, original: Original, *args: Any, **kwargs: Any) -> Any:
     """The backward pass of a tape runs without our callback, which would only find that it has nothing to do."""
-
-    @functools.wraps(original)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with without_callback():
-            return original(*args, **kwargs)
-
-    return run
+    with without_callback():
+        return original(*args, **kwargs)
 
 
-hook(overriding.gradients_util, "_GradientsHelper")(_without_overrides)
-hook(overriding.Jvp, "dispatch")(_without_overrides)
-hook(Recorded, "forward")(_without_overrides)
+@hook(overriding.gradients_util, "_GradientsHelper")
+@hook(overriding.Jvp, "dispatch")
+@hook(Recorded, "forward")
+def _differentiation(_: Stack, original: Original, *args: Any, **kwargs: Any) -> Any:
+    """Differentiation is not overridden itself."""
+    with suspended():
+        return original(*args, **kwargs)
 
 
 def trace_key(stack: Stack) -> tuple[Any, ...]:
     """Equal where a trace can be used again."""
-    return (*stack.key, stack.traits, batching.get(), exporting.get())
+    return (*stack.key, stack.traits, exporting.get())
 
 
 class Under(NamedTuple):
@@ -95,67 +84,35 @@ class Under(NamedTuple):
 
 
 @hook(overriding.function_context, "make_function_context")
-def _make_function_context(original: Callable[..., Any]) -> Callable[..., Any]:
+def _make_function_context(stack: Stack, original: Original, *args: Any, **kwargs: Any) -> Any:
     """Functions are traced anew under an override; the trace made without it is kept."""
-
-    def make_function_context(scope_type: Any = None) -> Any:
-        made = original(scope_type)
-        stack = current()
-        return (
-            made
-            if stack is None
-            else made._replace(scope_type=Under(made.scope_type, trace_key(stack)))
-        )
-
-    return make_function_context
+    made = original(*args, **kwargs)
+    return made._replace(scope_type=Under(made.scope_type, trace_key(stack)))
 
 
 @hook(overriding.FunctionCache, "add")
-def _add(original: Callable[..., None]) -> Callable[..., None]:
+def _add_trace(_: Stack, original: Original, cache: Any, *args: Any, **kwargs: Any) -> None:
     """Rules made afresh for each call must not fill a long-lived function's cache without bound."""
-
-    def add(cache: Any, function: Any, context: Any = None) -> None:
-        original(cache, function, context)
-        if current() is not None:
-            _drop_oldest(cache)
-
-    return add
-
-
-def _drop_oldest(cache: Any) -> None:
+    original(cache, *args, **kwargs)
     ours = [c for c in overriding.contexts_in(cache) if isinstance(c.scope_type, Under)]
     for context in ours[: max(0, len(ours) - MOST_TRACES)]:
         overriding.drop_context(cache, context)
 
 
 @hook(private.FuncGraph, "__init__")
-def _init_graph(original: Callable[..., None]) -> Callable[..., None]:
+def _init_graph(stack: Stack, original: Original, graph: Any, *args: Any, **kwargs: Any) -> None:
     """A graph knows which overrides it was traced under."""
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        original(self, *args, **kwargs)
-        stack = current()
-        if stack is not None:
-            state_of(self).key = trace_key(stack)
-
-    return __init__
+    original(graph, *args, **kwargs)
+    state_of(graph).key = trace_key(stack)
 
 
 @hook(overriding.ConcreteFunction, "_call_flat")
-def _call_flat(original: Callable[..., Any]) -> Callable[..., Any]:
+def _call_flat(stack: Stack, original: Original, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A trace used again is counted; a graph that was not traced under these overrides is rewritten."""
-
-    def call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-        stack = current()
-        if stack is None:
-            return original(self, tensor_inputs, captured_inputs)
-        mine = state_of(self.graph)
-        if mine.key == trace_key(stack):
-            if mine.fresh:
-                mine.fresh = False
-            else:
-                used_again(stack, self.graph)
-            return original(self, tensor_inputs, captured_inputs)
-        return original(rewritten(stack, self), tensor_inputs, captured_inputs)
-
-    return call_flat
+    mine = state_of(function.graph)
+    if mine.key != trace_key(stack):
+        return original(rewritten(stack, function), *args, **kwargs)
+    if not mine.fresh:
+        used_again(stack, function.graph)
+    mine.fresh = False
+    return original(function, *args, **kwargs)

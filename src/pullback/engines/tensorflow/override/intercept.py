@@ -7,7 +7,6 @@ tapes opened inside the trace record the rule as well.
 
 from __future__ import annotations
 
-import contextvars
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +26,6 @@ from pullback.engines.tensorflow.override.op_calls import (
     record_of,
 )
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.override.scope import BATCHED, MODEL_WAS_BUILT, handle_ops_with
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     NOT_FLOATING,
@@ -41,9 +39,13 @@ from pullback.extend import (
     postponed,
 )
 
-# What is traced here will be turned into other, batched ops.
-batching: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_batching", default=False)
-
+BATCHED = (
+    "batched",
+)  # in force in the body of a tf.vectorized_map, whose ops will be turned into others
+MODEL_WAS_BUILT = (
+    "a Keras model was built here, and building runs nothing that could be differentiated. "
+    "Build it outside, and apply the override to it: `pb.override({...})(model)`."
+)
 STOPPED = "recording is stopped where it runs (tape.stop_recording)"
 
 
@@ -74,9 +76,6 @@ def on_op(
     if graph is not None:
         return _in_graph(stack, chain, where, operation, outputs)
     return _at_once(chain, where, Op(op_type, inputs, outputs, attrs), outputs)
-
-
-handle_ops_with(on_op)
 
 
 def _at_once(chain: Chain, where: Where, op: Op, outputs: list[Any]) -> list[Any]:
@@ -127,7 +126,7 @@ def _in_graph(stack: Stack, chain: Chain, where: Where, operation: Any, outputs:
         return outputs
     if exporting.get():
         fresh = _in_portable_function(chain, operation, where.place)
-    elif stack.traits == BATCHED or batching.get():
+    elif stack.traits == BATCHED:
         fresh = _behind_identity(chain, Op.of(operation, where.place))
     else:
         _mark(chain, operation, where)

@@ -176,18 +176,13 @@ def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
     return recorded
 
 
-class ChainGradient:
-    """The rules of nested overrides as the gradient function of marked ops of a graph."""
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def __call__(self, operation: Any, *upstream: Any) -> list[Any]:
-        op = Op.of(operation, place_of(operation, self._chain))
-        recorded = record_of(self._chain, op)
-        recorded.tensors = op.inputs
-        with through(operation.graph):
-            return recorded.backward(*(upstream[i] for i in recorded.returned))
+def chain_gradient(chain: Chain, operation: Any, *upstream: Any) -> list[Any]:
+    """The rules of nested overrides as the gradient function of a marked op of a graph."""
+    op = Op.of(operation, place_of(operation, chain))
+    recorded = record_of(chain, op)
+    recorded.tensors = op.inputs
+    with through(operation.graph):
+        return recorded.backward(*(upstream[i] for i in recorded.returned))
 
 
 def place_of(operation: Any, chain: Chain) -> Any:

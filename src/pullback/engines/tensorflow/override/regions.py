@@ -6,11 +6,10 @@ as `pb.with_gradient` does, with the function as it was before as its body.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import inspect
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -20,11 +19,10 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
-from pullback.engines.tensorflow.override import patching
 from pullback.engines.tensorflow.override.graphs import in_function, note
-from pullback.engines.tensorflow.override.intercept import STOPPED
+from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, STOPPED
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.override.scope import MODEL_WAS_BUILT, current, reactivate
+from pullback.engines.tensorflow.override.scope import PatchedFunction, current
 from pullback.engines.tensorflow.override.targets import LAYER_CALL
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
@@ -32,16 +30,17 @@ from pullback.extend import (
     Call,
     Chain,
     Definition,
-    Guarded,
     OneOpCall,
     Stack,
     engine_of,
     flatten,
     guarded,
+    guarding,
     hidden,
     matching,
     one_op_call,
     postponed,
+    reactivate,
     running,
     set_for,
     unflatten,
@@ -55,11 +54,8 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 
-def on_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """A function that is a target, or a part in which targets are looked for, is called."""
-    stack = current()
-    if stack is None:
-        return patched.run(*args, **kwargs)
     chain = stack.one_op.get(patched.function)
     if chain is not None and not guarded.get():
         return _as_one_op(chain, patched, args, kwargs)
@@ -69,7 +65,7 @@ def on_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> An
         return _called(stack, patched, args, kwargs)
 
 
-def _called(stack: Stack, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _called(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     owner = args[0] if args else None
     where = Where("function", patched.function.__name__, owner=owner)
     chain = matching(stack.by_handle.get(patched.function, ()), where)
@@ -82,7 +78,7 @@ def _called(stack: Stack, patched: patching.PatchedFunction, args: Args, kwargs:
     return _Region(chain, patched, owner if drop else None)(args[1:] if drop else args, kwargs)
 
 
-def _as_one_op(chain: Chain, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _as_one_op(chain: Chain, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     token = one_op_call.set(OneOpCall(chain, chain[0].line.op_types))
     try:
         return patched.twin(*args, **kwargs)
@@ -90,11 +86,8 @@ def _as_one_op(chain: Chain, patched: patching.PatchedFunction, args: Args, kwar
         one_op_call.reset(token)
 
 
-def on_layer_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """Some Keras layer is called; if it is a target, its `call` will be a region."""
-    stack = current()
-    if stack is None:
-        return patched.run(*args, **kwargs)
     layer = args[0]
     with set_for(running, (*running.get(), layer)):
         where = Where("function", layer.name, owner=layer)
@@ -104,27 +97,18 @@ def on_layer_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs)
         function = inspect.getattr_static(type(layer), "call", None)
         if "call" in vars(layer) or not isinstance(function, types.FunctionType):
             return _Region(chain, patched, layer)(args[1:], kwargs)
-        with set_for(_expected_layer, (layer, chain)), _patched(function):
+        with set_for(_expected_layer, (layer, chain)), PatchedFunction.of(function, _on_layer_body):
             return patched.run(*args, **kwargs)
 
 
-def _on_layer_body(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _on_layer_body(_: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
     expected = _expected_layer.get()
-    if current() is None or expected is None or not args or args[0] is not expected[0]:
+    if expected is None or not args or args[0] is not expected[0]:
         return patched.run(*args, **kwargs)
     layer, chain = expected
     with set_for(_expected_layer, None):
         return _Region(chain, patched, layer)(args[1:], kwargs)
-
-
-@contextlib.contextmanager
-def _patched(function: types.FunctionType) -> Iterator[None]:
-    patching.acquire(function, _on_layer_body)
-    try:
-        yield
-    finally:
-        patching.release(function)
 
 
 def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
@@ -135,7 +119,7 @@ def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
 class _Region:
     """One call of a targeted function or layer under the lines that match it, innermost first."""
 
-    def __init__(self, chain: Chain, patched: patching.PatchedFunction, owner: Any) -> None:
+    def __init__(self, chain: Chain, patched: PatchedFunction, owner: Any) -> None:
         self.chain = chain
         self.patched = patched
         self.owner = owner
@@ -161,7 +145,7 @@ class _Region:
         """The call under the rule at this position, and its leaves."""
         bound = self.chain[position]
         place = self.where.place if "op" in bound.rule.requested else None
-        body = Guarded(bound, self._below(position + 1))
+        body = guarding(bound, self._below(position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
         plan = self.patched.binder(as_method=self.owner is not None).plan(args, kwargs)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))

@@ -14,12 +14,26 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback.engines.tensorflow.override import patching
-from pullback.engines.tensorflow.override.op_names import is_one_op, label, op_types_of, public_name
+from pullback.engines.tensorflow.override.op_names import (
+    innermost,
+    is_one_op,
+    label,
+    op_types_of,
+    public_name,
+)
 from pullback.engines.tensorflow.override.places import Where
+from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import RuleSignatureError, TargetError
-from pullback.extend import Entry, Inside, Resolved, label_of, narrowest_first, running
+from pullback.extend import (
+    Entry,
+    Inside,
+    Resolved,
+    label_of,
+    narrowest_first,
+    original_code,
+    running,
+)
 from pullback.extend import Where as Predicate
 
 LAYER_CALL = "layer call"  # the key under which lines about layers are found
@@ -152,7 +166,7 @@ class _Resolver:
     def _layer_line(self, entry: Entry, line: CallLine) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
         self.resolved.add(LAYER_CALL, entry, line)
-        self.resolved.patch(layer_call_function(), self._on_layer_call)
+        self._intercept(layer_call_function(), self._on_layer_call)
 
     def _function_lines(self, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
@@ -163,19 +177,23 @@ class _Resolver:
             )
             line = CallLine(parts, instance, None, None, drop_self, types_, one_op)
             self.resolved.add(function, entry, line)
-            self.resolved.patch(function, self._on_call)
+            self._intercept(function, self._on_call)
             if one_op:
                 self.resolved.one_op_types |= set(types_)
+
+    def _intercept(self, function: types.FunctionType, dispatch: Dispatch) -> None:
+        patch = functools.partial(PatchedFunction.of, function, dispatch)
+        self.resolved.patches.setdefault(function, patch)
 
     def _watch_part(self, part: Any) -> None:
         """Make it known, while the part runs, that it does."""
         self.resolved.tracks = True
         if isinstance(part, (keras.Layer, re.Pattern, type)):
-            self.resolved.patch(layer_call_function(), self._on_layer_call)
+            self._intercept(layer_call_function(), self._on_layer_call)
             return
         for function, _, _ in functions_of(part):
             self.resolved.by_handle.setdefault(function, [])
-            self.resolved.patch(function, self._on_call)
+            self._intercept(function, self._on_call)
 
 
 def _layer_class(target: type) -> type:
@@ -198,13 +216,13 @@ def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
     if python_function is not None:
         return functions_of(python_function)
     if isinstance(target, types.MethodType):
-        return [(patching.innermost(target.__func__), target.__self__, True)]
+        return [(innermost(target.__func__), target.__self__, True)]
     if isinstance(target, types.FunctionType):
-        function = patching.innermost(target)
+        function = innermost(target)
         return [(function, None, False), *((f, None, True) for f in _symbolic_twins(function))]
     call = inspect.getattr_static(type(target), "__call__", None)
     if isinstance(call, types.FunctionType) and not isinstance(target, (int, float)):
-        return [(patching.innermost(call), target, True)]
+        return [(innermost(call), target, True)]
     raise TargetError(
         f"{target!r} cannot be a target: it is no function, op type, layer or layer class. "
         'Write for example `tf.stack`, "Pack", `model.layers[3]`, `keras.layers.ReLU` or `re.compile("block3.*")`.'
@@ -215,9 +233,7 @@ def _symbolic_twins(function: types.FunctionType) -> list[types.FunctionType]:
     """In a functional model, `keras.ops.relu` is an operation object of its own, made when the model was built."""
     if not (function.__module__ or "").startswith("keras."):
         return []
-    patched = patching.patched_of(function)
-    names = (patched.code if patched else function.__code__).co_names
-    classes = [function.__globals__.get(name) for name in names]
+    classes = [function.__globals__.get(name) for name in original_code(function).co_names]
     return [
         c.call
         for c in classes
