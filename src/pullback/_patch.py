@@ -167,8 +167,8 @@ def _trampoline(patch: PatchedFunction) -> types.CodeType:
     """Code that hands its arguments to `patch`, with as many free variables as the function's own."""
     code = _template(len(patch.code.co_freevars))
     consts = tuple(patch if const == "PATCH" else const for const in code.co_consts)
-    named = {"co_name": patch.code.co_name, "co_qualname": patch.code.co_qualname}
-    return code.replace(co_consts=consts, **named)
+    name, qualified = patch.code.co_name, patch.code.co_qualname
+    return code.replace(co_consts=consts, co_name=name, co_qualname=qualified)
 
 
 @functools.cache

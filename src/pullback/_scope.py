@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pullback._audit import ELSEWHERE, Place
 from pullback._patch import Shared
@@ -24,22 +25,23 @@ if TYPE_CHECKING:
     from pullback._overriding import Activation, Override
 
 
-class Line(Protocol):
-    """A target in an engine's form."""
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A target in the form in which it is matched."""
+
+    conditions: tuple[Callable[[Any], bool], ...] = ()  # all must hold where something runs
+    op_types: tuple[str, ...] = ()  # of a function: what stands for it where only ops are left
+    is_one_op: bool = False  # of a function: calling it is running that op, no more and no less
+    is_method: bool = False  # the rule does not see the object that the function is called on
 
     @property
     def is_plain(self) -> bool:
         """Whether everything under its handle is meant, wherever it runs."""
-        ...
-
-    @property
-    def is_one_op(self) -> bool:
-        """Whether it is a function that runs one op and nothing else, so that the op can stand for it."""
-        ...
+        return not self.conditions
 
     def accepts(self, where: Any) -> bool:
         """Whether what runs there is meant."""
-        ...
+        return all(holds(where) for holds in self.conditions)
 
 
 Lines: TypeAlias = "list[tuple[Entry, Line]]"
@@ -189,11 +191,7 @@ class OneOpCall:
         if self.chain is None or op_type not in self.op_types:
             return chain
         own, self.chain = self.chain, None
-        return tuple(sorted((*own, *chain), key=_outermost_last)) if chain else own
-
-
-def _outermost_last(bound: Bound) -> int:
-    return -bound.depth
+        return tuple(sorted((*own, *chain), key=lambda bound: -bound.depth)) if chain else own
 
 
 def matching(bounds: Sequence[Bound], where: Any) -> Chain:
@@ -209,7 +207,7 @@ def matching(bounds: Sequence[Bound], where: Any) -> Chain:
 
 
 @contextlib.contextmanager
-def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Generator[None]:
     """A context variable has this value in the block."""
     token = variable.set(value)
     try:
@@ -251,7 +249,7 @@ def leave(override: Override) -> Activation:
 
 
 @contextlib.contextmanager
-def reactivate(stack: Stack) -> Iterator[None]:
+def reactivate(stack: Stack) -> Generator[None]:
     """What was in force when `stack` was read is in force in this block, also in another thread or later."""
     if stack.activation.override.engine.current() is stack:
         yield
@@ -300,7 +298,7 @@ def note(
 
 
 @contextlib.contextmanager
-def gathering() -> Iterator[list[Note]]:
+def gathering() -> Generator[list[Note]]:
     """Hold back the matches of this block, until it is known whether they can have an effect."""
     gathered: list[Note] = []
     with set_for(_gathered, gathered):

@@ -90,7 +90,7 @@ def used_again(stack: Stack, graph: Any, mode: str = "cached") -> None:
     hits = list(state_of(graph).hits)
     for depth, index, place, hidden_by in hits:
         stack.at(depth).ledger.record(index, place, mode, hidden_by=hidden_by)
-    if hits and not overriding.context().executing_eagerly():
+    if hits and not private.executing_eagerly():
         _remember(hits)
 
 
@@ -168,9 +168,8 @@ def _custom_gradient(name: str, function: Any, operation: Any, *upstream: Any) -
 
 def _bounds(stack: Stack, op_type: str) -> list[Bound]:
     """The lines that may mean an op of a graph without source: of its type, of anything, of functions it stands for."""
-    own = (*stack.by_handle.get(op_type, ()), *stack.anywhere)
-    calls = [b for h, bounds in stack.by_handle.items() if not isinstance(h, str) for b in bounds]
-    return [*own, *calls]
+    calls = [b for bounds in stack.by_handle.values() for b in bounds if op_type in b.line.op_types]
+    return [*stack.by_handle.get(op_type, ()), *stack.anywhere, *calls]
 
 
 def _explain_unreached(stack: Stack, function: Any) -> None:

@@ -21,8 +21,8 @@ from pullback.engines.tensorflow.override.graphs import gradient_name, in_functi
 from pullback.engines.tensorflow.override.op_calls import (
     Op,
     OpView,
+    asked_place,
     carries_gradient,
-    place_of,
     record_of,
 )
 from pullback.engines.tensorflow.override.places import Where
@@ -39,9 +39,8 @@ from pullback.extend import (
     postponed,
 )
 
-BATCHED = (
-    "batched",
-)  # in force in the body of a tf.vectorized_map, whose ops will be turned into others
+# Traits of a stack in force in the body of a tf.vectorized_map, whose ops will be turned into others.
+BATCHED = ("batched",)
 MODEL_WAS_BUILT = (
     "a Keras model was built here, and building runs nothing that could be differentiated. "
     "Build it outside, and apply the override to it: `pb.override({...})(model)`."
@@ -87,8 +86,7 @@ def _at_once(chain: Chain, where: Where, op: Op, outputs: list[Any]) -> list[Any
     note(chain, where, "eager", recorded=recorded or later, hidden_by=reason)
     if not recorded or reason is not None:
         return outputs
-    if any("op" in bound.rule.requested for bound in chain):
-        op.place = where.place
+    op.place = asked_place(chain, where)
     op.outputs = list(map(private.detached, outputs))
     _record(chain, op)
     # Ops that leave the fast path are recorded once more afterwards: the mark prevents it.
@@ -112,7 +110,7 @@ def record_marked(operation: Any) -> bool:
     """Record a marked op of a graph on the tapes inside the trace; whether there was nothing left to record."""
     chain = getattr(operation, "_pullback_chain", None)
     if chain:
-        _record(chain, Op.of(operation, place_of(operation, chain)))
+        _record(chain, Op.of(operation))
     return chain is not None
 
 
@@ -161,8 +159,7 @@ def _in_portable_function(chain: Chain, operation: Any, place: Any) -> list[Any]
 
 def _mark(chain: Chain, operation: Any, where: Where) -> None:
     operation._pullback_chain = chain
-    if any("op" in bound.rule.requested for bound in chain):
-        operation._pullback_place = where.place
+    operation._pullback_place = asked_place(chain, where)
     private.set_gradient_name(operation, gradient_name(operation.graph, chain))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -54,7 +55,9 @@ class Where:
         """The place as plain data."""
         if self._place is None:
             name = self.own if self.type == "function" else self.name
-            found = _layer_and_source(sys._getframe(1), self._operation) if self.in_source else ()
+            found = (
+                _layer_and_source(inspect.currentframe(), self._operation) if self.in_source else ()
+            )
             self._place = Place(name, self.type, *found)
         return self._place
 

@@ -22,8 +22,7 @@ from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import in_function, note
 from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, STOPPED
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.override.scope import PatchedFunction, current
-from pullback.engines.tensorflow.override.targets import LAYER_CALL
+from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     NOTHING_FLOATING,
@@ -46,6 +45,7 @@ from pullback.extend import (
     unflatten,
 )
 
+LAYER_CALL = "layer call"  # the handle of lines about layers
 # The layer whose `call` is to be a region, and the lines that say so.
 _expected_layer: contextvars.ContextVar[tuple[Any, Chain] | None] = contextvars.ContextVar(
     "pullback_expected_layer", default=None
@@ -74,8 +74,9 @@ def _called(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) 
     line = chain[0].line
     if line.is_one_op:
         return _as_one_op(chain, patched, args, kwargs)
-    drop = line.drop_self
-    return _Region(chain, patched, owner if drop else None)(args[1:] if drop else args, kwargs)
+    if line.is_method:
+        return _Region(stack, chain, patched, owner)(args[1:], kwargs)
+    return _Region(stack, chain, patched)(args, kwargs)
 
 
 def _as_one_op(chain: Chain, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
@@ -96,19 +97,19 @@ def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kw
             return patched.run(*args, **kwargs)
         function = inspect.getattr_static(type(layer), "call", None)
         if "call" in vars(layer) or not isinstance(function, types.FunctionType):
-            return _Region(chain, patched, layer)(args[1:], kwargs)
+            return _Region(stack, chain, patched, layer)(args[1:], kwargs)
         with set_for(_expected_layer, (layer, chain)), PatchedFunction.of(function, _on_layer_body):
             return patched.run(*args, **kwargs)
 
 
-def _on_layer_body(_: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _on_layer_body(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
     expected = _expected_layer.get()
     if expected is None or not args or args[0] is not expected[0]:
         return patched.run(*args, **kwargs)
     layer, chain = expected
     with set_for(_expected_layer, None):
-        return _Region(chain, patched, layer)(args[1:], kwargs)
+        return _Region(stack, chain, patched, layer)(args[1:], kwargs)
 
 
 def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
@@ -119,7 +120,10 @@ def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
 class _Region:
     """One call of a targeted function or layer under the lines that match it, innermost first."""
 
-    def __init__(self, chain: Chain, patched: PatchedFunction, owner: Any) -> None:
+    def __init__(
+        self, stack: Stack, chain: Chain, patched: PatchedFunction, owner: Any = None
+    ) -> None:
+        self.stack = stack
         self.chain = chain
         self.patched = patched
         self.owner = owner
@@ -132,8 +136,8 @@ class _Region:
             return self._body(*args, **kwargs)
         call, leaves = self._call(0, args, kwargs)
         self._note(bool(values.differentiable(leaves)))
-        if exporting.get() and not overriding.context().executing_eagerly():
-            return _in_portable_function(call, leaves)
+        if exporting.get() and not private.executing_eagerly():
+            return _in_portable_function(self.stack, call, leaves)
         return attach(call, leaves)
 
     def _body(self, *args: Any, **kwargs: Any) -> Any:
@@ -163,7 +167,7 @@ class _Region:
 
     def _note(self, flows: bool) -> None:
         recorded, reason = True, hidden.get()
-        eagerly = overriding.context().executing_eagerly()
+        eagerly = private.executing_eagerly()
         if eagerly and not postponed.get():
             recorded = private.could_possibly_record()
             if not recorded and reason is None and private.recording_is_stopped():
@@ -174,9 +178,8 @@ class _Region:
         note(self.chain, self.where, mode, recorded=recorded, hidden_by=reason)
 
 
-def _in_portable_function(call: Call, leaves: Sequence[Any]) -> Any:
+def _in_portable_function(stack: Stack, call: Call, leaves: Sequence[Any]) -> Any:
     """The region in a function of its own, in which a SavedModel keeps its gradient."""
-    stack = current()
     moving = [i for i, leaf in enumerate(leaves) if isinstance(leaf, tf.Tensor)]
     structures: list[Any] = []
 

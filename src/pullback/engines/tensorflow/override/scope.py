@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from pullback.engines.tensorflow import tf_private as private
@@ -90,7 +90,7 @@ def intercept(stack: Stack, undo: contextlib.ExitStack) -> None:
     """Have the ops of this thread matched with a stack, until `undo` is closed."""
     # Not earlier: the canary runs ops, and a strategy may have to be set up before any op runs.
     overriding.check_override()
-    if not overriding.context().executing_eagerly() and overriding.in_batched_loop():
+    if not private.executing_eagerly() and overriding.in_batched_loop():
         stack.traits = BATCHED
     undo.enter_context(while_open)
     undo.callback(_restore_callbacks, stack, private.op_callbacks())
@@ -119,7 +119,7 @@ def _others() -> list[Any]:
 
 
 @contextlib.contextmanager
-def without_callback() -> Iterator[None]:
+def without_callback() -> Generator[None]:
     """Nothing is overridden in this block, and ops that run in it do not call us."""
     callbacks = private.op_callbacks()
     private.set_op_callbacks(_others())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
 import inspect
@@ -22,12 +21,14 @@ from pullback.engines.tensorflow.override.op_names import (
     public_name,
 )
 from pullback.engines.tensorflow.override.places import Where
+from pullback.engines.tensorflow.override.regions import LAYER_CALL, on_call, on_layer_call
 from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import RuleSignatureError, TargetError
 from pullback.extend import (
     Entry,
     Inside,
+    Line,
     Resolved,
     label_of,
     narrowest_first,
@@ -36,67 +37,7 @@ from pullback.extend import (
 )
 from pullback.extend import Where as Predicate
 
-LAYER_CALL = "layer call"  # the key under which lines about layers are found
-
-
-Dispatch = Callable[..., Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class OpLine:
-    """A target that is matched op by op."""
-
-    parts: tuple[Any, ...]
-    predicate: Callable[[Any], bool] | None = None
-    pattern: re.Pattern[str] | None = None
-    is_one_op = False
-
-    @functools.cached_property
-    def is_plain(self) -> bool:
-        """Whether every op of the type is meant."""
-        return not self.parts and self.predicate is None and self.pattern is None
-
-    def accepts(self, where: Where) -> bool:
-        """Whether an op of the right type, at this place, is meant."""
-        if self.pattern is not None and not name_matches(self.pattern, where.name):
-            return False
-        if self.predicate is not None and not self.predicate(where.place):
-            return False
-        return all(is_inside(part, where) for part in self.parts)
-
-
-@dataclasses.dataclass(frozen=True)
-class CallLine:
-    """A target that is one unit, however many ops it runs: a function or a layer."""
-
-    parts: tuple[Any, ...]
-    instance: Any = None  # only calls on this object
-    kind: type | None = None  # only calls on objects of this class
-    pattern: re.Pattern[str] | None = None
-    drop_self: bool = False
-    op_types: tuple[str, ...] = ()  # what stands for it in a graph without Python source
-    is_one_op: bool = False  # calling it is running that op, no more and no less
-
-    @functools.cached_property
-    def is_plain(self) -> bool:
-        """Whether every call of the function is meant."""
-        return (
-            not self.parts and self.instance is None and self.kind is None and self.pattern is None
-        )
-
-    def accepts(self, where: Where) -> bool:
-        """Whether a call on this object, or the op that stands for it in a graph without source, is meant."""
-        meant = self._is_for(where.owner) if where.in_source else where.type in self.op_types
-        return meant and all(is_inside(part, where) for part in self.parts)
-
-    def _is_for(self, owner: Any) -> bool:
-        if self.instance is not None:
-            return is_same(owner, self.instance)
-        if self.kind is not None:
-            return isinstance(owner, self.kind)
-        if self.pattern is not None:
-            return any(map(self.pattern.fullmatch, layer_names(owner)))
-        return True
+Conditions = tuple[Callable[[Where], bool], ...]
 
 
 def layer_names(layer: Any) -> list[str]:
@@ -108,6 +49,10 @@ def is_same(owner: Any, instance: Any) -> bool:
     """Whether this is the object, or was made from it by an override."""
     link = getattr(owner, "_pullback_link", None)
     return owner is instance or getattr(link, "source", None) is instance
+
+
+def _is_called_on(instance: Any, where: Where) -> bool:
+    return is_same(where.owner, instance)
 
 
 def is_inside(part: Any, where: Where) -> bool:
@@ -125,75 +70,79 @@ def is_inside(part: Any, where: Where) -> bool:
     return any(r is function for function, _, _ in functions_of(part) for r in now)
 
 
-def resolve(entries: Sequence[Entry], on_call: Dispatch, on_layer_call: Dispatch) -> Resolved:
-    """The lines of an override in the form in which they are matched; calls go to these functions."""
-    resolver = _Resolver(on_call, on_layer_call)
+def resolve(entries: Sequence[Entry]) -> Resolved:
+    """The lines of an override in the form in which they are matched."""
+    resolver = _Resolver()
     for entry in narrowest_first(entries):
-        resolver.resolve(entry, entry.target, ())
+        resolver.add(entry, entry.target, ())
     return resolver.resolved
 
 
 class _Resolver:
     """The making of the lines."""
 
-    def __init__(self, on_call: Dispatch, on_layer_call: Dispatch) -> None:
+    def __init__(self) -> None:
         self.resolved = Resolved()
-        self._on_call = on_call
-        self._on_layer_call = on_layer_call
 
-    def resolve(self, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
+    def add(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         """Add the lines of a target."""
-        resolved = self.resolved
+
+        def when(holds: Callable[[Where], bool]) -> Line:
+            return Line((*conditions, holds))
+
         if isinstance(target, Inside):
             self._watch_part(target.part)
-            self.resolve(entry, target.target, (*parts, target.part))
+            inside = functools.partial(is_inside, target.part)
+            self.add(entry, target.target, (*conditions, inside))
         elif isinstance(target, str):
             _refuse(entry, "variables", "functions and layers read", "an op type")
-            resolved.add(checked_type(target), entry, OpLine(parts))
+            self.resolved.add(checked_type(target), entry, Line(conditions))
         elif isinstance(target, Predicate):
             _refuse(entry, "variables", "functions and layers read", "made of single ops")
-            resolved.anywhere.append((entry, OpLine(parts, predicate=target.predicate)))
+            self.resolved.anywhere.append((entry, when(lambda w: target.predicate(w.place))))
         elif isinstance(target, re.Pattern):
-            resolved.anywhere.append((entry, OpLine(parts, pattern=target)))
-            self._layer_line(entry, CallLine(parts, pattern=target))
+            self.resolved.anywhere.append((entry, when(lambda w: name_matches(target, w.name))))
+            self._layers(entry, when(lambda w: any(map(target.fullmatch, layer_names(w.owner)))))
         elif isinstance(target, keras.Layer):
-            self._layer_line(entry, CallLine(parts, instance=target))
+            self._layers(entry, when(functools.partial(_is_called_on, target)))
         elif isinstance(target, type):
-            self._layer_line(entry, CallLine(parts, kind=_layer_class(target)))
+            kind = _layer_class(target)
+            self._layers(entry, when(lambda w: isinstance(w.owner, kind)))
         else:
-            self._function_lines(entry, target, parts)
+            self._functions(entry, target, conditions)
 
-    def _layer_line(self, entry: Entry, line: CallLine) -> None:
+    def _layers(self, entry: Entry, line: Line) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
         self.resolved.add(LAYER_CALL, entry, line)
-        self._intercept(layer_call_function(), self._on_layer_call)
+        self._intercept(layer_call_function(), on_layer_call)
 
-    def _function_lines(self, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
+    def _functions(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
-        for function, instance, drop_self in functions_of(target):
-            types_ = op_types_of(target) if instance is None and not drop_self else ()
+        for function, instance, is_method in functions_of(target):
+            op_types = () if is_method else op_types_of(target)
             one_op = (
-                bool(types_) and is_one_op(function) and "variables" not in entry.rule.requested
+                bool(op_types) and is_one_op(function) and "variables" not in entry.rule.requested
             )
-            line = CallLine(parts, instance, None, None, drop_self, types_, one_op)
+            on_it = () if instance is None else (functools.partial(_is_called_on, instance),)
+            line = Line((*conditions, *on_it), op_types, one_op, is_method)
             self.resolved.add(function, entry, line)
-            self._intercept(function, self._on_call)
+            self._intercept(function, on_call)
             if one_op:
-                self.resolved.one_op_types |= set(types_)
-
-    def _intercept(self, function: types.FunctionType, dispatch: Dispatch) -> None:
-        patch = functools.partial(PatchedFunction.of, function, dispatch)
-        self.resolved.patches.setdefault(function, patch)
+                self.resolved.one_op_types |= set(op_types)
 
     def _watch_part(self, part: Any) -> None:
         """Make it known, while the part runs, that it does."""
         self.resolved.tracks = True
         if isinstance(part, (keras.Layer, re.Pattern, type)):
-            self._intercept(layer_call_function(), self._on_layer_call)
+            self._intercept(layer_call_function(), on_layer_call)
             return
         for function, _, _ in functions_of(part):
             self.resolved.by_handle.setdefault(function, [])
-            self._intercept(function, self._on_call)
+            self._intercept(function, on_call)
+
+    def _intercept(self, function: types.FunctionType, dispatch: Callable[..., Any]) -> None:
+        patch = functools.partial(PatchedFunction.of, function, dispatch)
+        self.resolved.patches.setdefault(function, patch)
 
 
 def _layer_class(target: type) -> type:
