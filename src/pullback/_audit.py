@@ -152,9 +152,9 @@ class Ledger:
     def matches(self, target: int) -> tuple[Match, ...]:
         """The places of a target, as frozen data."""
         with self._lock:
-            counted = [(key[1:], n) for key, n in self._counts.items() if key[0] == target]
-        counted.sort(key=lambda each: each[0][0] is ELSEWHERE)
-        return tuple(Match(place, mode, n, *rest) for (place, mode, *rest), n in counted)
+            counts = [(key, n) for key, n in self._counts.items() if key[0] == target]
+        matches = [Match(*key[1:3], n, *key[3:]) for key, n in counts]
+        return tuple(sorted(matches, key=lambda match: match.place is ELSEWHERE))
 
     def audit(self, names: Sequence[tuple[str, str]]) -> Audit:
         """All rows so far; `names` holds target and rule of each."""

@@ -8,10 +8,10 @@ backward pass of the framework, run with the stack suspended.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import copy
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -156,25 +156,17 @@ def _is_plain(chain: Chain) -> bool:
 
 
 SUSPENDED = Stack()  # of a context in which nothing is to be overridden
-stack_here: contextvars.ContextVar[Stack | None] = contextvars.ContextVar("pullback", default=None)
+stack_here: ContextVar[Stack | None] = ContextVar("pullback_stack", default=None)
 # Lines whose own region is running: what runs inside is part of the region.
-guarded: contextvars.ContextVar[frozenset[tuple[int, int]]] = contextvars.ContextVar(
-    "pullback_guarded", default=frozenset()
-)
+guarded: ContextVar[frozenset[tuple[int, int]]] = ContextVar("guarded", default=frozenset())
 # Why nothing that is overridden here can have an effect, if that is so.
-hidden: contextvars.ContextVar[str | None] = contextvars.ContextVar("pullback_hidden", default=None)
+hidden: ContextVar[str | None] = ContextVar("hidden", default=None)
 # What runs here runs once more when it is differentiated, under the same overrides.
-postponed: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "pullback_postponed", default=False
-)
+postponed: ContextVar[bool] = ContextVar("postponed", default=False)
 # The layers and functions that are running here, outermost first; kept where a line asks for it.
-running: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar(
-    "pullback_running", default=()
-)
+running: ContextVar[tuple[Any, ...]] = ContextVar("running", default=())
 # A function that is running and is nothing but the next op of its type.
-one_op_call: contextvars.ContextVar[OneOpCall | None] = contextvars.ContextVar(
-    "pullback_one_op_call", default=None
-)
+one_op_call: ContextVar[OneOpCall | None] = ContextVar("one_op_call", default=None)
 
 
 class OneOpCall:
@@ -207,7 +199,7 @@ def matching(bounds: Sequence[Bound], where: Any) -> Chain:
 
 
 @contextlib.contextmanager
-def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Generator[None]:
+def set_for(variable: ContextVar[Any], value: Any) -> Generator[None]:
     """A context variable has this value in the block."""
     token = variable.set(value)
     try:
@@ -275,20 +267,21 @@ def _push(stack: Stack, activations: Iterable[Activation]) -> None:
 
 
 Note: TypeAlias = "tuple[Chain, Any, str, bool]"
-_gathered: contextvars.ContextVar[list[Note] | None] = contextvars.ContextVar(
-    "pullback_gathered", default=None
+Hit: TypeAlias = (
+    "tuple[int, int, Place, str | None]"  # a line's depth and index, and what a trace remembers
 )
+_gathered: ContextVar[list[Note] | None] = ContextVar("gathered", default=None)
 
 
 def note(
     chain: Chain, where: Any, mode: str, *, recorded: bool = True, hidden_by: str | None = None
-) -> list[tuple[int, int, Place, str | None]]:
+) -> list[Hit]:
     """Write a match into the audit of every override that it concerns; what a trace must remember of it."""
     pending = _gathered.get()
     if pending is not None and hidden_by is None:
         pending.append((chain, where, mode, recorded))
         return []
-    hits: list[tuple[int, int, Place, str | None]] = []
+    hits: list[Hit] = []
     for bound in chain:
         ledger, index = bound.activation.ledger, bound.entry.index
         place = where.place if ledger.wants_place(index) else ELSEWHERE

@@ -56,6 +56,7 @@ from pullback._rule import location_of as location_of
 from pullback._scope import SUSPENDED as SUSPENDED
 from pullback._scope import Bound as Bound
 from pullback._scope import Chain as Chain
+from pullback._scope import Hit as Hit
 from pullback._scope import Line as Line
 from pullback._scope import OneOpCall as OneOpCall
 from pullback._scope import Resolved as Resolved

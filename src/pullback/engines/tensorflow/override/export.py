@@ -78,7 +78,7 @@ def _spec_of(tensor: Any) -> tf.TensorSpec:
     return tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name)
 
 
-def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -> tf.Module:
+def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -> Any:
     module: Any = tf.Module()
     module.own_variables = variables
 
@@ -100,7 +100,7 @@ def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -
     return module
 
 
-def _save(module: tf.Module, path: str) -> None:
+def _save(module: Any, path: str) -> None:
     try:
         tf.saved_model.save(module, path, signatures={"serving_default": module.serve})
     except (ValueError, AssertionError, TypeError, LookupError) as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,13 +19,12 @@ from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.override.op_calls import chain_gradient
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.extend import Bound, Chain, Place, Stack, matching, suspended
+from pullback.extend import Bound, Chain, Hit, Stack, matching, suspended
 from pullback.extend import note as note_in_audit
 
 MOST_COPIES = 16
 _GRADIENT = "_gradient_op_type"  # the attribute of a node that names its gradient
 _copies: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
-Hits: TypeAlias = "Sequence[tuple[int, int, Place, str | None]]"
 
 
 class GraphState:
@@ -33,7 +32,7 @@ class GraphState:
 
     def __init__(self) -> None:
         self.names: dict[Any, str] = {}
-        self.hits: list[tuple[int, int, Place, str | None]] = []
+        self.hits: list[Hit] = []
         self.key: Any = None
         self.fresh = True
         self.alive: list[Any] = []  # functions that nothing else holds
@@ -80,7 +79,7 @@ def note(
         _remember(hits)
 
 
-def _remember(hits: Hits) -> None:
+def _remember(hits: Sequence[Hit]) -> None:
     for each in enclosing(overriding.ops.get_default_graph()):
         state_of(each).hits.extend(hits)
 
@@ -125,7 +124,7 @@ def _copy(stack: Stack, function: Any) -> Any:
     library = overriding.new_library()
     library.function.extend(overriding.reachable_definitions(function))
     gradients: dict[str, Any] = {}
-    hits: list[tuple[int, int, Place, str | None]] = []
+    hits: list[Hit] = []
     for node in [node for definition in library.function for node in definition.node_def]:
         stack.activation.seen[node.op] = None
         where = Where(node.op, node.name, in_source=False)
@@ -143,7 +142,7 @@ def _copy(stack: Stack, function: Any) -> Any:
     return _load(library, function, gradients, hits) if hits else None
 
 
-def _load(library: Any, function: Any, gradients: dict[str, Any], hits: Hits) -> Any:
+def _load(library: Any, function: Any, gradients: dict[str, Any], hits: Sequence[Hit]) -> Any:
     with suspended():
         loaded = overriding.load_library(library)
     for each in loaded.values():

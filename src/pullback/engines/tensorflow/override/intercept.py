@@ -45,7 +45,7 @@ MODEL_WAS_BUILT = (
     "a Keras model was built here, and building runs nothing that could be differentiated. "
     "Build it outside, and apply the override to it: `pb.override({...})(model)`."
 )
-STOPPED = "recording is stopped where it runs (tape.stop_recording)"
+_STOPPED = "recording is stopped where it runs (tape.stop_recording)"
 
 
 def on_op(
@@ -78,12 +78,8 @@ def on_op(
 
 
 def _at_once(chain: Chain, where: Where, op: Op, outputs: list[Any]) -> list[Any]:
-    reason = _why_hidden(outputs)
     recorded = bool(private.possible_gradient_types(op.inputs))
-    later = postponed.get()
-    if reason is None and not recorded and not later and private.recording_is_stopped():
-        reason = STOPPED
-    note(chain, where, "eager", recorded=recorded or later, hidden_by=reason)
+    reason = note_eager(chain, where, recorded, _why_hidden(outputs))
     if not recorded or reason is not None:
         return outputs
     op.place = asked_place(chain, where)
@@ -93,6 +89,15 @@ def _at_once(chain: Chain, where: Where, op: Op, outputs: list[Any]) -> list[Any
     op.outputs[0]._pullback_recorded = True
     outputs[:] = op.outputs
     return outputs
+
+
+def note_eager(chain: Chain, where: Where, recorded: bool, reason: str | None) -> str | None:
+    """Note a match in eager code, with or without a reason why it has no effect; that reason, or one found here."""
+    later = postponed.get()
+    if reason is None and not recorded and not later and private.recording_is_stopped():
+        reason = _STOPPED
+    note(chain, where, "eager", recorded=recorded or later, hidden_by=reason)
+    return reason
 
 
 def _record(chain: Chain, op: Op) -> None:

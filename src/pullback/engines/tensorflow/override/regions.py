@@ -7,9 +7,10 @@ as `pb.with_gradient` does, with the function as it was before as its body.
 from __future__ import annotations
 
 import contextvars
+import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -20,7 +21,7 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import in_function, note
-from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, STOPPED
+from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, note_eager
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
@@ -38,7 +39,6 @@ from pullback.extend import (
     hidden,
     matching,
     one_op_call,
-    postponed,
     reactivate,
     running,
     set_for,
@@ -126,56 +126,43 @@ class _Region:
         self.stack = stack
         self.chain = chain
         self.patched = patched
-        self.owner = owner
+        self.is_method = owner is not None
+        self.body = functools.partial(patched.run, owner) if self.is_method else patched.run
         self.where = Where("function", getattr(owner, "name", None) or patched.twin.__name__)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
         if overriding.in_keras_symbolic_scope():
             for bound in self.chain:
                 bound.activation.unreachable = MODEL_WAS_BUILT
-            return self._body(*args, **kwargs)
+            return self.body(*args, **kwargs)
         call, leaves = self._call(0, args, kwargs)
         self._note(bool(values.differentiable(leaves)))
         if exporting.get() and not private.executing_eagerly():
             return _in_portable_function(self.stack, call, leaves)
         return attach(call, leaves)
 
-    def _body(self, *args: Any, **kwargs: Any) -> Any:
-        if self.owner is not None:
-            return self.patched.run(self.owner, *args, **kwargs)
-        return self.patched.run(*args, **kwargs)
-
     def _call(self, position: int, args: Args, kwargs: Kwargs) -> tuple[Call, Sequence[Any]]:
         """The call under the rule at this position, and its leaves."""
         bound = self.chain[position]
         place = self.where.place if "op" in bound.rule.requested else None
-        body = guarding(bound, self._below(position + 1))
+        body = guarding(bound, functools.partial(self._run, position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
-        plan = self.patched.binder(as_method=self.owner is not None).plan(args, kwargs)
+        plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         return Call(definition, engine_of(leaves), plan, structure), leaves
 
-    def _below(self, position: int) -> Callable[..., Any]:
-        """What the rule before this position finds as its function: the call under the rules further out."""
+    def _run(self, position: int, *args: Any, **kwargs: Any) -> Any:
+        """Call the function under the rules from this position on, which are those further out."""
         if position == len(self.chain):
-            return self._body
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return attach(*self._call(position, args, kwargs))
-
-        return run
+            return self.body(*args, **kwargs)
+        return attach(*self._call(position, args, kwargs))
 
     def _note(self, flows: bool) -> None:
-        recorded, reason = True, hidden.get()
-        eagerly = private.executing_eagerly()
-        if eagerly and not postponed.get():
-            recorded = private.could_possibly_record()
-            if not recorded and reason is None and private.recording_is_stopped():
-                reason = STOPPED
-        if not flows and reason is None:
-            reason = NOTHING_FLOATING
-        mode = "eager" if eagerly else "traced"
-        note(self.chain, self.where, mode, recorded=recorded, hidden_by=reason)
+        reason = hidden.get() or (None if flows else NOTHING_FLOATING)
+        if private.executing_eagerly():
+            note_eager(self.chain, self.where, private.could_possibly_record(), reason)
+        else:
+            note(self.chain, self.where, "traced", hidden_by=reason)
 
 
 def _in_portable_function(stack: Stack, call: Call, leaves: Sequence[Any]) -> Any:

@@ -72,19 +72,16 @@ def is_inside(part: Any, where: Where) -> bool:
 
 def resolve(entries: Sequence[Entry]) -> Resolved:
     """The lines of an override in the form in which they are matched."""
-    resolver = _Resolver()
+    lines = _Lines()
     for entry in narrowest_first(entries):
-        resolver.add(entry, entry.target, ())
-    return resolver.resolved
+        lines.resolve(entry, entry.target, ())
+    return lines
 
 
-class _Resolver:
-    """The making of the lines."""
+class _Lines(Resolved):
+    """The lines of an override, found by the kind of each target."""
 
-    def __init__(self) -> None:
-        self.resolved = Resolved()
-
-    def add(self, entry: Entry, target: Any, conditions: Conditions) -> None:
+    def resolve(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         """Add the lines of a target."""
 
         def when(holds: Callable[[Where], bool]) -> Line:
@@ -93,15 +90,15 @@ class _Resolver:
         if isinstance(target, Inside):
             self._watch_part(target.part)
             inside = functools.partial(is_inside, target.part)
-            self.add(entry, target.target, (*conditions, inside))
+            self.resolve(entry, target.target, (*conditions, inside))
         elif isinstance(target, str):
             _refuse(entry, "variables", "functions and layers read", "an op type")
-            self.resolved.add(checked_type(target), entry, Line(conditions))
+            self.add(checked_type(target), entry, Line(conditions))
         elif isinstance(target, Predicate):
             _refuse(entry, "variables", "functions and layers read", "made of single ops")
-            self.resolved.anywhere.append((entry, when(lambda w: target.predicate(w.place))))
+            self.anywhere.append((entry, when(lambda w: target.predicate(w.place))))
         elif isinstance(target, re.Pattern):
-            self.resolved.anywhere.append((entry, when(lambda w: name_matches(target, w.name))))
+            self.anywhere.append((entry, when(lambda w: name_matches(target, w.name))))
             self._layers(entry, when(lambda w: any(map(target.fullmatch, layer_names(w.owner)))))
         elif isinstance(target, keras.Layer):
             self._layers(entry, when(functools.partial(_is_called_on, target)))
@@ -113,7 +110,7 @@ class _Resolver:
 
     def _layers(self, entry: Entry, line: Line) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
-        self.resolved.add(LAYER_CALL, entry, line)
+        self.add(LAYER_CALL, entry, line)
         self._intercept(layer_call_function(), on_layer_call)
 
     def _functions(self, entry: Entry, target: Any, conditions: Conditions) -> None:
@@ -125,24 +122,24 @@ class _Resolver:
             )
             on_it = () if instance is None else (functools.partial(_is_called_on, instance),)
             line = Line((*conditions, *on_it), op_types, one_op, is_method)
-            self.resolved.add(function, entry, line)
+            self.add(function, entry, line)
             self._intercept(function, on_call)
             if one_op:
-                self.resolved.one_op_types |= set(op_types)
+                self.one_op_types |= set(op_types)
 
     def _watch_part(self, part: Any) -> None:
         """Make it known, while the part runs, that it does."""
-        self.resolved.tracks = True
+        self.tracks = True
         if isinstance(part, (keras.Layer, re.Pattern, type)):
             self._intercept(layer_call_function(), on_layer_call)
             return
         for function, _, _ in functions_of(part):
-            self.resolved.by_handle.setdefault(function, [])
+            self.by_handle.setdefault(function, [])
             self._intercept(function, on_call)
 
     def _intercept(self, function: types.FunctionType, dispatch: Callable[..., Any]) -> None:
         patch = functools.partial(PatchedFunction.of, function, dispatch)
-        self.resolved.patches.setdefault(function, patch)
+        self.patches.setdefault(function, patch)
 
 
 def _layer_class(target: type) -> type:
@@ -211,20 +208,16 @@ def checked_type(op_type: str) -> str:
     """The op type, if TensorFlow has it."""
     if overriding.op_def_registry.get(op_type) is not None:
         return op_type
-    raise TargetError(_unknown_type(op_type))
-
-
-def _unknown_type(op_type: str) -> str:
-    hint = misnaming_hint(op_type)
     names = dir(tf.raw_ops)
     by_case = [n for n in names if n.lower() == op_type.lower()]
+    hint = misnaming_hint(op_type)
     if hint and not by_case:
-        return f"TensorFlow has no op type {op_type!r}; {hint}"
+        raise TargetError(f"TensorFlow has no op type {op_type!r}; {hint}")
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
     hint = (
         f"Did you mean {' or '.join(map(repr, close))}?" if close else "Nothing has a similar name."
     )
-    return f"TensorFlow has no op type {op_type!r}. {hint}"
+    raise TargetError(f"TensorFlow has no op type {op_type!r}. {hint}")
 
 
 def misnaming_hint(op_type: str) -> str | None:
