@@ -34,7 +34,7 @@ class Place:
 
 
 ELSEWHERE: Final = Place("…", "…")
-_Key: TypeAlias = "tuple[int, Place, str, bool, str | None]"
+_Key: TypeAlias = "tuple[int, Place | None, str, bool, str | None]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,17 +121,17 @@ class Ledger:
     def record(
         self,
         target: int,
-        place: Place,
+        place: Place | None,
         mode: str,
         *,
         recorded: bool = True,
         hidden_by: str | None = None,
     ) -> None:
-        """Note that a target was met, at a place or elsewhere."""
+        """Note that a target was met; without a place, nobody looked where."""
         key = (target, place, mode, recorded, hidden_by)
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + 1
-            if place is not ELSEWHERE:
+            if place is not None:
                 self._located[target] = self._located.get(target, 0) + 1
         for parent in self._parents:
             parent.record(target, place, mode, recorded=recorded, hidden_by=hidden_by)
@@ -153,7 +153,7 @@ class Ledger:
         """The places of a target, as frozen data."""
         with self._lock:
             counts = [(key, n) for key, n in self._counts.items() if key[0] == target]
-        matches = [Match(*key[1:3], n, *key[3:]) for key, n in counts]
+        matches = [Match(key[1] or ELSEWHERE, key[2], n, *key[3:]) for key, n in counts]
         return tuple(sorted(matches, key=lambda match: match.place is ELSEWHERE))
 
     def audit(self, names: Sequence[tuple[str, str]]) -> Audit:

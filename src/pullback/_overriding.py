@@ -67,7 +67,7 @@ class Activation:
     def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function under the override, and complain if a target never had an effect."""
         stack = self.override.engine.current()
-        if stack is not None and any(each is self for each in stack.activations()):
+        if stack is not None and any(each is self for each in stack.activations):
             return function(*args, **kwargs)
         enter(self)
         try:

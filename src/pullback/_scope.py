@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pullback._audit import ELSEWHERE, Place
+from pullback._audit import Place
 from pullback._patch import Shared
 from pullback._rule import Rule
 from pullback._targets import Entry
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pullback._overriding import Activation, Override
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Line:
     """A target in the form in which it is matched."""
 
@@ -101,27 +100,27 @@ class ScopedRule(Rule):
             stack_here.reset(token)
 
 
+@dataclass(slots=True, eq=False)
 class Stack:
     """The open overrides of a context, innermost first, indexed for matching; without any, nothing is overridden."""
 
-    activation: Any = None
-    parent: Stack
-    undo: contextlib.ExitStack  # takes it out of force again
-    depth = -1
-    by_handle: Mapping[Any, Chain] = MappingProxyType({})
+    activation: Any = None  # the innermost
+    activations: tuple[Activation, ...] = ()
+    undo: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    by_handle: dict[Any, Chain] = field(default_factory=dict[Any, Chain])
     anywhere: Chain = ()
     key: tuple[Any, ...] = ()
     traits: tuple[Any, ...] = ()  # the engine's own part of the key
     # Handles whose every use matches, whatever runs around it: the chain is known beforehand.
-    plain: Mapping[Any, Chain] = MappingProxyType({})
-    one_op: Mapping[Any, Chain] = MappingProxyType({})  # of these, functions that are one op
+    plain: dict[Any, Chain] = field(default_factory=dict[Any, Chain])
+    one_op: dict[Any, Chain] = field(default_factory=dict[Any, Chain])  # functions
     one_op_types: frozenset[str] = frozenset()
-    tracks = False
+    tracks: bool = False
 
     def opened(self, activation: Activation) -> Stack:
         """This stack with one more override on it."""
         stack, resolved = copy.copy(self), activation.override.resolved
-        stack.activation, stack.parent, stack.depth = activation, self, self.depth + 1
+        stack.activation, stack.activations = activation, (activation, *self.activations)
         stack.key = (*self.key, activation.override.key)
         by_handle = stack.by_handle = dict(self.by_handle)
         for handle, lines in resolved.by_handle.items():
@@ -136,18 +135,12 @@ class Stack:
         return stack
 
     def _bind(self, lines: Lines) -> Chain:
-        return tuple(Bound(self.activation, entry, line, self.depth) for entry, line in lines)
-
-    def activations(self) -> Iterator[Activation]:
-        """From the innermost outwards."""
-        stack = self
-        while stack.activation is not None:
-            yield stack.activation
-            stack = stack.parent
+        depth = len(self.activations) - 1
+        return tuple(Bound(self.activation, entry, line, depth) for entry, line in lines)
 
     def at(self, depth: int) -> Activation:
-        """The activation at a depth."""
-        return list(self.activations())[self.depth - depth]
+        """The activation at a depth: 0 is the outermost."""
+        return self.activations[-1 - depth]
 
 
 def _is_plain(chain: Chain) -> bool:
@@ -247,7 +240,7 @@ def reactivate(stack: Stack) -> Generator[None]:
         yield
         return
     again = copy.copy(stack)
-    _push(again, stack.activations())
+    _push(again, stack.activations)
     try:
         yield
     finally:
@@ -267,9 +260,7 @@ def _push(stack: Stack, activations: Iterable[Activation]) -> None:
 
 
 Note: TypeAlias = "tuple[Chain, Any, str, bool]"
-Hit: TypeAlias = (
-    "tuple[int, int, Place, str | None]"  # a line's depth and index, and what a trace remembers
-)
+Hit: TypeAlias = "tuple[int, int, Place | None, str | None]"  # a line's depth and index, and what a trace remembers
 _gathered: ContextVar[list[Note] | None] = ContextVar("gathered", default=None)
 
 
@@ -284,7 +275,7 @@ def note(
     hits: list[Hit] = []
     for bound in chain:
         ledger, index = bound.activation.ledger, bound.entry.index
-        place = where.place if ledger.wants_place(index) else ELSEWHERE
+        place = where.place if ledger.wants_place(index) else None
         ledger.record(index, place, mode, recorded=recorded, hidden_by=hidden_by)
         hits.append((bound.depth, index, place, hidden_by))
     return hits

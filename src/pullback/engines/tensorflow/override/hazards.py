@@ -131,7 +131,7 @@ def _pfor(stack: Stack, original: Original, loop_fn: Any, *args: Any, **kwargs: 
 @hook(keras.Layer, "symbolic_call")
 def _symbolic_call(stack: Stack, original: Original, *args: Any, **kwargs: Any) -> Any:
     """Keras works out the shapes of a model that is being built; nothing of it is ever differentiated."""
-    for activation in stack.activations():
+    for activation in stack.activations:
         activation.unreachable = MODEL_WAS_BUILT
     with suspended():
         return original(*args, **kwargs)
