@@ -127,7 +127,7 @@ class Ledger:
         recorded: bool = True,
         hidden_by: str | None = None,
     ) -> None:
-        """Note that a target was met; without a place, nobody looked where."""
+        """Note that a target was met; without a place, it is only counted."""
         key = (target, place, mode, recorded, hidden_by)
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + 1

@@ -6,13 +6,13 @@ import difflib
 from typing import Any
 
 from pullback.engines.tensorflow.keras_support import models
-from pullback.engines.tensorflow.override import hazards, hooks, scope
+from pullback.engines.tensorflow.override import hooks, scope
 from pullback.engines.tensorflow.override.apply import overridden
 from pullback.engines.tensorflow.override.op_names import label, op_types_of
 from pullback.engines.tensorflow.override.targets import misnaming_hint, resolve
 from pullback.extend import Activation, Engine, Entry, Override
 
-_IN_PLACE = (hooks, hazards, models)  # imported for what they replace and register
+_IN_PLACE = (hooks, models)  # imported for what they replace and register
 
 
 class Overrides:

@@ -134,11 +134,8 @@ def _copy(stack: Stack, function: Any) -> Any:
         if chain or custom:
             name = registry.new_name("rewritten")
             node.attr[_GRADIENT].s = name.encode()
-            gradients[name] = (
-                functools.partial(chain_gradient, chain)
-                if chain
-                else functools.partial(_custom_gradient, custom, function)
-            )
+            as_before = functools.partial(_custom_gradient, custom, function)
+            gradients[name] = functools.partial(chain_gradient, chain) if chain else as_before
     return _load(library, function, gradients, hits) if hits else None
 
 

@@ -27,6 +27,7 @@ from pullback.engines.tensorflow.override.op_calls import (
 )
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.values import with_gradient_tensors
 from pullback.extend import (
     NOT_FLOATING,
     Bound,
@@ -145,8 +146,7 @@ def _behind_identity(chain: Chain, op: Op) -> list[Any]:
     values = [op.outputs[i] for i in recorded.returned]
     fresh = splice(f"{op.type}_{TRANSPOSABLE}", values, op.inputs, recorded.backward)
     fresh[0].op._pullback_chain = ()
-    replaced = dict(zip(recorded.returned, fresh, strict=True))
-    return [replaced.get(i, t) for i, t in enumerate(op.outputs)]
+    return with_gradient_tensors(op.outputs, recorded.returned, fresh)
 
 
 def _in_portable_function(chain: Chain, operation: Any, place: Any) -> list[Any]:

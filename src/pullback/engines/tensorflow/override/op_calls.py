@@ -145,9 +145,9 @@ class OpCall:
 
     def offer(self, name: str) -> Any:
         """Where the op is, and its attributes."""
-        return (
-            self.place if name == "op" else Attributes(self.name, self._operation, self._attributes)
-        )
+        if name == "op":
+            return self.place
+        return Attributes(self.name, self._operation, self._attributes)
 
 
 def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:

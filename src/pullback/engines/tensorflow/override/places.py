@@ -19,7 +19,7 @@ _DEEPEST = 150
 
 
 class Where:
-    """What runs or was found in a graph, for lines to match; the place is found out only when somebody asks."""
+    """What runs or was found in a graph, for lines to match; the place is worked out on demand."""
 
     def __init__(
         self,

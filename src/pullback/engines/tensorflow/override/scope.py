@@ -20,16 +20,8 @@ from pullback.extend import SUSPENDED, Replacement, Stack, Together, stack_here,
 from pullback.extend import PatchedFunction as CorePatchedFunction
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_here = threading.local()  # with the count of stacks in force in this thread
 while_open = Together()  # what is replaced while an override is open anywhere
-
-
-class _Here(threading.local):
-    """How many stacks are in force in this thread."""
-
-    count = 0
-
-
-_here = _Here()
 
 
 class Callback:
@@ -94,7 +86,7 @@ def intercept(stack: Stack, undo: contextlib.ExitStack) -> None:
         stack.traits = BATCHED
     undo.enter_context(while_open)
     undo.callback(_restore_callbacks, stack, private.op_callbacks())
-    _here.count += 1
+    _here.count = getattr(_here, "count", 0) + 1
     private.set_op_callbacks([*_others(), Callback(stack)])
 
 

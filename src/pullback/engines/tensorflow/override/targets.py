@@ -51,8 +51,8 @@ def is_same(owner: Any, instance: Any) -> bool:
     return owner is instance or getattr(link, "source", None) is instance
 
 
-def _is_called_on(instance: Any, where: Where) -> bool:
-    return is_same(where.owner, instance)
+def _called_on(instance: Any) -> Conditions:
+    return () if instance is None else (lambda w: is_same(w.owner, instance),)
 
 
 def is_inside(part: Any, where: Where) -> bool:
@@ -101,7 +101,7 @@ class _Lines(Resolved):
             self.anywhere.append((entry, when(lambda w: name_matches(target, w.name))))
             self._layers(entry, when(lambda w: any(map(target.fullmatch, layer_names(w.owner)))))
         elif isinstance(target, keras.Layer):
-            self._layers(entry, when(functools.partial(_is_called_on, target)))
+            self._layers(entry, Line((*conditions, *_called_on(target))))
         elif isinstance(target, type):
             kind = _layer_class(target)
             self._layers(entry, when(lambda w: isinstance(w.owner, kind)))
@@ -115,14 +115,15 @@ class _Lines(Resolved):
 
     def _functions(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
+        reads = "variables" in entry.rule.requested
         for function, instance, is_method in functions_of(target):
             op_types = () if is_method else op_types_of(target)
-            one_op = (
-                bool(op_types) and is_one_op(function) and "variables" not in entry.rule.requested
+            one_op = bool(op_types) and is_one_op(function) and not reads
+            self.add(
+                function,
+                entry,
+                Line((*conditions, *_called_on(instance)), op_types, one_op, is_method),
             )
-            on_it = () if instance is None else (functools.partial(_is_called_on, instance),)
-            line = Line((*conditions, *on_it), op_types, one_op, is_method)
-            self.add(function, entry, line)
             self._intercept(function, on_call)
             if one_op:
                 self.one_op_types |= set(op_types)
@@ -214,10 +215,10 @@ def checked_type(op_type: str) -> str:
     if hint and not by_case:
         raise TargetError(f"TensorFlow has no op type {op_type!r}; {hint}")
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
-    hint = (
-        f"Did you mean {' or '.join(map(repr, close))}?" if close else "Nothing has a similar name."
+    similar = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise TargetError(
+        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'}"
     )
-    raise TargetError(f"TensorFlow has no op type {op_type!r}. {hint}")
 
 
 def misnaming_hint(op_type: str) -> str | None:
