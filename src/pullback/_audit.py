@@ -34,7 +34,7 @@ class Place:
 
 
 ELSEWHERE: Final = Place("…", "…")
-_Key: TypeAlias = "tuple[int, Place, str, bool, str | None]"
+_Key: TypeAlias = "tuple[int, Place | None, str, bool, str | None]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,6 @@ class Ledger:
     def __init__(self, parents: Sequence[Ledger] = ()) -> None:
         self._lock = threading.Lock()
         self._counts: dict[_Key, int] = {}
-        self._tallies: dict[tuple[int, str, bool, str | None], int] = {}
         self._ran: dict[int, int] = {}
         self._located: dict[int, int] = {}
         self._parents = tuple(parents)
@@ -122,34 +121,26 @@ class Ledger:
     def record(
         self,
         target: int,
-        place: Place,
+        place: Place | None,
         mode: str,
         *,
-        count: int = 1,
         recorded: bool = True,
         hidden_by: str | None = None,
     ) -> None:
-        """Note that a target was met."""
+        """Note that a target was met; without a place, it is only counted."""
         key = (target, place, mode, recorded, hidden_by)
         with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + count
-            self._located[target] = self._located.get(target, 0) + 1
+            self._counts[key] = self._counts.get(key, 0) + 1
+            if place is not None:
+                self._located[target] = self._located.get(target, 0) + 1
         for parent in self._parents:
-            parent.record(target, place, mode, count=count, recorded=recorded, hidden_by=hidden_by)
+            parent.record(target, place, mode, recorded=recorded, hidden_by=hidden_by)
 
     def wants_place(self, target: int) -> bool:
         """Whether another place is worth finding out, or enough of them are known."""
         if self._located.get(target, 0) >= MOST_PLACES:
             return False
         return not self._located.get(target) or all(p.wants_place(target) for p in self._parents)
-
-    def tally(self, target: int, mode: str, recorded: bool, hidden_by: str | None) -> None:
-        """Note that a target was met once more, at a place that nobody looked for."""
-        key = (target, mode, recorded, hidden_by)
-        with self._lock:
-            self._tallies[key] = self._tallies.get(key, 0) + 1
-        for parent in self._parents:
-            parent.tally(target, mode, recorded, hidden_by)
 
     def ran(self, target: int) -> None:
         """Note that the rule of a target ran."""
@@ -161,14 +152,9 @@ class Ledger:
     def matches(self, target: int) -> tuple[Match, ...]:
         """The places of a target, as frozen data."""
         with self._lock:
-            counted = [(key[1:], n) for key, n in self._counts.items() if key[0] == target]
-            counted += [
-                ((ELSEWHERE, *key[1:]), n) for key, n in self._tallies.items() if key[0] == target
-            ]
-        return tuple(
-            Match(place, mode, count, recorded, hidden_by)
-            for (place, mode, recorded, hidden_by), count in counted
-        )
+            counts = [(key, n) for key, n in self._counts.items() if key[0] == target]
+        matches = [Match(key[1] or ELSEWHERE, key[2], n, *key[3:]) for key, n in counts]
+        return tuple(sorted(matches, key=lambda match: match.place is ELSEWHERE))
 
     def audit(self, names: Sequence[tuple[str, str]]) -> Audit:
         """All rows so far; `names` holds target and rule of each."""

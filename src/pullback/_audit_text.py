@@ -21,8 +21,8 @@ def as_markup(audit: Audit) -> Iterator[str]:
     """Lines in which targets are bold and what had no effect is red."""
     for row in audit.rows:
         colour = "green" if row.effective else "red"
-        told = f"[{colour}]{summary(row)}[/{colour}]"
-        yield f"[bold]{_escape(row.target)}[/bold] → {_escape(row.rule)}: {told}"
+        outcome = f"[{colour}]{summary(row)}[/{colour}]"
+        yield f"[bold]{_escape(row.target)}[/bold] → {_escape(row.rule)}: {outcome}"
         for match in row.matches[:_MOST_SHOWN]:
             line = _escape(match_line(match))
             yield f"  [red]{line}[/red]" if match.hidden_by else f"  {line}"

@@ -1,8 +1,7 @@
 """An override as an object: what it holds, and what opening and closing it means.
 
-An `Override` is data: targets, rules, a ledger. Opening it makes an `Activation`, which the engine
-keeps on the stack of the current context: the innermost activation wins, and what it calls
-`original` is the next one's rule.
+An `Override` is data: targets, rules, a ledger. Opening it makes an `Activation`, which is put on the stack of the
+current context: see `_scope`.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 from pullback._audit import HARMLESS, Audit, Ledger
 from pullback._engine import Engine, engine_of_targets
-from pullback._scope import Resolved
+from pullback._scope import Resolved, Stack, enter, leave
 from pullback._targets import Entry, Inside, Rules, Where, entries_of
 from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
 
@@ -33,12 +33,12 @@ class OverrideEngine(Protocol):
         """The lines in the form in which they are matched, or a `TargetError`."""
         ...
 
-    def enter(self, activation: Activation) -> None:
-        """Make the activation the innermost one here."""
+    def current(self) -> Stack | None:
+        """The stack of overrides that is in force here; `None` where nothing is overridden."""
         ...
 
-    def leave(self, override: Override) -> Activation:
-        """Take the innermost activation, which must be one of this override, off again."""
+    def intercept(self, stack: Stack, undo: ExitStack) -> None:
+        """Match what runs in this context with the lines of `stack`, until `undo` is closed."""
         ...
 
     def apply(self, override: Override, target: Any) -> Any:
@@ -62,7 +62,22 @@ class Activation:
         self.ledger = Ledger([override.ledger])
         self.unreachable: str | None = None  # why what did not match could not be reached, if known
         self.seen: dict[str, None] = {}  # the op types that ran
-        self.settled = False
+        self._settled = False
+
+    def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function under the override, and complain if a target never had an effect."""
+        stack = self.override.engine.current()
+        if stack is not None and any(each is self for each in stack.activations):
+            return function(*args, **kwargs)
+        enter(self)
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            leave(self.override)
+        if not self._settled:
+            self.settle()
+            self._settled = True
+        return result
 
     def verdict(self) -> list[PullbackError]:
         """What to complain about, once the block or call is over."""
@@ -141,12 +156,12 @@ class Override:
     def __enter__(self) -> Override:
         """Change the gradient of everything that runs in the block."""
         _refuse_generators(inspect.currentframe())
-        self.engine.enter(Activation(self))
+        enter(Activation(self))
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """End the block; complain if a target had no effect in it."""
-        activation = self.engine.leave(self)
+        activation = leave(self)
         if kind is None:
             activation.settle()
 

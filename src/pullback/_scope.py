@@ -8,34 +8,39 @@ backward pass of the framework, run with the stack suspended.
 from __future__ import annotations
 
 import contextlib
-import contextvars
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+import copy
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pullback._audit import ELSEWHERE, Place
+from pullback._audit import Place
+from pullback._patch import Shared
 from pullback._rule import Rule
 from pullback._targets import Entry
+from pullback.errors import PullbackError
 
 if TYPE_CHECKING:
-    from pullback._overriding import Activation
+    from pullback._overriding import Activation, Override
 
 
-class Line(Protocol):
-    """A target in an engine's form."""
+@dataclass(frozen=True)
+class Line:
+    """A target in the form in which it is matched."""
+
+    conditions: tuple[Callable[[Any], bool], ...] = ()  # all must hold where something runs
+    op_types: tuple[str, ...] = ()  # of a function: what stands for it where only ops are left
+    is_one_op: bool = False  # of a function: calling it is running that op, no more and no less
+    is_method: bool = False  # the rule does not see the object that the function is called on
 
     @property
     def is_plain(self) -> bool:
         """Whether everything under its handle is meant, wherever it runs."""
-        ...
-
-    @property
-    def is_one_op(self) -> bool:
-        """Whether it is a function that runs one op and nothing else, so that the op can stand for it."""
-        ...
+        return not self.conditions
 
     def accepts(self, where: Any) -> bool:
         """Whether what runs there is meant."""
-        ...
+        return all(holds(where) for holds in self.conditions)
 
 
 Lines: TypeAlias = "list[tuple[Entry, Line]]"
@@ -49,16 +54,12 @@ class Resolved:
         self.anywhere: Lines = []
         self.one_op_types: frozenset[str] = frozenset()  # of functions that are one op
         self.tracks = False  # whether it matters which parts of the program are running
-        self.patches: list[tuple[Any, Any]] = []  # functions to intercept while it is open, and how
+        # Functions to intercept while it is open, and what makes the patch of each.
+        self.patches: dict[Any, Callable[[], Shared]] = {}
 
     def add(self, handle: Any, entry: Entry, line: Line) -> None:
         """Add a line under a handle."""
         self.by_handle.setdefault(handle, []).append((entry, line))
-
-    def patch(self, function: Any, dispatch: Any) -> None:
-        """Note that calls of a function have to be intercepted."""
-        if not any(known is function for known, _ in self.patches):
-            self.patches.append((function, dispatch))
 
 
 class Bound:
@@ -92,72 +93,54 @@ class ScopedRule(Rule):
     def __call__(self, upstream: Any, offers: Mapping[str, Any]) -> Any:
         """Run the rule."""
         self._ledger.ran(self._index)
-        token = suspend()
+        token = stack_here.set(SUSPENDED)  # faster than a block
         try:
             return super().__call__(upstream, offers)
         finally:
-            resume(token)
+            stack_here.reset(token)
 
 
+@dataclass(slots=True, eq=False)
 class Stack:
-    """The open overrides of a context, innermost first, indexed for matching."""
+    """The open overrides of a context, innermost first, indexed for matching; without any, nothing is overridden."""
 
-    __slots__ = (
-        "activation", "anywhere", "before", "by_handle", "depth", "key", "one_op", "one_op_types", "parent",
-        "plain", "tracks", "traits",
-    )  # fmt: skip
+    activation: Any = None  # the innermost
+    activations: tuple[Activation, ...] = ()
+    undo: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    by_handle: dict[Any, Chain] = field(default_factory=dict[Any, Chain])
+    anywhere: Chain = ()
+    key: tuple[Any, ...] = ()
+    traits: tuple[Any, ...] = ()  # the engine's own part of the key
+    # Handles whose every use matches, whatever runs around it: the chain is known beforehand.
+    plain: dict[Any, Chain] = field(default_factory=dict[Any, Chain])
+    one_op: dict[Any, Chain] = field(default_factory=dict[Any, Chain])  # functions
+    one_op_types: frozenset[str] = frozenset()
+    tracks: bool = False
 
-    def __init__(self, previous: Stack | None, activation: Any) -> None:
-        parent = None if previous is SUSPENDED else previous
-        self.parent = parent
-        self.before: tuple[Stack | None, Any] = (previous, None)
-        self.activation = activation
-        self.depth = parent.depth + 1 if parent else 0
-        self.by_handle: dict[Any, Chain] = dict(parent.by_handle) if parent else {}
-        self.anywhere: Chain = parent.anywhere if parent else ()
-        self.key: tuple[Any, ...] = parent.key if parent else ()
-        self.traits: tuple[Any, ...] = (
-            parent.traits if parent else ()
-        )  # the engine's own part of the key
-        # Handles whose every use matches, whatever runs around it: the chain is known beforehand.
-        self.plain: dict[Any, Chain] = {}
-        self.one_op: dict[Any, Chain] = {}  # of these, functions that are one op
-        self.one_op_types: frozenset[str] = parent.one_op_types if parent else frozenset()
-        self.tracks: bool = parent.tracks if parent else False
-        if activation is not None:
-            self._add(activation.override.resolved, activation.override.key)
-
-    def _add(self, resolved: Resolved, key: tuple[Any, ...]) -> None:
-        self.key = (*self.key, key)
+    def opened(self, activation: Activation) -> Stack:
+        """This stack with one more override on it."""
+        stack, resolved = copy.copy(self), activation.override.resolved
+        stack.activation, stack.activations = activation, (activation, *self.activations)
+        stack.key = (*self.key, activation.override.key)
+        by_handle = stack.by_handle = dict(self.by_handle)
         for handle, lines in resolved.by_handle.items():
-            self.by_handle[handle] = self._bind(lines) + self.by_handle.get(handle, ())
-        self.anywhere = self._bind(resolved.anywhere) + self.anywhere
-        self.one_op_types |= resolved.one_op_types
-        self.tracks |= resolved.tracks
-        plain = {handle: chain for handle, chain in self.by_handle.items() if _is_plain(chain)}
-        self.plain = {} if self.anywhere else plain
-        self.one_op = {} if self.tracks else {h: c for h, c in plain.items() if c[0].line.is_one_op}
+            by_handle[handle] = stack._bind(lines) + by_handle.get(handle, ())
+        stack.anywhere = stack._bind(resolved.anywhere) + self.anywhere
+        stack.one_op_types = self.one_op_types | resolved.one_op_types
+        stack.tracks = self.tracks or resolved.tracks
+        plain = {handle: chain for handle, chain in by_handle.items() if _is_plain(chain)}
+        one_op = {handle: chain for handle, chain in plain.items() if chain[0].line.is_one_op}
+        stack.plain = {} if stack.anywhere else plain
+        stack.one_op = {} if stack.tracks else one_op
+        return stack
 
     def _bind(self, lines: Lines) -> Chain:
-        return tuple(Bound(self.activation, entry, line, self.depth) for entry, line in lines)
+        depth = len(self.activations) - 1
+        return tuple(Bound(self.activation, entry, line, depth) for entry, line in lines)
 
-    def activations(self) -> Iterator[Any]:
-        """From the innermost outwards."""
-        stack: Stack | None = self
-        while stack is not None:
-            yield stack.activation
-            stack = stack.parent
-
-    def at(self, depth: int) -> Any:
-        """The activation at a depth."""
-        return next(a for i, a in enumerate(self.activations()) if self.depth - i == depth)
-
-    def copied(self) -> Stack:
-        """Another stack of the same, to be put in force elsewhere."""
-        copy = Stack.__new__(Stack)
-        for name in Stack.__slots__:
-            setattr(copy, name, getattr(self, name))
-        return copy
+    def at(self, depth: int) -> Activation:
+        """The activation at a depth: 0 is the outermost."""
+        return self.activations[-1 - depth]
 
 
 def _is_plain(chain: Chain) -> bool:
@@ -165,27 +148,18 @@ def _is_plain(chain: Chain) -> bool:
     return bool(chain) and len(depths) == len(chain) and all(b.line.is_plain for b in chain)
 
 
-SUSPENDED: Stack = None  # type: ignore[assignment]  # a stack asks for it while it is made, this one too
-SUSPENDED = Stack(None, None)  # of a context in which nothing is to be overridden
-stack_here: contextvars.ContextVar[Stack | None] = contextvars.ContextVar("pullback", default=None)
+SUSPENDED = Stack()  # of a context in which nothing is to be overridden
+stack_here: ContextVar[Stack | None] = ContextVar("pullback_stack", default=None)
 # Lines whose own region is running: what runs inside is part of the region.
-guarded: contextvars.ContextVar[frozenset[tuple[int, int]]] = contextvars.ContextVar(
-    "pullback_guarded", default=frozenset()
-)
+guarded: ContextVar[frozenset[tuple[int, int]]] = ContextVar("guarded", default=frozenset())
 # Why nothing that is overridden here can have an effect, if that is so.
-hidden: contextvars.ContextVar[str | None] = contextvars.ContextVar("pullback_hidden", default=None)
+hidden: ContextVar[str | None] = ContextVar("hidden", default=None)
 # What runs here runs once more when it is differentiated, under the same overrides.
-postponed: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "pullback_postponed", default=False
-)
+postponed: ContextVar[bool] = ContextVar("postponed", default=False)
 # The layers and functions that are running here, outermost first; kept where a line asks for it.
-running: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar(
-    "pullback_running", default=()
-)
+running: ContextVar[tuple[Any, ...]] = ContextVar("running", default=())
 # A function that is running and is nothing but the next op of its type.
-one_op_call: contextvars.ContextVar[OneOpCall | None] = contextvars.ContextVar(
-    "pullback_one_op_call", default=None
-)
+one_op_call: ContextVar[OneOpCall | None] = ContextVar("one_op_call", default=None)
 
 
 class OneOpCall:
@@ -202,11 +176,7 @@ class OneOpCall:
         if self.chain is None or op_type not in self.op_types:
             return chain
         own, self.chain = self.chain, None
-        return tuple(sorted((*own, *chain), key=_outermost_last)) if chain else own
-
-
-def _outermost_last(bound: Bound) -> int:
-    return -bound.depth
+        return tuple(sorted((*own, *chain), key=lambda bound: -bound.depth)) if chain else own
 
 
 def matching(bounds: Sequence[Bound], where: Any) -> Chain:
@@ -221,28 +191,8 @@ def matching(bounds: Sequence[Bound], where: Any) -> Chain:
     return tuple(chosen[depth] for depth in sorted(chosen, reverse=True))
 
 
-def suspend() -> contextvars.Token[Stack | None]:
-    """Override nothing from here on; give the result to `resume`. Faster than a block."""
-    return stack_here.set(SUSPENDED)
-
-
-def resume(token: contextvars.Token[Stack | None]) -> None:
-    """Undo `suspend`."""
-    stack_here.reset(token)
-
-
 @contextlib.contextmanager
-def suspended() -> Iterator[None]:
-    """Nothing is overridden in this block."""
-    token = suspend()
-    try:
-        yield
-    finally:
-        resume(token)
-
-
-@contextlib.contextmanager
-def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+def set_for(variable: ContextVar[Any], value: Any) -> Generator[None]:
     """A context variable has this value in the block."""
     token = variable.set(value)
     try:
@@ -251,53 +201,88 @@ def set_for(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]
         variable.reset(token)
 
 
-class Guarded:
-    """The body of a region: lines that it belongs to do not match again inside."""
+def suspended() -> contextlib.AbstractContextManager[None]:
+    """Nothing is overridden in this block."""
+    return set_for(stack_here, SUSPENDED)
 
-    __slots__ = ("_body", "_mark")
 
-    def __init__(self, bound: Bound, body: Callable[..., Any]) -> None:
-        self._mark = bound.mark
-        self._body = body
+def guarding(bound: Bound, body: Callable[..., Any]) -> Callable[..., Any]:
+    """The body of a region: the line that it belongs to does not match again inside."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the body."""
-        token = guarded.set(guarded.get() | {self._mark})
-        try:
-            return self._body(*args, **kwargs)
-        finally:
-            guarded.reset(token)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with set_for(guarded, guarded.get() | {bound.mark}):
+            return body(*args, **kwargs)
+
+    return run
+
+
+def enter(activation: Activation) -> None:
+    """Open an override in this context."""
+    _push((activation.override.engine.current() or SUSPENDED).opened(activation), [activation])
+
+
+def leave(override: Override) -> Activation:
+    """Close the innermost override, which must be this one."""
+    stack = stack_here.get()
+    if stack is None or stack.activation is None or stack.activation.override is not override:
+        raise PullbackError(
+            f"{override!r} is closed here, but it is not the innermost override that is open here. Close overrides in "
+            "the reverse order, in the thread and task that opened them."
+        )
+    stack.undo.close()
+    return stack.activation
+
+
+@contextlib.contextmanager
+def reactivate(stack: Stack) -> Generator[None]:
+    """What was in force when `stack` was read is in force in this block, also in another thread or later."""
+    if stack.activation.override.engine.current() is stack:
+        yield
+        return
+    again = copy.copy(stack)
+    _push(again, stack.activations)
+    try:
+        yield
+    finally:
+        again.undo.close()
+
+
+def _push(stack: Stack, activations: Iterable[Activation]) -> None:
+    """Put a stack in force here, and patch the functions that these activations intercept."""
+    with contextlib.ExitStack() as undo:
+        stack.activation.override.engine.intercept(stack, undo)
+        for activation in activations:
+            for patch in activation.override.resolved.patches.values():
+                undo.enter_context(patch())
+        undo.callback(stack_here.set, stack_here.get())
+        stack_here.set(stack)
+        stack.undo = undo.pop_all()
 
 
 Note: TypeAlias = "tuple[Chain, Any, str, bool]"
-_gathered: contextvars.ContextVar[list[Note] | None] = contextvars.ContextVar(
-    "pullback_gathered", default=None
-)
+Hit: TypeAlias = "tuple[int, int, Place | None, str | None]"  # a line's depth and index, and what a trace remembers
+_gathered: ContextVar[list[Note] | None] = ContextVar("gathered", default=None)
 
 
 def note(
     chain: Chain, where: Any, mode: str, *, recorded: bool = True, hidden_by: str | None = None
-) -> list[tuple[int, int, Place, str | None]]:
+) -> list[Hit]:
     """Write a match into the audit of every override that it concerns; what a trace must remember of it."""
     pending = _gathered.get()
     if pending is not None and hidden_by is None:
         pending.append((chain, where, mode, recorded))
         return []
-    hits: list[tuple[int, int, Place, str | None]] = []
+    hits: list[Hit] = []
     for bound in chain:
         ledger, index = bound.activation.ledger, bound.entry.index
-        place = ELSEWHERE
-        if ledger.wants_place(index):
-            place = where.place
-            ledger.record(index, place, mode, recorded=recorded, hidden_by=hidden_by)
-        else:
-            ledger.tally(index, mode, recorded, hidden_by)
+        place = where.place if ledger.wants_place(index) else None
+        ledger.record(index, place, mode, recorded=recorded, hidden_by=hidden_by)
         hits.append((bound.depth, index, place, hidden_by))
     return hits
 
 
 @contextlib.contextmanager
-def gathering() -> Iterator[list[Note]]:
+def gathering() -> Generator[list[Note]]:
     """Hold back the matches of this block, until it is known whether they can have an effect."""
     gathered: list[Note] = []
     with set_for(_gathered, gathered):

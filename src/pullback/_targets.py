@@ -1,4 +1,4 @@
-"""Targets of an override: what they may be, how they are told apart, and how they read in messages."""
+"""Targets of an override: what they may be, when two are the same, and how they read in messages."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ An engine is one folder under `pullback/engines/` whose package has a function `
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
-from pullback._audit import ELSEWHERE as ELSEWHERE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
 from pullback._audit import Place as Place
@@ -32,6 +31,11 @@ from pullback._names import is_found as is_found
 from pullback._names import reference_to as reference_to
 from pullback._overriding import Activation as Activation
 from pullback._overriding import Override as Override
+from pullback._patch import PatchedFunction as PatchedFunction
+from pullback._patch import Replacement as Replacement
+from pullback._patch import Shared as Shared
+from pullback._patch import Together as Together
+from pullback._patch import original_code as original_code
 from pullback._project import compatible as compatible
 from pullback._project import describe as describe
 from pullback._project import shape_text as shape_text
@@ -51,23 +55,24 @@ from pullback._rule import location_of as location_of
 from pullback._scope import SUSPENDED as SUSPENDED
 from pullback._scope import Bound as Bound
 from pullback._scope import Chain as Chain
-from pullback._scope import Guarded as Guarded
+from pullback._scope import Hit as Hit
+from pullback._scope import Line as Line
 from pullback._scope import OneOpCall as OneOpCall
 from pullback._scope import Resolved as Resolved
 from pullback._scope import ScopedRule as ScopedRule
 from pullback._scope import Stack as Stack
 from pullback._scope import gathering as gathering
 from pullback._scope import guarded as guarded
+from pullback._scope import guarding as guarding
 from pullback._scope import hidden as hidden
 from pullback._scope import matching as matching
 from pullback._scope import note as note
 from pullback._scope import one_op_call as one_op_call
 from pullback._scope import postponed as postponed
-from pullback._scope import resume as resume
+from pullback._scope import reactivate as reactivate
 from pullback._scope import running as running
 from pullback._scope import set_for as set_for
 from pullback._scope import stack_here as stack_here
-from pullback._scope import suspend as suspend
 from pullback._scope import suspended as suspended
 from pullback._targets import Entry as Entry
 from pullback._targets import Inside as Inside

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from typing import Any
 
 from pullback.engines.tensorflow.keras_support import models
-from pullback.engines.tensorflow.override import hazards, hooks, regions, scope
+from pullback.engines.tensorflow.override import hooks, scope
 from pullback.engines.tensorflow.override.apply import overridden
 from pullback.engines.tensorflow.override.op_names import label, op_types_of
 from pullback.engines.tensorflow.override.targets import misnaming_hint, resolve
-from pullback.extend import Activation, Engine, Entry, Override, Resolved
+from pullback.extend import Activation, Engine, Entry, Override
 
-_IN_PLACE = (hooks, hazards, models)  # imported for what they replace and register
+_IN_PLACE = (hooks, models)  # imported for what they replace and register
 
 
 class Overrides:
     """Scopes, targets, application and export of overrides."""
 
     label = staticmethod(label)
-    enter = staticmethod(scope.enter)
-    leave = staticmethod(scope.leave)
+    resolve = staticmethod(resolve)
+    current = staticmethod(scope.current)
+    intercept = staticmethod(scope.intercept)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-
-    def resolve(self, entries: Sequence[Entry]) -> Resolved:
-        """The lines in the form in which they are matched."""
-        return resolve(entries, regions.on_call, regions.on_layer_call)
 
     def apply(self, override: Override, target: Any) -> Any:
         """The function or model under the override."""

@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 from pullback.engines.tensorflow.attach.as_argument import TracedAsItself
-from pullback.engines.tensorflow.override import scope
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import TargetError
 from pullback.extend import Activation, Override
@@ -47,17 +46,5 @@ class Overridden(TracedAsItself):
 
 
 def under(activation: Activation, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of the user's under an activation, and complain if a target never had an effect."""
-    function = overriding.converted(function)
-    stack = scope.current()
-    if stack is not None and any(each is activation for each in stack.activations()):
-        return function(*args, **kwargs)
-    scope.enter(activation)
-    try:
-        result = function(*args, **kwargs)
-    finally:
-        scope.leave(activation.override)
-    if not activation.settled:
-        activation.settle()
-        activation.settled = True
-    return result
+    """Call a function of the user's under an activation, converted by AutoGraph where it would be."""
+    return activation.run(overriding.converted(function), *args, **kwargs)

@@ -71,11 +71,15 @@ def _specs_of(model: Any) -> list[Any]:
             f"{model.name!r} does not tell the shapes of its inputs, as a subclassed model does not. {_SIGNATURE}"
         )
     structure = input_structure(model)
-    return [keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype, t.name), structure)]
+    return [keras.tree.map_structure(_spec_of, structure)]
 
 
-def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -> tf.Module:
-    module = tf.Module()
+def _spec_of(tensor: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name)
+
+
+def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -> Any:
+    module: Any = tf.Module()
     module.own_variables = variables
 
     def serve(*args: Any) -> Any:
@@ -96,7 +100,7 @@ def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -
     return module
 
 
-def _save(module: tf.Module, path: str) -> None:
+def _save(module: Any, path: str) -> None:
     try:
         tf.saved_model.save(module, path, signatures={"serving_default": module.serve})
     except (ValueError, AssertionError, TypeError, LookupError) as error:
@@ -129,14 +133,17 @@ def _compare(overridden: Any, path: str, specs: list[Any]) -> None:
     except tf.errors.OpError:
         return  # the made-up arguments are not good for this function
     for one, other in zip(wanted, found, strict=True):
-        same = one is other is None or (
-            one is not None and other is not None and np.allclose(one, other, 1e-3, 1e-5, True)
-        )
-        if not same:
+        if not _is_same(one, other):
             raise ExportError(
                 "the gradient of the written model differs from the overridden one "
                 f"({_short(one)} became {_short(other)}), so it was not kept. A rule that is not pure may be the cause."
             )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.allclose(one, other, 1e-3, 1e-5, True)
 
 
 def _gradients(function: Callable[..., Any], args: list[Any]) -> list[Any]:
@@ -145,17 +152,15 @@ def _gradients(function: Callable[..., Any], args: list[Any]) -> list[Any]:
         tape.watch(sources)
         outputs = [t for t in tf.nest.flatten(function(*args)) if t.dtype.is_floating]
         total = tf.add_n([tf.reduce_sum(tf.cast(t, tf.float32)) for t in outputs])
-    return [
-        g if g is None else np.asarray(tf.convert_to_tensor(g))
-        for g in tape.gradient(total, sources)
-    ]
+    found: list[Any] = tape.gradient(total, sources)
+    return [g if g is None else np.asarray(tf.convert_to_tensor(g)) for g in found]
 
 
 def _example(spec: tf.TensorSpec) -> tf.Tensor:
     shape = [2 if size is None else size for size in spec.shape]
     if not spec.dtype.is_floating:
         return tf.zeros(shape, spec.dtype)
-    return tf.cast(tf.random.stateless_normal(shape, [3, 5]), spec.dtype)
+    return tf.cast(tf.random.stateless_normal(shape, (3, 5)), spec.dtype)
 
 
 def _short(gradient: Any) -> str:

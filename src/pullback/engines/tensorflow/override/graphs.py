@@ -1,7 +1,14 @@
-"""What a traced graph keeps of the overrides it was traced under: the names of its rules, and what matched in it."""
+"""What a graph keeps of the overrides it was traced under, and copies of graphs that were traced without them.
+
+A function without Python source (loaded, concrete, pruned) is copied with the targeted ops marked. The copy is loaded
+from the function's definition, runs with the captured inputs of the original, and keeps its custom gradients. The
+original is left as it is.
+"""
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,20 +16,23 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
-from pullback.engines.tensorflow.override.op_calls import ChainGradient
+from pullback.engines.tensorflow.override.op_calls import chain_gradient
+from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.extend import Chain, Place, Stack, suspended
+from pullback.extend import Bound, Chain, Hit, Stack, matching, suspended
 from pullback.extend import note as note_in_audit
+
+MOST_COPIES = 16
+_GRADIENT = "_gradient_op_type"  # the attribute of a node that names its gradient
+_copies: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 class GraphState:
     """What is kept on a graph."""
 
-    __slots__ = ("alive", "fresh", "hits", "key", "names")
-
     def __init__(self) -> None:
         self.names: dict[Any, str] = {}
-        self.hits: list[tuple[int, int, Place, str | None]] = []
+        self.hits: list[Hit] = []
         self.key: Any = None
         self.fresh = True
         self.alive: list[Any] = []  # functions that nothing else holds
@@ -42,7 +52,7 @@ def gradient_name(graph: Any, chain: Chain) -> str:
     key = tuple((id(bound.activation), bound.entry.index) for bound in chain)
     if key not in names:
         names[key] = registry.new_name("override")
-        gradient = ChainGradient(chain)
+        gradient = functools.partial(chain_gradient, chain)
         for each in enclosing(graph):
             registry.register(names[key], gradient, each)
     return names[key]
@@ -69,7 +79,7 @@ def note(
         _remember(hits)
 
 
-def _remember(hits: Sequence[tuple[int, int, Place, str | None]]) -> None:
+def _remember(hits: Sequence[Hit]) -> None:
     for each in enclosing(overriding.ops.get_default_graph()):
         state_of(each).hits.extend(hits)
 
@@ -79,7 +89,7 @@ def used_again(stack: Stack, graph: Any, mode: str = "cached") -> None:
     hits = list(state_of(graph).hits)
     for depth, index, place, hidden_by in hits:
         stack.at(depth).ledger.record(index, place, mode, hidden_by=hidden_by)
-    if hits and not overriding.context().executing_eagerly():
+    if hits and not private.executing_eagerly():
         _remember(hits)
 
 
@@ -92,3 +102,78 @@ def in_function(function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
     for each in enclosing(graph):
         state_of(each).alive.append(made)
     return result
+
+
+def rewritten(stack: Stack, function: Any) -> Any:
+    """A function without Python source under the open overrides, or itself where none concerns it."""
+    copies = _copies.setdefault(function, {})
+    if stack.key not in copies:
+        if len(copies) >= MOST_COPIES:
+            copies.pop(next(iter(copies)))
+        copies[stack.key] = _copy(stack, function)
+    copy = copies[stack.key]
+    if copy is None:
+        _explain_unreached(stack, function)
+        return function
+    used_again(stack, copy.graph, "rewritten")
+    return copy
+
+
+def _copy(stack: Stack, function: Any) -> Any:
+    """The copy as a concrete function; `None` where no op is targeted."""
+    library = overriding.new_library()
+    library.function.extend(overriding.reachable_definitions(function))
+    gradients: dict[str, Any] = {}
+    hits: list[Hit] = []
+    for node in [node for definition in library.function for node in definition.node_def]:
+        stack.activation.seen[node.op] = None
+        where = Where(node.op, node.name, in_source=False)
+        chain = matching(_bounds(stack, node.op), where)
+        hits += [(b.depth, b.entry.index, where.place, None) for b in chain]
+        custom = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
+        if chain or custom:
+            name = registry.new_name("rewritten")
+            node.attr[_GRADIENT].s = name.encode()
+            as_before = functools.partial(_custom_gradient, custom, function)
+            gradients[name] = functools.partial(chain_gradient, chain) if chain else as_before
+    return _load(library, function, gradients, hits) if hits else None
+
+
+def _load(library: Any, function: Any, gradients: dict[str, Any], hits: Sequence[Hit]) -> Any:
+    with suspended():
+        loaded = overriding.load_library(library)
+    for each in loaded.values():
+        for name, gradient in gradients.items():
+            registry.register(name, gradient, each.graph)
+    copy = overriding.concrete_from(loaded[function.function_def.signature.name].graph, function)
+    copy._pullback_loaded = loaded  # the functions that it calls live as long as it does
+    mine = state_of(copy.graph)
+    mine.hits.extend(hits)
+    mine.fresh = False
+    return copy
+
+
+def _custom_gradient(name: str, function: Any, operation: Any, *upstream: Any) -> Any:
+    """Run a custom gradient of the original graph for an op of the copy, with the tensors of the copy.
+
+    Holding the function keeps the original graph, and with it the gradient, alive.
+    """
+    with overriding.capturing_from_copy(function.graph, operation.graph):
+        return private.registered_gradient(name)(operation, *upstream)
+
+
+def _bounds(stack: Stack, op_type: str) -> list[Bound]:
+    """The lines that may mean an op of a graph without source: of its type, of anything, of functions it stands for."""
+    calls = [b for bounds in stack.by_handle.values() for b in bounds if op_type in b.line.op_types]
+    return [*stack.by_handle.get(op_type, ()), *stack.anywhere, *calls]
+
+
+def _explain_unreached(stack: Stack, function: Any) -> None:
+    for handle, bounds in stack.by_handle.items():
+        for bound in bounds:
+            if not isinstance(handle, str) and not bound.line.op_types:
+                bound.activation.unreachable = (
+                    f"{function.graph.name!r} runs here as a graph without Python source (loaded or concrete), "
+                    "in which only ops are left, no functions or layers. Target op types, such as 'Relu', or "
+                    "`pb.inside(re.compile(name), 'Relu')`."
+                )

@@ -7,7 +7,6 @@ tapes opened inside the trace record the rule as well.
 
 from __future__ import annotations
 
-import contextvars
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -22,13 +21,13 @@ from pullback.engines.tensorflow.override.graphs import gradient_name, in_functi
 from pullback.engines.tensorflow.override.op_calls import (
     Op,
     OpView,
+    asked_place,
     carries_gradient,
-    place_of,
     record_of,
 )
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.override.scope import BATCHED, MODEL_WAS_BUILT, handle_ops_with
 from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.values import with_gradient_tensors
 from pullback.extend import (
     NOT_FLOATING,
     Bound,
@@ -41,10 +40,13 @@ from pullback.extend import (
     postponed,
 )
 
-# What is traced here will be turned into other, batched ops.
-batching: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_batching", default=False)
-
-STOPPED = "recording is stopped where it runs (tape.stop_recording)"
+# Traits of a stack in force in the body of a tf.vectorized_map, whose ops will be turned into others.
+BATCHED = ("batched",)
+MODEL_WAS_BUILT = (
+    "a Keras model was built here, and building runs nothing that could be differentiated. "
+    "Build it outside, and apply the override to it: `pb.override({...})(model)`."
+)
+_STOPPED = "recording is stopped where it runs (tape.stop_recording)"
 
 
 def on_op(
@@ -76,26 +78,27 @@ def on_op(
     return _at_once(chain, where, Op(op_type, inputs, outputs, attrs), outputs)
 
 
-handle_ops_with(on_op)
-
-
 def _at_once(chain: Chain, where: Where, op: Op, outputs: list[Any]) -> list[Any]:
-    reason = _why_hidden(outputs)
     recorded = bool(private.possible_gradient_types(op.inputs))
-    later = postponed.get()
-    if reason is None and not recorded and not later and private.recording_is_stopped():
-        reason = STOPPED
-    note(chain, where, "eager", recorded=recorded or later, hidden_by=reason)
+    reason = note_eager(chain, where, recorded, _why_hidden(outputs))
     if not recorded or reason is not None:
         return outputs
-    if any("op" in bound.rule.requested for bound in chain):
-        op.place = where.place
+    op.place = asked_place(chain, where)
     op.outputs = list(map(private.detached, outputs))
     _record(chain, op)
     # Ops that leave the fast path are recorded once more afterwards: the mark prevents it.
     op.outputs[0]._pullback_recorded = True
     outputs[:] = op.outputs
     return outputs
+
+
+def note_eager(chain: Chain, where: Where, recorded: bool, reason: str | None) -> str | None:
+    """Note a match in eager code, with or without a reason why it has no effect; that reason, or one found here."""
+    later = postponed.get()
+    if reason is None and not recorded and not later and private.recording_is_stopped():
+        reason = _STOPPED
+    note(chain, where, "eager", recorded=recorded or later, hidden_by=reason)
+    return reason
 
 
 def _record(chain: Chain, op: Op) -> None:
@@ -113,7 +116,7 @@ def record_marked(operation: Any) -> bool:
     """Record a marked op of a graph on the tapes inside the trace; whether there was nothing left to record."""
     chain = getattr(operation, "_pullback_chain", None)
     if chain:
-        _record(chain, Op.of(operation, place_of(operation, chain)))
+        _record(chain, Op.of(operation))
     return chain is not None
 
 
@@ -127,7 +130,7 @@ def _in_graph(stack: Stack, chain: Chain, where: Where, operation: Any, outputs:
         return outputs
     if exporting.get():
         fresh = _in_portable_function(chain, operation, where.place)
-    elif stack.traits == BATCHED or batching.get():
+    elif stack.traits == BATCHED:
         fresh = _behind_identity(chain, Op.of(operation, where.place))
     else:
         _mark(chain, operation, where)
@@ -143,8 +146,7 @@ def _behind_identity(chain: Chain, op: Op) -> list[Any]:
     values = [op.outputs[i] for i in recorded.returned]
     fresh = splice(f"{op.type}_{TRANSPOSABLE}", values, op.inputs, recorded.backward)
     fresh[0].op._pullback_chain = ()
-    replaced = dict(zip(recorded.returned, fresh, strict=True))
-    return [replaced.get(i, t) for i, t in enumerate(op.outputs)]
+    return with_gradient_tensors(op.outputs, recorded.returned, fresh)
 
 
 def _in_portable_function(chain: Chain, operation: Any, place: Any) -> list[Any]:
@@ -162,8 +164,7 @@ def _in_portable_function(chain: Chain, operation: Any, place: Any) -> list[Any]
 
 def _mark(chain: Chain, operation: Any, where: Where) -> None:
     operation._pullback_chain = chain
-    if any("op" in bound.rule.requested for bound in chain):
-        operation._pullback_place = where.place
+    operation._pullback_place = asked_place(chain, where)
     private.set_gradient_name(operation, gradient_name(operation.graph, chain))
 
 

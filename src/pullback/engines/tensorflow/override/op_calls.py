@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.recorded import Recorded
 from pullback.engines.tensorflow.attach.splice import through
+from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     ANYTHING,
@@ -40,30 +42,22 @@ def carries_gradient(tensor: Any) -> bool:
     return tensor.dtype.as_datatype_enum in _CARRYING
 
 
+@dataclasses.dataclass(slots=True)
 class Op:
     """What is known of an op: in eager code its tensors and attributes, in a graph the op itself."""
 
-    __slots__ = ("attributes", "inputs", "operation", "outputs", "place", "type")
-
-    def __init__(
-        self,
-        op_type: str,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        attributes: Any = None,
-        operation: Any = None,
-        place: Any = None,
-    ) -> None:
-        self.type = op_type
-        self.inputs = inputs
-        self.outputs = outputs
-        self.attributes = attributes
-        self.operation = operation
-        self.place = place
+    type: str
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    attributes: Any = None
+    operation: Any = None
+    place: Place | None = None  # where a rule asks for it
 
     @classmethod
-    def of(cls, operation: Any, place: Any = None) -> Op:
+    def of(cls, operation: Any, place: Place | None = None) -> Op:
         """An op of a graph."""
+        place = place or getattr(operation, "_pullback_place", None)
+        place = place or Place(operation.name, operation.type)
         inputs, outputs = list(operation.inputs), list(operation.outputs)
         return cls(operation.type, inputs, outputs, None, operation, place)
 
@@ -135,7 +129,7 @@ class OpCall:
         """The input tensors, or the arguments of the function that the op stands for."""
         tensors = OpInputs(self.names, leaves)
         target = self.bound.entry.target
-        if not getattr(self.bound.line, "op_types", ()):
+        if not self.bound.line.op_types:
             return tensors
         while hasattr(target, "target"):
             target = target.target
@@ -151,9 +145,9 @@ class OpCall:
 
     def offer(self, name: str) -> Any:
         """Where the op is, and its attributes."""
-        return (
-            self.place if name == "op" else Attributes(self.name, self._operation, self._attributes)
-        )
+        if name == "op":
+            return self.place
+        return Attributes(self.name, self._operation, self._attributes)
 
 
 def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
@@ -176,26 +170,18 @@ def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
     return recorded
 
 
-class ChainGradient:
-    """The rules of nested overrides as the gradient function of marked ops of a graph."""
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def __call__(self, operation: Any, *upstream: Any) -> list[Any]:
-        op = Op.of(operation, place_of(operation, self._chain))
-        recorded = record_of(self._chain, op)
-        recorded.tensors = op.inputs
-        with through(operation.graph):
-            return recorded.backward(*(upstream[i] for i in recorded.returned))
+def chain_gradient(chain: Chain, operation: Any, *upstream: Any) -> list[Any]:
+    """The rules of nested overrides as the gradient function of a marked op of a graph."""
+    op = Op.of(operation)
+    recorded = record_of(chain, op)
+    recorded.tensors = op.inputs
+    with through(operation.graph):
+        return recorded.backward(*(upstream[i] for i in recorded.returned))
 
 
-def place_of(operation: Any, chain: Chain) -> Any:
-    """Where an op of a graph was made, if a rule asks for it."""
-    if not any("op" in bound.rule.requested for bound in chain):
-        return None
-    known = getattr(operation, "_pullback_place", None)
-    return known or Place(operation.name, operation.type)
+def asked_place(chain: Chain, where: Where) -> Place | None:
+    """Where an op runs, if a rule asks for it."""
+    return where.place if any("op" in bound.rule.requested for bound in chain) else None
 
 
 def _spec_of(tensor: Any) -> Spec | None:
@@ -254,28 +240,23 @@ class Attributes(Mapping[str, Any]):
 
     def __init__(self, op_type: str, operation: Any, attributes: Any) -> None:
         self._operation = operation or overriding.mock_operation(op_type, attributes, (), ())
-        self._definition = overriding.op_def_registry.get(op_type)
+        definition = overriding.op_def_registry.get(op_type)
+        self._defaults = {a.name: a.default_value for a in definition.attr} if definition else {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in list(self):
+        if name not in self._defaults:
             raise KeyError(f"no attribute is called {name!r}; there are {', '.join(self)}")
         try:
             value = self._operation.get_attr(name)
         except (KeyError, ValueError):
             value = None
         if value is None:
-            value = self._default(name)
+            field = self._defaults[name].WhichOneof("value")
+            value = getattr(self._defaults[name], field) if field else None
         return value.decode() if isinstance(value, bytes) else value
 
-    def _default(self, name: str) -> Any:
-        attribute = next(a for a in self._definition.attr if a.name == name)
-        field = attribute.default_value.WhichOneof("value")
-        return getattr(attribute.default_value, field) if field else None
-
     def __iter__(self) -> Iterator[str]:
-        return iter(
-            [attribute.name for attribute in self._definition.attr] if self._definition else []
-        )
+        return iter(self._defaults)
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(self._defaults)

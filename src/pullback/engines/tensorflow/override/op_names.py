@@ -9,17 +9,30 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow.override import patching
 from pullback.engines.tensorflow.tf_private import overriding
+from pullback.extend import original_code, package_of
+
+
+def is_library(function: Any) -> bool:
+    """Whether a function is TensorFlow's or Keras' own."""
+    return package_of(function) in ("tensorflow", "keras")
+
+
+def innermost(function: Any) -> Any:
+    """The function under the library's own wrappers, through which all of its aliases go."""
+    while is_library(function) and isinstance(
+        getattr(function, "__wrapped__", None), types.FunctionType
+    ):
+        function = function.__wrapped__
+    return function
 
 
 def op_types_of(function: Any) -> tuple[str, ...]:
     """The op types that stand for a function which runs exactly one op; nothing for a composite one."""
-    function = patching.innermost(function)
+    function = innermost(function)
     if not isinstance(function, types.FunctionType):
         return ()
-    patched = patching.patched_of(function)
-    code = patched.code if patched else function.__code__
+    code = original_code(function)
     generated = _generated()
     if code in generated:
         return (generated[code],)
@@ -29,14 +42,12 @@ def op_types_of(function: Any) -> tuple[str, ...]:
 
 def is_one_op(function: Any) -> bool:
     """Whether a call of the function is one op and nothing else, so that the op can stand for it everywhere."""
-    patched = patching.patched_of(function)
-    code = patched.code if patched else function.__code__
-    return code in _generated() or function is patching.innermost(tf.stack)
+    return original_code(function) in _generated() or function is innermost(tf.stack)
 
 
 def public_name(function: Any) -> str | None:
     """The name by which users call a function of TensorFlow or Keras, such as `tf.nn.relu`."""
-    for each in (function, getattr(function, "__wrapped__", None), patching.innermost(function)):
+    for each in (function, getattr(function, "__wrapped__", None), innermost(function)):
         names = overriding.exported_names(each)
         if names:
             return min(names, key=lambda n: (n.count("."), len(n)))
@@ -47,9 +58,8 @@ def label(target: Any) -> str | None:
     """How a function or class of TensorFlow or Keras reads in messages; `None` for anything else."""
     if not isinstance(target, (type, types.FunctionType)):
         return public_name(target) if callable(target) else None
-    root = (getattr(target, "__module__", None) or "").partition(".")[0]
-    short = {"tensorflow": f"tf.{target.__qualname__}", "keras": f"keras.{target.__qualname__}"}
-    return public_name(target) or short.get(root)
+    short = {"tensorflow": "tf", "keras": "keras"}.get(package_of(target))
+    return public_name(target) or (short and f"{short}.{target.__qualname__}")
 
 
 @functools.cache

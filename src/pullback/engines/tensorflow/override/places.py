@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ _DEEPEST = 150
 
 
 class Where:
-    """What runs or was found in a graph, for lines to match; the place is found out only when somebody asks."""
+    """What runs or was found in a graph, for lines to match; the place is worked out on demand."""
 
     def __init__(
         self,
@@ -54,7 +55,9 @@ class Where:
         """The place as plain data."""
         if self._place is None:
             name = self.own if self.type == "function" else self.name
-            found = _layer_and_source(sys._getframe(1), self._operation) if self.in_source else ()
+            found = (
+                _layer_and_source(inspect.currentframe(), self._operation) if self.in_source else ()
+            )
             self._place = Place(name, self.type, *found)
         return self._place
 

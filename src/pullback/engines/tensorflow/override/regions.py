@@ -6,11 +6,11 @@ as `pb.with_gradient` does, with the function as it was before as its body.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
+import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -20,33 +20,32 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
-from pullback.engines.tensorflow.override import patching
 from pullback.engines.tensorflow.override.graphs import in_function, note
-from pullback.engines.tensorflow.override.intercept import STOPPED
+from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, note_eager
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.override.scope import MODEL_WAS_BUILT, current, reactivate
-from pullback.engines.tensorflow.override.targets import LAYER_CALL
+from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     NOTHING_FLOATING,
     Call,
     Chain,
     Definition,
-    Guarded,
     OneOpCall,
     Stack,
     engine_of,
     flatten,
     guarded,
+    guarding,
     hidden,
     matching,
     one_op_call,
-    postponed,
+    reactivate,
     running,
     set_for,
     unflatten,
 )
 
+LAYER_CALL = "layer call"  # the handle of lines about layers
 # The layer whose `call` is to be a region, and the lines that say so.
 _expected_layer: contextvars.ContextVar[tuple[Any, Chain] | None] = contextvars.ContextVar(
     "pullback_expected_layer", default=None
@@ -55,11 +54,8 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 
-def on_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """A function that is a target, or a part in which targets are looked for, is called."""
-    stack = current()
-    if stack is None:
-        return patched.run(*args, **kwargs)
     chain = stack.one_op.get(patched.function)
     if chain is not None and not guarded.get():
         return _as_one_op(chain, patched, args, kwargs)
@@ -69,7 +65,7 @@ def on_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> An
         return _called(stack, patched, args, kwargs)
 
 
-def _called(stack: Stack, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _called(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     owner = args[0] if args else None
     where = Where("function", patched.function.__name__, owner=owner)
     chain = matching(stack.by_handle.get(patched.function, ()), where)
@@ -78,11 +74,12 @@ def _called(stack: Stack, patched: patching.PatchedFunction, args: Args, kwargs:
     line = chain[0].line
     if line.is_one_op:
         return _as_one_op(chain, patched, args, kwargs)
-    drop = line.drop_self
-    return _Region(chain, patched, owner if drop else None)(args[1:] if drop else args, kwargs)
+    if line.is_method:
+        return _Region(stack, chain, patched, owner)(args[1:], kwargs)
+    return _Region(stack, chain, patched)(args, kwargs)
 
 
-def _as_one_op(chain: Chain, patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _as_one_op(chain: Chain, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     token = one_op_call.set(OneOpCall(chain, chain[0].line.op_types))
     try:
         return patched.twin(*args, **kwargs)
@@ -90,11 +87,8 @@ def _as_one_op(chain: Chain, patched: patching.PatchedFunction, args: Args, kwar
         one_op_call.reset(token)
 
 
-def on_layer_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """Some Keras layer is called; if it is a target, its `call` will be a region."""
-    stack = current()
-    if stack is None:
-        return patched.run(*args, **kwargs)
     layer = args[0]
     with set_for(running, (*running.get(), layer)):
         where = Where("function", layer.name, owner=layer)
@@ -103,28 +97,19 @@ def on_layer_call(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs)
             return patched.run(*args, **kwargs)
         function = inspect.getattr_static(type(layer), "call", None)
         if "call" in vars(layer) or not isinstance(function, types.FunctionType):
-            return _Region(chain, patched, layer)(args[1:], kwargs)
-        with set_for(_expected_layer, (layer, chain)), _patched(function):
+            return _Region(stack, chain, patched, layer)(args[1:], kwargs)
+        with set_for(_expected_layer, (layer, chain)), PatchedFunction.of(function, _on_layer_body):
             return patched.run(*args, **kwargs)
 
 
-def _on_layer_body(patched: patching.PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _on_layer_body(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
     expected = _expected_layer.get()
-    if current() is None or expected is None or not args or args[0] is not expected[0]:
+    if expected is None or not args or args[0] is not expected[0]:
         return patched.run(*args, **kwargs)
     layer, chain = expected
     with set_for(_expected_layer, None):
-        return _Region(chain, patched, layer)(args[1:], kwargs)
-
-
-@contextlib.contextmanager
-def _patched(function: types.FunctionType) -> Iterator[None]:
-    patching.acquire(function, _on_layer_body)
-    try:
-        yield
-    finally:
-        patching.release(function)
+        return _Region(stack, chain, patched, layer)(args[1:], kwargs)
 
 
 def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
@@ -135,64 +120,53 @@ def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
 class _Region:
     """One call of a targeted function or layer under the lines that match it, innermost first."""
 
-    def __init__(self, chain: Chain, patched: patching.PatchedFunction, owner: Any) -> None:
+    def __init__(
+        self, stack: Stack, chain: Chain, patched: PatchedFunction, owner: Any = None
+    ) -> None:
+        self.stack = stack
         self.chain = chain
         self.patched = patched
-        self.owner = owner
+        self.is_method = owner is not None
+        self.body = functools.partial(patched.run, owner) if self.is_method else patched.run
         self.where = Where("function", getattr(owner, "name", None) or patched.twin.__name__)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
         if overriding.in_keras_symbolic_scope():
             for bound in self.chain:
                 bound.activation.unreachable = MODEL_WAS_BUILT
-            return self._body(*args, **kwargs)
+            return self.body(*args, **kwargs)
         call, leaves = self._call(0, args, kwargs)
         self._note(bool(values.differentiable(leaves)))
-        if exporting.get() and not overriding.context().executing_eagerly():
-            return _in_portable_function(call, leaves)
+        if exporting.get() and not private.executing_eagerly():
+            return _in_portable_function(self.stack, call, leaves)
         return attach(call, leaves)
-
-    def _body(self, *args: Any, **kwargs: Any) -> Any:
-        if self.owner is not None:
-            return self.patched.run(self.owner, *args, **kwargs)
-        return self.patched.run(*args, **kwargs)
 
     def _call(self, position: int, args: Args, kwargs: Kwargs) -> tuple[Call, Sequence[Any]]:
         """The call under the rule at this position, and its leaves."""
         bound = self.chain[position]
         place = self.where.place if "op" in bound.rule.requested else None
-        body = Guarded(bound, self._below(position + 1))
+        body = guarding(bound, functools.partial(self._run, position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
-        plan = self.patched.binder(as_method=self.owner is not None).plan(args, kwargs)
+        plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         return Call(definition, engine_of(leaves), plan, structure), leaves
 
-    def _below(self, position: int) -> Callable[..., Any]:
-        """What the rule before this position finds as its function: the call under the rules further out."""
+    def _run(self, position: int, *args: Any, **kwargs: Any) -> Any:
+        """Call the function under the rules from this position on, which are those further out."""
         if position == len(self.chain):
-            return self._body
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return attach(*self._call(position, args, kwargs))
-
-        return run
+            return self.body(*args, **kwargs)
+        return attach(*self._call(position, args, kwargs))
 
     def _note(self, flows: bool) -> None:
-        recorded, reason = True, hidden.get()
-        eagerly = overriding.context().executing_eagerly()
-        if eagerly and not postponed.get():
-            recorded = private.could_possibly_record()
-            if not recorded and reason is None and private.recording_is_stopped():
-                reason = STOPPED
-        if not flows and reason is None:
-            reason = NOTHING_FLOATING
-        mode = "eager" if eagerly else "traced"
-        note(self.chain, self.where, mode, recorded=recorded, hidden_by=reason)
+        reason = hidden.get() or (None if flows else NOTHING_FLOATING)
+        if private.executing_eagerly():
+            note_eager(self.chain, self.where, private.could_possibly_record(), reason)
+        else:
+            note(self.chain, self.where, "traced", hidden_by=reason)
 
 
-def _in_portable_function(call: Call, leaves: Sequence[Any]) -> Any:
+def _in_portable_function(stack: Stack, call: Call, leaves: Sequence[Any]) -> Any:
     """The region in a function of its own, in which a SavedModel keeps its gradient."""
-    stack = current()
     moving = [i for i, leaf in enumerate(leaves) if isinstance(leaf, tf.Tensor)]
     structures: list[Any] = []
 

@@ -6,20 +6,22 @@ Replica threads of a distribution strategy inherit the stack of open overrides w
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.override import patching
+from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
+from pullback.engines.tensorflow.override.intercept import BATCHED, on_op
+from pullback.engines.tensorflow.override.op_names import is_library
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.errors import PullbackError
-from pullback.extend import SUSPENDED, Stack, resume, stack_here, suspend
+from pullback.extend import SUSPENDED, Replacement, Stack, Together, stack_here, suspended
+from pullback.extend import PatchedFunction as CorePatchedFunction
 
-_here = threading.local()
-_lock = threading.RLock()
-_open_anywhere = 0
-_hooks: list[Hook] = []
+_F = TypeVar("_F", bound=Callable[..., Any])
+_here = threading.local()  # with the count of stacks in force in this thread
+while_open = Together()  # what is replaced while an override is open anywhere
 
 
 class Callback:
@@ -56,20 +58,12 @@ class Callback:
             bounds = bounds + stack.anywhere
         elif not bounds and op_type not in stack.one_op_types:
             return outputs
-        return _on_op[0](stack, bounds, op_type, inputs, attrs, outputs, op_name, graph)
-
-
-_on_op: list[Callable[..., Any]] = []  # put in by `intercept`, which needs this module
-
-
-def handle_ops_with(handler: Callable[..., Any]) -> None:
-    """Name the function that handles an op whose type is targeted."""
-    _on_op[:] = [handler]
+        return on_op(stack, bounds, op_type, inputs, attrs, outputs, op_name, graph)
 
 
 def current() -> Stack | None:
     """The stack that is in force here; `None` where nothing is overridden."""
-    if not _open_anywhere:
+    if not while_open.users:
         return None
     stack = stack_here.get()
     if stack is None:
@@ -79,87 +73,28 @@ def current() -> Stack | None:
 
 def _inherited() -> Stack | None:
     for callback in private.op_callbacks():
-        if isinstance(callback, Callback) and callback.thread != threading.get_ident():
+        if isinstance(callback, Callback) and not _is_of_this_thread(callback):
             return callback.stack
     return None
 
 
-def enter(activation: Any) -> None:
-    """Open an override in this context."""
+def intercept(stack: Stack, undo: contextlib.ExitStack) -> None:
+    """Have the ops of this thread matched with a stack, until `undo` is closed."""
     # Not earlier: the canary runs ops, and a strategy may have to be set up before any op runs.
     overriding.check_override()
-    previous = stack_here.get()
-    stack = Stack(_inherited() if previous is None else previous, activation)
-    stack.before = (previous, private.op_callbacks())
-    if not overriding.context().executing_eagerly() and overriding.in_batched_loop():
+    if not private.executing_eagerly() and overriding.in_batched_loop():
         stack.traits = BATCHED
-    push(stack, [activation])
-
-
-MODEL_WAS_BUILT = (
-    "a Keras model was built here, and building runs nothing that could be differentiated. "
-    "Build it outside, and apply the override to it: `pb.override({...})(model)`."
-)
-BATCHED = (
-    "batched",
-)  # opened in the body of a tf.vectorized_map, whose ops will be turned into others
-
-
-def push(stack: Stack, activations: Sequence[Any]) -> None:
-    """Put a stack in force here."""
-    _install()
-    for activation in activations:
-        for function, dispatch in activation.override.resolved.patches:
-            patching.acquire(function, dispatch)
+    undo.enter_context(while_open)
+    undo.callback(_restore_callbacks, stack, private.op_callbacks())
     _here.count = getattr(_here, "count", 0) + 1
     private.set_op_callbacks([*_others(), Callback(stack)])
-    stack_here.set(stack)
-
-
-def leave(override: Any) -> Any:
-    """Close the innermost override; it must be this one."""
-    stack = stack_here.get()
-    if stack is None or stack.activation is None or stack.activation.override is not override:
-        raise PullbackError(
-            f"{override!r} is closed here, but it is not the innermost override that is open here. Close overrides in "
-            "the reverse order, in the thread and task that opened them."
-        )
-    pop(stack, [stack.activation])
-    return stack.activation
-
-
-def pop(stack: Stack, activations: Sequence[Any]) -> None:
-    """Undo `push`."""
-    previous, callbacks = stack.before
-    stack_here.set(previous)
-    _here.count -= 1
-    _restore_callbacks(stack, callbacks)
-    for activation in activations:
-        for function, _ in activation.override.resolved.patches:
-            patching.release(function)
-    _uninstall()
-
-
-@contextlib.contextmanager
-def reactivate(stack: Stack) -> Iterator[None]:
-    """What was in force when `stack` was read is in force in this block, also in another thread or later."""
-    if current() is stack:
-        yield
-        return
-    chain = stack.copied()
-    chain.before = (stack_here.get(), private.op_callbacks())
-    activations = list(stack.activations())
-    push(chain, activations)
-    try:
-        yield
-    finally:
-        pop(chain, activations)
 
 
 def _restore_callbacks(stack: Stack, callbacks: list[Any]) -> None:
     """Put the list of before back: the very list, because an op that is running may still hold it."""
+    _here.count -= 1
     mine = any(isinstance(c, Callback) and c.stack is stack for c in private.op_callbacks())
-    stale = not _here.count and any(_is_of_this_thread(c) for c in callbacks)
+    stale = not _here.count and any(map(_is_of_this_thread, callbacks))
     if mine and not stale:
         private.set_op_callbacks(callbacks)
     elif not _here.count:
@@ -176,65 +111,64 @@ def _others() -> list[Any]:
 
 
 @contextlib.contextmanager
-def without_callback() -> Iterator[None]:
+def without_callback() -> Generator[None]:
     """Nothing is overridden in this block, and ops that run in it do not call us."""
     callbacks = private.op_callbacks()
-    token = suspend()
     private.set_op_callbacks(_others())
     try:
-        yield
+        with suspended():
+            yield
     finally:
         private.set_op_callbacks(callbacks)
-        resume(token)
 
 
-class Hook:
-    """A function of TensorFlow or of this engine that is replaced while an override is open anywhere."""
+def hook(owner: Any, name: str) -> Callable[[_F], _F]:
+    """Decorator: call this instead of a function of TensorFlow, Keras or this engine where a stack is in force.
 
-    def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        self.owner = owner
-        self.name = name
-        self.make = make
-        self.original: Any = None
+    It gets the stack and the original function before the arguments.
+    """
 
-    def install(self) -> None:
-        """Put ours in its place."""
-        self.original = getattr(self.owner, self.name)
-        setattr(self.owner, self.name, self.make(self.original))
+    def register(function: _F) -> _F:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def hooked(*args: Any, **kwargs: Any) -> Any:
+                stack = current()
+                if stack is None:
+                    return original(*args, **kwargs)
+                return function(stack, original, *args, **kwargs)
 
-    def uninstall(self) -> None:
-        """Put the original back."""
-        setattr(self.owner, self.name, self.original)
+            return hooked
 
-
-def hook(owner: Any, name: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Decorator: replace a function while an override is open; the decorated one makes the replacement."""
-
-    def register(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        _hooks.append(Hook(owner, name, make))
-        return make
+        while_open.add(Replacement(owner, name, make))
+        return function
 
     return register
 
 
-def _install() -> None:
-    global _open_anywhere
-    with _lock:
-        if not _open_anywhere:
-            for each in _hooks:
-                each.install()
-        _open_anywhere += 1
+class PatchedFunction(CorePatchedFunction):
+    """A function whose calls are handed to `dispatch` with the stack in force; tf.function does not notice."""
 
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the trampoline calls."""
+        stack = current()
+        if stack is None:
+            return self.run(*args, **kwargs)
+        return self.dispatch(stack, self, args, kwargs)
 
-def _uninstall() -> None:
-    global _open_anywhere
-    with _lock:
-        _open_anywhere -= 1
-        if not _open_anywhere:
-            for each in reversed(_hooks):
-                each.uninstall()
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as if it were not patched, converted by AutoGraph where it would be."""
+        twin = self.twin if is_library(self.function) else overriding.converted(self.twin)
+        return twin(*args, **kwargs)
 
+    def install(self) -> None:
+        """Put the trampoline in; tf.function still traces the function as itself, not as what it wraps."""
+        if hasattr(self.function, "__wrapped__"):
+            self.function.__dict__["__tf_tracing_type__"] = traced_as_itself(self.function)
+        super().install()
 
-def open_blocks() -> int:
-    """How many overrides are open in the process."""
-    return _open_anywhere
+    def remove(self) -> None:
+        """Put the original code back."""
+        super().remove()
+        self.function.__dict__.pop("__tf_tracing_type__", None)
+        # AutoGraph has noted that it shall not convert this function: true of the trampoline only.
+        overriding.forget_unconverted(self.function)

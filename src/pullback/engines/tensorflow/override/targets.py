@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
 import inspect
@@ -14,75 +13,31 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback.engines.tensorflow.override import patching
-from pullback.engines.tensorflow.override.op_names import is_one_op, label, op_types_of, public_name
+from pullback.engines.tensorflow.override.op_names import (
+    innermost,
+    is_one_op,
+    label,
+    op_types_of,
+    public_name,
+)
 from pullback.engines.tensorflow.override.places import Where
+from pullback.engines.tensorflow.override.regions import LAYER_CALL, on_call, on_layer_call
+from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import RuleSignatureError, TargetError
-from pullback.extend import Entry, Inside, Resolved, label_of, narrowest_first, running
+from pullback.extend import (
+    Entry,
+    Inside,
+    Line,
+    Resolved,
+    label_of,
+    narrowest_first,
+    original_code,
+    running,
+)
 from pullback.extend import Where as Predicate
 
-LAYER_CALL = "layer call"  # the key under which lines about layers are found
-
-
-Dispatch = Callable[..., Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class OpLine:
-    """A target that is matched op by op."""
-
-    parts: tuple[Any, ...]
-    predicate: Callable[[Any], bool] | None = None
-    pattern: re.Pattern[str] | None = None
-    is_one_op = False
-
-    @functools.cached_property
-    def is_plain(self) -> bool:
-        """Whether every op of the type is meant."""
-        return not self.parts and self.predicate is None and self.pattern is None
-
-    def accepts(self, where: Where) -> bool:
-        """Whether an op of the right type, at this place, is meant."""
-        if self.pattern is not None and not name_matches(self.pattern, where.name):
-            return False
-        if self.predicate is not None and not self.predicate(where.place):
-            return False
-        return all(is_inside(part, where) for part in self.parts)
-
-
-@dataclasses.dataclass(frozen=True)
-class CallLine:
-    """A target that is one unit, however many ops it runs: a function or a layer."""
-
-    parts: tuple[Any, ...]
-    instance: Any = None  # only calls on this object
-    kind: type | None = None  # only calls on objects of this class
-    pattern: re.Pattern[str] | None = None
-    drop_self: bool = False
-    op_types: tuple[str, ...] = ()  # what stands for it in a graph without Python source
-    is_one_op: bool = False  # calling it is running that op, no more and no less
-
-    @functools.cached_property
-    def is_plain(self) -> bool:
-        """Whether every call of the function is meant."""
-        return (
-            not self.parts and self.instance is None and self.kind is None and self.pattern is None
-        )
-
-    def accepts(self, where: Where) -> bool:
-        """Whether a call on this object, or the op that stands for it in a graph without source, is meant."""
-        meant = self._is_for(where.owner) if where.in_source else where.type in self.op_types
-        return meant and all(is_inside(part, where) for part in self.parts)
-
-    def _is_for(self, owner: Any) -> bool:
-        if self.instance is not None:
-            return is_same(owner, self.instance)
-        if self.kind is not None:
-            return isinstance(owner, self.kind)
-        if self.pattern is not None:
-            return any(map(self.pattern.fullmatch, layer_names(owner)))
-        return True
+Conditions = tuple[Callable[[Where], bool], ...]
 
 
 def layer_names(layer: Any) -> list[str]:
@@ -94,6 +49,10 @@ def is_same(owner: Any, instance: Any) -> bool:
     """Whether this is the object, or was made from it by an override."""
     link = getattr(owner, "_pullback_link", None)
     return owner is instance or getattr(link, "source", None) is instance
+
+
+def _called_on(instance: Any) -> Conditions:
+    return () if instance is None else (lambda w: is_same(w.owner, instance),)
 
 
 def is_inside(part: Any, where: Where) -> bool:
@@ -111,71 +70,77 @@ def is_inside(part: Any, where: Where) -> bool:
     return any(r is function for function, _, _ in functions_of(part) for r in now)
 
 
-def resolve(entries: Sequence[Entry], on_call: Dispatch, on_layer_call: Dispatch) -> Resolved:
-    """The lines of an override in the form in which they are matched; calls go to these functions."""
-    resolver = _Resolver(on_call, on_layer_call)
+def resolve(entries: Sequence[Entry]) -> Resolved:
+    """The lines of an override in the form in which they are matched."""
+    lines = _Lines()
     for entry in narrowest_first(entries):
-        resolver.resolve(entry, entry.target, ())
-    return resolver.resolved
+        lines.resolve(entry, entry.target, ())
+    return lines
 
 
-class _Resolver:
-    """The making of the lines."""
+class _Lines(Resolved):
+    """The lines of an override, found by the kind of each target."""
 
-    def __init__(self, on_call: Dispatch, on_layer_call: Dispatch) -> None:
-        self.resolved = Resolved()
-        self._on_call = on_call
-        self._on_layer_call = on_layer_call
-
-    def resolve(self, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
+    def resolve(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         """Add the lines of a target."""
-        resolved = self.resolved
+
+        def when(holds: Callable[[Where], bool]) -> Line:
+            return Line((*conditions, holds))
+
         if isinstance(target, Inside):
             self._watch_part(target.part)
-            self.resolve(entry, target.target, (*parts, target.part))
+            inside = functools.partial(is_inside, target.part)
+            self.resolve(entry, target.target, (*conditions, inside))
         elif isinstance(target, str):
             _refuse(entry, "variables", "functions and layers read", "an op type")
-            resolved.add(checked_type(target), entry, OpLine(parts))
+            self.add(checked_type(target), entry, Line(conditions))
         elif isinstance(target, Predicate):
             _refuse(entry, "variables", "functions and layers read", "made of single ops")
-            resolved.anywhere.append((entry, OpLine(parts, predicate=target.predicate)))
+            self.anywhere.append((entry, when(lambda w: target.predicate(w.place))))
         elif isinstance(target, re.Pattern):
-            resolved.anywhere.append((entry, OpLine(parts, pattern=target)))
-            self._layer_line(entry, CallLine(parts, pattern=target))
+            self.anywhere.append((entry, when(lambda w: name_matches(target, w.name))))
+            self._layers(entry, when(lambda w: any(map(target.fullmatch, layer_names(w.owner)))))
         elif isinstance(target, keras.Layer):
-            self._layer_line(entry, CallLine(parts, instance=target))
+            self._layers(entry, Line((*conditions, *_called_on(target))))
         elif isinstance(target, type):
-            self._layer_line(entry, CallLine(parts, kind=_layer_class(target)))
+            kind = _layer_class(target)
+            self._layers(entry, when(lambda w: isinstance(w.owner, kind)))
         else:
-            self._function_lines(entry, target, parts)
+            self._functions(entry, target, conditions)
 
-    def _layer_line(self, entry: Entry, line: CallLine) -> None:
+    def _layers(self, entry: Entry, line: Line) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
-        self.resolved.add(LAYER_CALL, entry, line)
-        self.resolved.patch(layer_call_function(), self._on_layer_call)
+        self.add(LAYER_CALL, entry, line)
+        self._intercept(layer_call_function(), on_layer_call)
 
-    def _function_lines(self, entry: Entry, target: Any, parts: tuple[Any, ...]) -> None:
+    def _functions(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         _refuse(entry, "attrs", "ops have", "a function or layer")
-        for function, instance, drop_self in functions_of(target):
-            types_ = op_types_of(target) if instance is None and not drop_self else ()
-            one_op = (
-                bool(types_) and is_one_op(function) and "variables" not in entry.rule.requested
+        reads = "variables" in entry.rule.requested
+        for function, instance, is_method in functions_of(target):
+            op_types = () if is_method else op_types_of(target)
+            one_op = bool(op_types) and is_one_op(function) and not reads
+            self.add(
+                function,
+                entry,
+                Line((*conditions, *_called_on(instance)), op_types, one_op, is_method),
             )
-            line = CallLine(parts, instance, None, None, drop_self, types_, one_op)
-            self.resolved.add(function, entry, line)
-            self.resolved.patch(function, self._on_call)
+            self._intercept(function, on_call)
             if one_op:
-                self.resolved.one_op_types |= set(types_)
+                self.one_op_types |= set(op_types)
 
     def _watch_part(self, part: Any) -> None:
         """Make it known, while the part runs, that it does."""
-        self.resolved.tracks = True
+        self.tracks = True
         if isinstance(part, (keras.Layer, re.Pattern, type)):
-            self.resolved.patch(layer_call_function(), self._on_layer_call)
+            self._intercept(layer_call_function(), on_layer_call)
             return
         for function, _, _ in functions_of(part):
-            self.resolved.by_handle.setdefault(function, [])
-            self.resolved.patch(function, self._on_call)
+            self.by_handle.setdefault(function, [])
+            self._intercept(function, on_call)
+
+    def _intercept(self, function: types.FunctionType, dispatch: Callable[..., Any]) -> None:
+        patch = functools.partial(PatchedFunction.of, function, dispatch)
+        self.patches.setdefault(function, patch)
 
 
 def _layer_class(target: type) -> type:
@@ -198,13 +163,13 @@ def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
     if python_function is not None:
         return functions_of(python_function)
     if isinstance(target, types.MethodType):
-        return [(patching.innermost(target.__func__), target.__self__, True)]
+        return [(innermost(target.__func__), target.__self__, True)]
     if isinstance(target, types.FunctionType):
-        function = patching.innermost(target)
+        function = innermost(target)
         return [(function, None, False), *((f, None, True) for f in _symbolic_twins(function))]
     call = inspect.getattr_static(type(target), "__call__", None)
     if isinstance(call, types.FunctionType) and not isinstance(target, (int, float)):
-        return [(patching.innermost(call), target, True)]
+        return [(innermost(call), target, True)]
     raise TargetError(
         f"{target!r} cannot be a target: it is no function, op type, layer or layer class. "
         'Write for example `tf.stack`, "Pack", `model.layers[3]`, `keras.layers.ReLU` or `re.compile("block3.*")`.'
@@ -215,9 +180,7 @@ def _symbolic_twins(function: types.FunctionType) -> list[types.FunctionType]:
     """In a functional model, `keras.ops.relu` is an operation object of its own, made when the model was built."""
     if not (function.__module__ or "").startswith("keras."):
         return []
-    patched = patching.patched_of(function)
-    names = (patched.code if patched else function.__code__).co_names
-    classes = [function.__globals__.get(name) for name in names]
+    classes = [function.__globals__.get(name) for name in original_code(function).co_names]
     return [
         c.call
         for c in classes
@@ -246,20 +209,16 @@ def checked_type(op_type: str) -> str:
     """The op type, if TensorFlow has it."""
     if overriding.op_def_registry.get(op_type) is not None:
         return op_type
-    raise TargetError(_unknown_type(op_type))
-
-
-def _unknown_type(op_type: str) -> str:
-    hint = misnaming_hint(op_type)
     names = dir(tf.raw_ops)
     by_case = [n for n in names if n.lower() == op_type.lower()]
+    hint = misnaming_hint(op_type)
     if hint and not by_case:
-        return f"TensorFlow has no op type {op_type!r}; {hint}"
+        raise TargetError(f"TensorFlow has no op type {op_type!r}; {hint}")
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
-    hint = (
-        f"Did you mean {' or '.join(map(repr, close))}?" if close else "Nothing has a similar name."
+    similar = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise TargetError(
+        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'}"
     )
-    return f"TensorFlow has no op type {op_type!r}. {hint}"
 
 
 def misnaming_hint(op_type: str) -> str | None:
