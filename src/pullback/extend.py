@@ -11,6 +11,7 @@ from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
 from pullback._bind import name_of as name_of
 from pullback._bind import signature_of as signature_of
+from pullback._call import ONE_OUTPUT as ONE_OUTPUT
 from pullback._call import Call as Call
 from pullback._call import ForwardResult as ForwardResult
 from pullback._call import OutputForm as OutputForm
@@ -20,6 +21,7 @@ from pullback._engine import Engine as Engine
 from pullback._engine import Kind as Kind
 from pullback._engine import Shape as Shape
 from pullback._engine import Spec as Spec
+from pullback._engine import TracedOp as TracedOp
 from pullback._engine import engine_of as engine_of
 from pullback._function import RECIPES as RECIPES
 from pullback._function import Definition as Definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,8 +15,9 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import transposing
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
+from pullback.engines.tensorflow.override.places import user_line
 from pullback.errors import UnsupportedError
-from pullback.extend import Attach, Call, Definition, Engine
+from pullback.extend import Attach, Call, Definition, Engine, TracedOp
 
 # A checker wants to see `self` in methods, which functions of modules do not have.
 _method: Any = staticmethod
@@ -89,7 +90,17 @@ class TensorFlowEngine(Engine):
             raise UnsupportedError(f"TensorFlow has no dtype {dtype!r}.")
         return contextlib.nullcontext()
 
-    def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[Any]:
-        """The ops that a call runs, as nodes of the graph it is traced into."""
-        traced = tf.function(function, autograph=False).get_concrete_function(*args)
-        return traced.graph.get_operations()
+    @property
+    def modes(self) -> Mapping[str, Any]:
+        """The ways in which TensorFlow runs a function."""
+        from pullback.engines.tensorflow.modes import MODES
+
+        return MODES
+
+    def trace(self, function: Callable[..., Any], *args: Any) -> Sequence[TracedOp]:
+        """The ops of the graph into which a call is traced, each with the line of the user's that made it."""
+        traced = tf.function(function).get_concrete_function(*args)
+        return [
+            TracedOp(op.name, op.type, tuple(t.op.name for t in op.inputs), user_line(op))
+            for op in traced.graph.get_operations()
+        ]

@@ -23,22 +23,27 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over, graph, recorded
 from pullback.engines.tensorflow.attach.recorded import Given, Recorded
-from pullback.extend import Call, ForwardResult, Kind, Spec
+from pullback.extend import ONE_OUTPUT, Call, ForwardResult, Kind, Spec
 
 _USUAL = frozenset({"inputs", "outputs"})  # what costs nothing to keep
-_ALL_FLOWING = [((Kind.DIFFERENTIABLE,) * n, range(n)) for n in range(16)]
 
 
 def attach(call: Call, leaves: Sequence[Any]) -> Any:
     """Run a call so that its own pullback is used for it: at once, traced, or as a node of a Keras model."""
-    count = len(leaves)
-    for leaf in leaves:
-        if type(leaf) is not private.EagerTensor or private.data_type(leaf) not in values.FLOWING:
+    kinds: list[Kind] = []
+    flowing: list[int] = []
+    for index, leaf in enumerate(leaves):
+        if leaf is None:
+            kinds.append(Kind.STATIC)
+        elif type(leaf) is not private.EagerTensor or private.data_type(leaf) not in values.FLOWING:
             return _attach_any(call, leaves)
-    if count >= len(_ALL_FLOWING) or not private.executing_eagerly():
+        else:
+            kinds.append(Kind.DIFFERENTIABLE)
+            flowing.append(index)
+    if not private.executing_eagerly():
         return _attach_any(call, leaves)
-    kinds, flowing = _ALL_FLOWING[count]
-    return _attach(Given(call, leaves, kinds, flowing, leaves))
+    tensors = leaves if len(flowing) == len(leaves) else [leaves[i] for i in flowing]
+    return _attach(Given(call, leaves, kinds, flowing, tensors, dense=True))
 
 
 def _attach_any(call: Call, leaves: Sequence[Any]) -> Any:
@@ -59,7 +64,9 @@ def _attach(given: Given) -> Any:
     kept = call.definition.kept
     if order == 0 and "variables" not in kept:
         result = recorded.run(call, given.leaves)
-        outputs = result.form.rebuild(values.outputs(result.leaves))
+        leaf = result.leaves[0] if result.form is ONE_OUTPUT else None
+        usual = type(leaf) is private.EagerTensor
+        outputs = leaf if usual else result.form.rebuild(values.outputs(result.leaves))
     elif order == 1 and not kept:
         outputs = _record_usual(given)
     else:
@@ -72,12 +79,11 @@ def _attach(given: Given) -> Any:
 
 def _record_usual(given: Given) -> Any:
     """The usual call: one tape, and a rule that asks for no more than inputs and outputs."""
-    call, leaves, kinds, flowing, tensors = given
+    call, leaves, kinds, flowing, tensors, dense = given
     inner = list(map(private.detached, tensors))
-    plain = tensors is leaves
-    result = recorded.run(call, inner if plain else given.around(inner))
+    result = recorded.run(call, inner if tensors is leaves else given.around(inner))
     usual = (
-        plain
+        dense
         and result.form.count == 1
         and type(result.leaves[0]) is private.EagerTensor
         and private.data_type(result.leaves[0]) in values.FLOWING
@@ -87,7 +93,7 @@ def _record_usual(given: Given) -> Any:
     )
     if not usual:
         return _record(given, result, inner)
-    specs = [Spec(private.concrete_shape(t), t.dtype) for t in tensors]
+    specs = [None if t is None else Spec(private.concrete_shape(t), t.dtype) for t in leaves]
     record = Recorded(call, result.rule, result.form, kinds, specs)
     record.flowing, record.values = flowing, result.leaves
     fresh = private.detached(result.leaves[0])

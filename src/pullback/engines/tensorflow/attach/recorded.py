@@ -205,6 +205,7 @@ class Given(NamedTuple):
     kinds: Sequence[Kind]
     flowing: Sequence[int]
     tensors: Sequence[Any]
+    dense: bool = False  # known to be concrete tensors, and nothing else but `None`
 
     def around(self, tensors: Sequence[Any]) -> list[Any]:
         """The leaves around other tensors."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
-from pullback.engines.tensorflow.attach.splice import splice
+from pullback.engines.tensorflow.attach.splice import capture_ahead, splice
 from pullback.engines.tensorflow.override.graphs import gradient_name, in_function, note
 from pullback.engines.tensorflow.override.op_calls import (
     Op,
@@ -38,6 +38,7 @@ from pullback.extend import (
     matching,
     one_op_call,
     postponed,
+    suspended,
 )
 
 # Traits of a stack in force in the body of a tf.vectorized_map, whose ops will be turned into others.
@@ -166,6 +167,11 @@ def _mark(chain: Chain, operation: Any, where: Where) -> None:
     operation._pullback_chain = chain
     operation._pullback_place = asked_place(chain, where)
     private.set_gradient_name(operation, gradient_name(operation.graph, chain))
+    if private.is_control_flow(operation.graph):
+        recorded = record_of(chain, Op.of(operation))
+        outputs = [operation.outputs[i] for i in recorded.returned]
+        with suspended():
+            capture_ahead(operation.graph, recorded.backward, outputs)
 
 
 def mark_imported(stack: Stack, operation: Any) -> None:

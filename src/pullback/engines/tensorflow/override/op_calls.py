@@ -69,12 +69,14 @@ class Op:
         operation = self.operation or overriding.mock_operation(
             self.type, self.attributes, self.inputs, self.outputs
         )
-        carrying = [carries_gradient(t) for t in self.inputs]
+        integers = [i for i, tensor in enumerate(self.inputs) if not carries_gradient(tensor)]
 
         def registered(upstream: Sequence[Any]) -> list[Any]:
             returned = function(operation, *upstream)
             flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-            return [g if carries else None for g, carries in zip(flat, carrying, strict=True)]
+            for index in integers:
+                flat[index] = None
+            return flat
 
         return registered
 
@@ -138,9 +140,9 @@ class OpCall:
     def in_rule_form(self, flat: Sequence[Any], kinds: Sequence[Kind]) -> Any:
         """A tensor for one input, a list for a list, a tuple for several."""
         del kinds
-        listed = [g for g, name in zip(flat, self.names, strict=True) if name.endswith("]")]
+        listed = _listed(self.name, self.count)
         if listed:
-            return listed
+            return [flat[i] for i in listed]
         return flat[0] if len(flat) == 1 else tuple(flat)
 
     def offer(self, name: str) -> Any:
@@ -204,6 +206,12 @@ def argument_names(op_type: str, count: int) -> tuple[str, ...]:
         elif len(lists) == 1:
             names += [f"{argument.name}[{i}]" for i in range(spread)]
     return tuple(names) if len(names) == count else tuple(f"inputs[{i}]" for i in range(count))
+
+
+@functools.cache
+def _listed(op_type: str, count: int) -> tuple[int, ...]:
+    """Which inputs of an op are elements of a list."""
+    return tuple(i for i, n in enumerate(argument_names(op_type, count)) if n.endswith("]"))
 
 
 class OpInputs(Inputs):

@@ -69,7 +69,8 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
             break
         module = frame.f_globals.get("__name__", "")
         if layer is None and overriding.is_layer_call(frame):
-            layer = getattr(frame.f_locals.get("self"), "path", None)
+            own = frame.f_locals["self"]
+            layer = own.path or own.name  # an unbuilt layer, or one without weights, has no path
         elif source is None and module.partition(".")[0] not in _LIBRARIES:
             source = _line(frame, operation)
         frame = frame.f_back
@@ -82,6 +83,11 @@ def _line(frame: Any, operation: Any) -> str | None:
         hidden = filename.startswith("<") and "ipython" not in filename
         return None if hidden else f"{filename}:{frame.f_lineno}"
     # AutoGraph runs a converted copy; the op itself knows the line of the original.
+    return user_line(operation)
+
+
+def user_line(operation: Any) -> str | None:
+    """The innermost line of the user's code among those that made an op of a graph."""
     for record in reversed(list(getattr(operation, "traceback", None) or ())):
         if not _is_library_file(record.filename):
             return f"{record.filename}:{record.lineno}"

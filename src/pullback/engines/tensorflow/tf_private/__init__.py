@@ -63,8 +63,6 @@ gradient_registry = _ops.gradient_registry
 gradients_across = _gradients_util._GradientsHelper
 # Which axes were broadcast, at run time.
 broadcast_gradient_args = _array_ops.broadcast_gradient_args
-# AutoGraph's conversion of one function: ours call the user's through it.
-tf_convert = _autograph.tf_convert
 # A batched tensor as tf.vectorized_map passes it on: the tensor, and whether it has a batch axis.
 pfor_wrap = _pfor.wrap
 
