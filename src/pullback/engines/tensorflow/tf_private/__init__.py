@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -222,6 +223,18 @@ def forward_graph_of(graph: Any) -> Any:
 def operation_number(operation: Any) -> int:
     """The rank of an op in the order of creation in its graph."""
     return operation._id
+
+
+def newest_operation(graph: Any) -> int:
+    """The number of the op that was made last in a graph."""
+    return graph.version + _numbers_before_the_first()
+
+
+@functools.cache
+def _numbers_before_the_first() -> int:
+    """TensorFlow numbers the source and the sink of a graph as well, and does not count them in its version."""
+    with tf.Graph().as_default() as graph:
+        return operation_number(tf.constant(0.0).op) - graph.version
 
 
 def pfor_converters() -> dict[str, Any]:
