@@ -39,7 +39,7 @@ def attach(given: Given) -> Any:
     given = given._replace(leaves=given.around(tensors), tensors=tensors)
     if exporting.get():
         return _attach_portably(graph, given)
-    before = graph.version
+    before = private.newest_operation(graph)
     with Variables() as variables:
         result = recorded.run(given.call, given.leaves, _converted)
     record = _record(graph, given, result)
@@ -119,7 +119,8 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
         return [t for t in tensor.op.inputs if id(t) not in given]
 
     start = [v for v in outputs if id(v) not in given]
-    reached = walk(*start, stop=is_foreign, depth=graph.version - before, inside=used)
+    made = private.newest_operation(graph) - before
+    reached = walk(*start, stop=is_foreign, depth=made, inside=used)
     return [t for t in reached if values.flows(t) and is_foreign(t)]
 
 

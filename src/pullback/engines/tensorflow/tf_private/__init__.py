@@ -8,6 +8,7 @@ Nothing outside of this folder imports from `tensorflow.python`, or reads privat
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Generator, Sequence
@@ -206,6 +207,18 @@ def is_cond_gradient(graph: Any) -> bool:
 def forward_graph_of(graph: Any) -> Any:
     """The graph of the branch or loop body whose gradient a graph is, if it is one."""
     return getattr(graph, "_forward_graph", None)
+
+
+def newest_operation(graph: Any) -> int:
+    """The number of the op that was made last in a graph."""
+    return graph.version + _numbers_before_the_first()
+
+
+@functools.cache
+def _numbers_before_the_first() -> int:
+    """TensorFlow numbers the source and the sink of a graph as well, and does not count them in its version."""
+    with tf.Graph().as_default() as graph:
+        return operation_number(tf.constant(0.0).op) - graph.version
 
 
 def pfor_converters() -> dict[str, Any]:
