@@ -105,7 +105,10 @@ def note_eager(chain: Chain, where: Where, recorded: bool, reason: str | None) -
 def _record(chain: Chain, op: Op) -> None:
     """Record an op with its rule on every tape and accumulator."""
     recorded = record_of(chain, op)
-    recorded.references = list(map(weakref.ref, op.inputs))
+    if recorded.ordinary is None:
+        recorded.references = list(map(weakref.ref, op.inputs))
+    else:  # which keeps the inputs anyway
+        recorded.tensors = op.inputs
     recorded.values = [op.outputs[i] for i in recorded.returned]
     private.record_operation(
         op.type, recorded.values, op.inputs, recorded.backward, recorded.forward

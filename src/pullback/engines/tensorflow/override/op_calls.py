@@ -18,6 +18,7 @@ from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     ANYTHING,
+    ONE_OUTPUT,
     Bound,
     Chain,
     Engine,
@@ -33,6 +34,7 @@ from pullback.extend import (
 
 _HANDLES = frozenset(d.as_datatype_enum for d in (tf.resource, tf.variant))
 _CARRYING = values.FLOWING | _HANDLES
+Ordinary = Callable[[Sequence[Any]], list[Any]]
 
 
 def carries_gradient(tensor: Any) -> bool:
@@ -61,7 +63,7 @@ class Op:
         inputs, outputs = list(operation.inputs), list(operation.outputs)
         return cls(operation.type, inputs, outputs, None, operation, place)
 
-    def registered(self) -> Callable[[Sequence[Any]], list[Any]] | None:
+    def registered(self, specs: Sequence[Spec | None]) -> Ordinary | None:
         """TensorFlow's own gradient of this op, one value per input; `None` where there is none."""
         function = private.registered_gradient(self.type)
         if function is None:
@@ -69,16 +71,18 @@ class Op:
         operation = self.operation or overriding.mock_operation(
             self.type, self.attributes, self.inputs, self.outputs
         )
-        integers = [i for i, tensor in enumerate(self.inputs) if not carries_gradient(tensor)]
+        return functools.partial(_registered, function, operation, specs)
 
-        def registered(upstream: Sequence[Any]) -> list[Any]:
-            returned = function(operation, *upstream)
-            flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-            for index in integers:
-                flat[index] = None
-            return flat
 
-        return registered
+def _registered(
+    function: Callable[..., Any],
+    operation: Any,
+    specs: Sequence[Spec | None],
+    upstream: Sequence[Any],
+) -> list[Any]:
+    returned = function(operation, *upstream)
+    flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    return [None if spec is None else g for g, spec in zip(flat, specs, strict=True)]
 
 
 class OpView:
@@ -156,16 +160,17 @@ def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
     """The pullback of an op under one or more nested overrides, as TensorFlow runs it."""
     bound = chain[position]
     specs = [_spec_of(t) for t in op.inputs]
-    kinds = [Kind.TENSOR if spec is None else Kind.DIFFERENTIABLE for spec in specs]
-    recorded = Recorded(OpCall(op, bound), bound.rule, outputs_of_op(len(op.outputs)), kinds, specs)
-    recorded.flowing = range(len(specs))
-    recorded.returned = [i for i, t in enumerate(op.outputs) if carries_gradient(t)]
+    form = outputs_of_op(len(op.outputs))
+    recorded = Recorded(OpCall(op, bound), bound.rule, form, _kinds_of(specs), specs)
+    recorded.flowing = _range(len(specs))
+    if form is not ONE_OUTPUT:
+        recorded.returned = [i for i, t in enumerate(op.outputs) if carries_gradient(t)]
     kept = bound.rule.kept
     if kept:
         recorded.inputs = op.inputs if "inputs" in kept else None
         recorded.outputs = op.outputs if "outputs" in kept else None
         if "original" in kept and position + 1 == len(chain):
-            recorded.ordinary = op.registered()
+            recorded.ordinary = op.registered(specs)
         elif "original" in kept:
             below = record_of(chain, op, position + 1)
             recorded.ordinary = lambda upstream: below.run(upstream).leaves
@@ -186,7 +191,19 @@ def asked_place(chain: Chain, where: Where) -> Place | None:
     return where.place if any("op" in bound.rule.requested for bound in chain) else None
 
 
+_range = functools.cache(range)  # ops are many: what all of them have is made once
+_one_kind = (Kind.DIFFERENTIABLE,)
+
+
+def _kinds_of(specs: Sequence[Spec | None]) -> Sequence[Kind]:
+    if len(specs) == 1 and specs[0] is not None:
+        return _one_kind
+    return [Kind.TENSOR if spec is None else Kind.DIFFERENTIABLE for spec in specs]
+
+
 def _spec_of(tensor: Any) -> Spec | None:
+    if type(tensor) is private.EagerTensor and private.data_type(tensor) in values.FLOWING:
+        return Spec(private.concrete_shape(tensor), tensor.dtype)
     if not carries_gradient(tensor):
         return None
     return ANYTHING if tensor.dtype.as_datatype_enum in _HANDLES else values.spec_of(tensor)
