@@ -43,6 +43,7 @@ class Spec(NamedTuple):
     shape: Shape | None  # None: of unknown rank
     dtype: Any  # the framework's
     dynamic: Any = None  # the shape as a value of the framework, where it is known only at run time
+    form: Any = None  # the class of a value that is more than an array
 
 
 class TracedOp(NamedTuple):

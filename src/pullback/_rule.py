@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from pullback._bind import name_of, signature_of
 from pullback._engine import loaded
-from pullback._reach import cells_of, function_behind, globals_of
+from pullback._reach import cells_of, function_behind, globals_of, unwrapped
 from pullback.errors import RuleSignatureError
 
 OFFERED: Final = {
@@ -165,11 +165,9 @@ def _request_of(function: Any, offered: tuple[str, ...]) -> Request:
 
 
 def mentions(function: Any, value: Any) -> bool:
-    """Whether the code of a function names this object: a global, an attribute of a module, or a cell."""
-    behind = function_behind(function)
-    if behind is None:
-        return False
-    return any(known is value for known in (*cells_of(behind), *globals_of(behind)))
+    """Whether the code of a function, or of one it wraps, names this object: a global, or a cell."""
+    behind = [f for f in map(function_behind, unwrapped(function)) if f is not None]
+    return any(known is value for f in behind for known in (*cells_of(f), *globals_of(f)))
 
 
 def _read_request(function: Any, offered: tuple[str, ...]) -> Request:

@@ -138,9 +138,10 @@ class Stack:
         depth = len(self.activations) - 1
         return tuple(Bound(self.activation, entry, line, depth) for entry, line in lines)
 
-    def at(self, depth: int) -> Activation:
-        """The activation at a depth: 0 is the outermost."""
-        return self.activations[-1 - depth]
+    def activation_of(self, bound: Bound) -> Activation:
+        """The activation at the depth of a line; of one that was opened further inside, its own."""
+        inside = bound.depth >= len(self.activations)
+        return bound.activation if inside else self.activations[-1 - bound.depth]
 
 
 def _is_plain(chain: Chain) -> bool:
@@ -260,7 +261,9 @@ def _push(stack: Stack, activations: Iterable[Activation]) -> None:
 
 
 Note: TypeAlias = "tuple[Chain, Any, str, bool]"
-Hit: TypeAlias = "tuple[int, int, Place | None, str | None]"  # a line's depth and index, and what a trace remembers
+Hit: TypeAlias = (
+    "tuple[Bound, Place | None, str | None]"  # a line, and what a trace remembers of its match
+)
 _gathered: ContextVar[list[Note] | None] = ContextVar("gathered", default=None)
 
 
@@ -277,7 +280,7 @@ def note(
         ledger, index = bound.activation.ledger, bound.entry.index
         place = where.place if ledger.wants_place(index) else None
         ledger.record(index, place, mode, recorded=recorded, hidden_by=hidden_by)
-        hits.append((bound.depth, index, place, hidden_by))
+        hits.append((bound, place, hidden_by))
     return hits
 
 

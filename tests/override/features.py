@@ -44,6 +44,18 @@ def by_output(dy: Any, *, outputs: Any) -> Any:
     return dy * outputs
 
 
+STRENGTH = tf.Variable(3.0, trainable=False)
+LARGE = tf.constant(np.full([2, 3], 2.0), tf.float32)
+
+
+def reversed_by_variable(dy: Any) -> Any:
+    return -STRENGTH * dy
+
+
+def by_eager_tensor(dy: Any) -> Any:
+    return dy * LARGE
+
+
 def halves(dy: Any, *, original: Any) -> Any:
     return [0.5 * g for g in original(dy)]
 
@@ -109,6 +121,12 @@ ONES = np.ones_like(X)
 RELU = np.maximum(X, 0.0)
 
 FEATURES: dict[str, Feature] = {
+    "op, reads a variable": Feature(
+        {"Relu": reversed_by_variable}, relu_times, (X, Y), (-3.0 * Y, RELU)
+    ),
+    "op, reads an eager tensor": Feature(
+        {"Relu": by_eager_tensor}, relu_times, (X, Y), (2.0 * Y, RELU)
+    ),
     "op type": Feature({"Relu": times_seven}, relu_times, (X, Y), (-7.0 * Y, RELU)),
     "function": Feature({tf.nn.relu: times_seven}, relu_times, (X, Y), (-7.0 * Y, RELU)),
     "guided": Feature(

@@ -59,6 +59,8 @@ def differentiable(leaves: Sequence[Any]) -> list[int]:
 
 def read(leaf: Any) -> Any:
     """A variable that takes gradients as the tensor that the ordinary read gives; anything else as it is."""
+    if isinstance(leaf, tf.IndexedSlices) and isinstance(leaf.values, _VARIABLES):
+        return tf.IndexedSlices(read(leaf.values), leaf.indices, leaf.dense_shape)
     is_read = isinstance(leaf, _VARIABLES) and kind(leaf) is Kind.DIFFERENTIABLE
     return tf.convert_to_tensor(leaf) if is_read else leaf
 
@@ -143,7 +145,8 @@ def spec_of(leaf: Any) -> Spec | None:
     tensor = gradient_tensor(leaf)
     static = tf.TensorShape(tensor.shape)
     dynamic = None if static.is_fully_defined() else tf.shape(tensor)
-    return Spec(_dims(static), tf.as_dtype(tensor.dtype), dynamic)
+    form = tf.RaggedTensor if isinstance(leaf, tf.RaggedTensor) else None
+    return Spec(_dims(static), tf.as_dtype(tensor.dtype), dynamic, form)
 
 
 def fits(gradient: Any, spec: Spec) -> bool:
@@ -158,6 +161,8 @@ def fits(gradient: Any, spec: Spec) -> bool:
 def as_array(gradient: Any, spec: Spec) -> Any | None:
     """A gradient as a tensor of numbers or as IndexedSlices; `None` where it is neither."""
     if isinstance(gradient, tf.RaggedTensor):
+        if spec.form is not tf.RaggedTensor:
+            raise Mismatch("a RaggedTensor; wanted a tensor. Write gradient.to_tensor()")
         gradient = gradient.flat_values
     if isinstance(gradient, tf.SparseTensor):
         raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
@@ -26,6 +27,13 @@ def tensors_of(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
     objects = [attributes(a) for a in arguments if not isinstance(a, tf.Tensor)]
     reached = walk(function, *objects, depth=_DEPTH, inside=_inside)
     return [value for value in reached if isinstance(value, tf.Tensor)]
+
+
+def reads_outside(function: Any) -> bool:
+    """Whether a function can get at variables or concrete tensors, so that a graph in which it runs captures them."""
+    reached = walk(function, depth=_DEPTH, inside=_inside)
+    kinds = (private.EagerTensor, tf.Variable, keras.Variable)
+    return any(isinstance(value, kinds) for value in reached)
 
 
 def _inside(value: Any) -> Iterable[Any]:

@@ -82,6 +82,8 @@ def _record_usual(given: Given) -> Any:
     call, leaves, kinds, flowing, tensors, dense = given
     inner = list(map(private.detached, tensors))
     result = recorded.run(call, inner if tensors is leaves else given.around(inner))
+    if call.definition.kept:
+        return None  # asked for only now: the call is run once more
     usual = (
         dense
         and result.form.count == 1
@@ -117,8 +119,11 @@ def _let_go(record: Recorded, inner: list[Any], tensors: Sequence[Any]) -> None:
 
 def _record_kept(given: Given, recording: bool) -> Any:
     """A call whose ordinary gradient, or second derivative, may be asked for."""
-    body = _KeptBody(given, recording)
-    return _record(body.given, body.run(), body.inner, body)
+    kept, body = given.call.definition.kept, _KeptBody(given, recording)
+    result = body.run()
+    if given.call.definition.kept is not kept:
+        return None  # asked for only now: the call is run once more
+    return _record(body.given, result, body.inner, body)
 
 
 def _record(

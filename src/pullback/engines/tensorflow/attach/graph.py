@@ -18,12 +18,12 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import recorded
-from pullback.engines.tensorflow.attach.closed_over import Variables
+from pullback.engines.tensorflow.attach.closed_over import Variables, reads_outside
 from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Recorded
 from pullback.engines.tensorflow.attach.splice import capture_ahead
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import ExportError
-from pullback.extend import Call, ForwardResult, unflatten, walk
+from pullback.extend import Call, ForwardResult, Rule, unflatten, walk
 
 # What is traced here will be written to a file.
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
@@ -45,7 +45,8 @@ def attach(given: Given) -> Any:
     record = _record(graph, given, result)
     outputs = record.values
     if "original" in given.call.definition.kept:
-        record.keep_ordinary(_differentiate(graph, outputs, tensors))
+        # Each argument for itself: what one is computed from does not count as its own gradient.
+        record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
     found = variables.found()
     foreign = _foreign(graph, outputs, tensors, before)
     if "variables" in record.rule.requested:
@@ -60,9 +61,17 @@ def attach(given: Given) -> Any:
     if not sources or not outputs:
         return record.form.rebuild(result.leaves)
     finished = recorded.finish(record, given, result, sources)
-    if private.is_control_flow(graph):
+    if must_capture_ahead(graph, record.rule):
         capture_ahead(graph, record.backward, outputs)
     return finished
+
+
+def must_capture_ahead(graph: Any, rule: Rule) -> bool:
+    """Whether what a rule reads has to be captured with the forward pass: TensorFlow's gradients of control flow, and
+    its forward mode of functions, fail on what only the backward pass captures.
+    """
+    inside = isinstance(graph, private.FuncGraph)
+    return private.is_control_flow(graph) or (inside and reads_outside(rule.function))
 
 
 def _attach_portably(graph: Any, given: Given) -> Any:
@@ -84,7 +93,7 @@ def _attach_portably(graph: Any, given: Given) -> Any:
     if "original" in call.definition.kept:
         again = recorded.run(call, given.leaves, _converted)
         outputs = [values.gradient_tensor(again.leaves[i]) for i in record.returned]
-        record.keep_ordinary(_differentiate(graph, outputs, tensors))
+        record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
     return recorded.finish(record, given, result, [*tensors, *record.values])
 
 

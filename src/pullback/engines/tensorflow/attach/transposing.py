@@ -191,7 +191,8 @@ def require_additive(
     parts: Sequence[Sequence[Any]], results: Sequence[Any], at: Sequence[Any], error: Exception
 ) -> list[Any]:
     """The results, if the third part is the sum of the first two; else the error, in a graph when it runs."""
-    wrong = tf.reduce_any([_differs(*abc) for abc in zip(*parts, strict=True)] or [False])
+    coarsest = max(map(_tolerance, at))
+    wrong = tf.reduce_any([_differs(coarsest, *abc) for abc in zip(*parts, strict=True)] or [False])
     if not tf.executing_eagerly():
         return _refuse_when_run(results, at, wrong, str(error))
     if bool(wrong):
@@ -211,13 +212,24 @@ def _refuse_when_run(
     ]
 
 
-def _differs(a: Any, b: Any, both: Any) -> Any:
+def _differs(tolerance: float, a: Any, b: Any, both: Any) -> Any:
     a, b, both = (tf.convert_to_tensor(t) for t in (a, b, both))
-    epsilon = np.finfo(a.dtype.as_numpy_dtype).eps if a.dtype not in _COARSE else 0.0
-    tolerance = 100.0 * epsilon**0.75 if epsilon else 0.02
-    error = tf.reduce_max(tf.abs(a + b - both)) if a.shape.num_elements() != 0 else tf.zeros([])
-    size = tf.reduce_max(tf.abs(a)) + tf.reduce_max(tf.abs(b))
-    return tf.cast(error, tf.float64) > tolerance * tf.cast(size, tf.float64)
+    error, one, other = (_largest(t) for t in (a + b - both, a, b))
+    return error > max(tolerance, _tolerance(a)) * (one + other)
+
+
+def _tolerance(tensor: Any) -> float:
+    """How far rounding may take a sum of gradients from the gradient of a sum, as part of their size."""
+    if tensor.dtype in _COARSE:
+        return 0.02
+    return 100.0 * float(np.finfo(tensor.dtype.as_numpy_dtype).eps) ** 0.75
+
+
+def _largest(tensor: Any) -> Any:
+    """The largest magnitude; of nothing, zero."""
+    return tf.reduce_max(
+        tf.concat([[0.0], tf.reshape(tf.cast(tf.abs(tensor), tf.float64), [-1])], 0)
+    )
 
 
 def _random(like: Any, seed: tuple[int, int]) -> Any:

@@ -7,6 +7,7 @@ keep is its own.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -53,7 +54,15 @@ class UnderOverride(SavedOverride):
             return call(self, *args, **kwargs)
         if not link.synced:
             self._share_built_state(link, args, kwargs)
-        return under(link.activation, call, self, *args, **kwargs)
+        return self._under(call, *args, **kwargs)
+
+    def _under(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a method of the layer under the override, and further in under those it was applied to."""
+        source, run = self._pullback_link.source, functools.partial(function, self)
+        while isinstance(source, UnderOverride):
+            run = functools.partial(under, source._pullback_link.activation, run)
+            source = source._pullback_link.source
+        return under(self._pullback_link.activation, run, *args, **kwargs)
 
     def _share_built_state(self, link: Link, args: Any, kwargs: Any) -> None:
         """Variables that the first call makes are made on the original, and shared from then on."""
@@ -74,7 +83,8 @@ class UnderOverride(SavedOverride):
 @overridden.register(keras.Layer)
 def overridden_layer(layer: Any, override: Override) -> Any:
     """A layer or model of the same class and with the same weights, under the override."""
-    made: Any = object.__new__(_class_for(type(layer)))
+    own = type(layer).__bases__[1] if isinstance(layer, UnderOverride) else type(layer)
+    made: Any = object.__new__(_class_for(own))
     link = Link(layer, override)
     made.__dict__.update(_shared(layer), _pullback_link=link, __pullback_override__=override)
     if isinstance(layer, keras.Model):
@@ -114,8 +124,7 @@ def _step(base: type, name: str) -> Any:
     """A training step of the user's own may call parts of the model without calling the model."""
 
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        run = getattr(base, name)
-        return under(self._pullback_link.activation, run, self, *args, **kwargs)
+        return self._under(getattr(base, name), *args, **kwargs)
 
     step.__name__ = name
     return step

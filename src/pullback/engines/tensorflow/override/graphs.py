@@ -87,8 +87,9 @@ def _remember(hits: Sequence[Hit]) -> None:
 def used_again(stack: Stack, graph: Any, mode: str = "cached") -> None:
     """Count what matched in a graph whose trace is used once more."""
     hits = list(state_of(graph).hits)
-    for depth, index, place, hidden_by in hits:
-        stack.at(depth).ledger.record(index, place, mode, hidden_by=hidden_by)
+    for bound, place, hidden_by in hits:
+        ledger = stack.activation_of(bound).ledger
+        ledger.record(bound.entry.index, place, mode, hidden_by=hidden_by)
     if hits and not private.executing_eagerly():
         _remember(hits)
 
@@ -129,7 +130,7 @@ def _copy(stack: Stack, function: Any) -> Any:
         stack.activation.seen[node.op] = None
         where = Where(node.op, node.name, in_source=False)
         chain = matching(_bounds(stack, node.op), where)
-        hits += [(b.depth, b.entry.index, where.place, None) for b in chain]
+        hits += [(bound, where.place, None) for bound in chain]
         custom = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
         if chain or custom:
             name = registry.new_name("rewritten")

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.attach.graph import exporting
+from pullback.engines.tensorflow.attach.graph import exporting, must_capture_ahead
 from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
 from pullback.engines.tensorflow.attach.splice import capture_ahead, splice
 from pullback.engines.tensorflow.override.graphs import gradient_name, in_function, note
@@ -170,7 +170,7 @@ def _mark(chain: Chain, operation: Any, where: Where) -> None:
     operation._pullback_chain = chain
     operation._pullback_place = asked_place(chain, where)
     private.set_gradient_name(operation, gradient_name(operation.graph, chain))
-    if private.is_control_flow(operation.graph):
+    if any(must_capture_ahead(operation.graph, bound.rule) for bound in chain):
         recorded = record_of(chain, Op.of(operation))
         outputs = [operation.outputs[i] for i in recorded.returned]
         with suspended():
