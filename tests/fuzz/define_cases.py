@@ -9,7 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.fuzz.trees import Path, is_structure, leaves
+from tests.fuzz.choosing import one_of
+from tests.fuzz.trees import Path, leaves, mapped
 from tests.strategies import Layer, Point
 
 REAL = ("float32", "float64", "float16", "bfloat16")
@@ -135,7 +136,7 @@ def static_value(leaf: Leaf) -> Any:
 
 
 INTEGERS = st.integers(-2, 2)
-FACTORS = st.sampled_from([1, 2, -1, 3])
+FACTORS = one_of([1, 2, -1, 3])
 RIGHT_RESULTS = ("own", "own", "all", "by name", "one in a tuple")
 WRONG_RESULTS = (
     "one more", "one less", "flat", "unknown name", "short structure", "text", "flag", "nonsense for static",
@@ -144,13 +145,13 @@ WRONG_RESULTS = (
 
 @st.composite
 def flowing_leaves(draw: Any, kinds: tuple[str, ...] = FLOWING) -> Leaf:
-    kind = draw(st.sampled_from(("tensor", "tensor", *kinds)))
-    dtype = draw(st.sampled_from((*REAL, *COMPLEX) if kind != "variable" else REAL[:2]))
-    shape = draw(st.sampled_from(SHAPES))
+    kind = draw(one_of(("tensor", "tensor", *kinds)))
+    dtype = draw(one_of((*REAL, *COMPLEX) if kind != "variable" else REAL[:2]))
+    shape = draw(one_of(SHAPES))
     if kind == "ragged":
-        shape = (draw(st.sampled_from([0, 1, 3])),)
+        shape = (draw(one_of([0, 1, 3])),)
     if kind == "slices":
-        shape = draw(st.sampled_from([(2,), (2, 3)]))
+        shape = draw(one_of([(2,), (2, 3)]))
     return Leaf(kind, dtype, shape, draw(_values(shape)))
 
 
@@ -163,8 +164,8 @@ def _values(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
 
 @st.composite
 def other_leaves(draw: Any) -> Leaf:
-    kind = draw(st.sampled_from((*STATIC, *NUMBERS, *TENSORS[len(FLOWING) :])))
-    shape = () if kind in ("number", *STATIC) else draw(st.sampled_from([(), (2,), (2, 3)]))
+    kind = draw(one_of((*STATIC, *NUMBERS, *TENSORS[len(FLOWING) :])))
+    shape = () if kind in ("number", *STATIC) else draw(one_of([(), (2,), (2, 3)]))
     return Leaf(kind, "float32", shape, draw(_values(shape)))
 
 
@@ -197,7 +198,7 @@ def parameters(draw: Any) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     only, either = draw(st.integers(0, 1)), draw(st.integers(0, 2))
     fixed = ["only"] * only + ["either"] * either
-    first_default = draw(st.sampled_from([len(fixed), len(fixed), max(len(fixed) - 1, 0)]))
+    first_default = draw(one_of([len(fixed), len(fixed), max(len(fixed) - 1, 0)]))
     by_keyword = False
     for i, kind in enumerate(fixed):
         if i >= first_default:
@@ -206,20 +207,20 @@ def parameters(draw: Any) -> tuple[Parameter, ...]:
         by_keyword |= kind == "either" and draw(st.booleans())
         found.append(Parameter(next(names), kind, "keyword" if by_keyword else "position", draw(TREES)))
     if not by_keyword and first_default == len(fixed):
-        for i in range(draw(st.sampled_from([0, 0, 1, 2]))):
+        for i in range(draw(one_of([0, 0, 1, 2]))):
             found.append(Parameter(f"rest[{i}]", "rest", "position", draw(TREES)))
-    for _ in range(draw(st.sampled_from([0, 0, 1]))):
+    for _ in range(draw(one_of([0, 0, 1]))):
         default = draw(st.booleans())
         tree = draw(defaults()) if default else draw(TREES)
         found.append(Parameter(next(names), "keyword", "default" if default else "keyword", tree))
-    for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+    for _ in range(draw(one_of([0, 0, 1, 2]))):
         found.append(Parameter("m" + next(names), "more", "keyword", draw(TREES)))
     return tuple(found)
 
 
 @st.composite
 def defaults(draw: Any) -> Leaf:
-    return Leaf(draw(st.sampled_from([*STATIC, "number"])), values=(draw(INTEGERS),))
+    return Leaf(draw(one_of([*STATIC, "number"])), values=(draw(INTEGERS),))
 
 
 @st.composite
@@ -228,32 +229,32 @@ def cases(draw: Any, modes: tuple[str, ...], wrong: bool | None = None) -> Case:
     given = draw(parameters())
     if not any(leaf.kind in ("tensor", "ragged", "slices") for _, leaf in leaves([p.tree for p in given])):
         given = (Parameter("x", "either", "keyword", draw(flowing_leaves(("tensor",)))), *_later(given))
-    given, sources = _with_sources(given, draw(st.integers(0, 5)))
+    given, sources = _with_sources(given, draw(one_of(range(6))))
     flowing = [leaf for _, leaf in leaves([p.tree for p in given]) if leaf.flows]
     inside = tuple(draw(st.lists(_variables(), max_size=2)))
     outputs = draw(st.lists(_outputs(len(flowing)), max_size=2))
     if inside or not any(o.form in ("scale", "square") and o.weight for o in outputs):
         outputs.append(Output("sum", factor=draw(FACTORS)))
-    container = draw(st.sampled_from(["tuple", "list", "dict", "nested"]))
-    container = draw(st.sampled_from(["single", "single", "tuple", "dict"])) if len(outputs) == 1 else container
-    wrong = draw(st.booleans()) and draw(st.booleans()) if wrong is None else wrong
+    container = draw(one_of(["tuple", "list", "dict", "nested"]))
+    container = draw(one_of(["single", "single", "tuple", "dict"])) if len(outputs) == 1 else container
+    wrong = draw(one_of(range(4))) == 3 if wrong is None else wrong
     forms = [draw(_right_form(leaf)) for leaf in flowing]
-    result = draw(st.sampled_from(RIGHT_RESULTS))
+    result = draw(one_of(RIGHT_RESULTS))
     if wrong and draw(st.booleans()):
-        result = draw(st.sampled_from(WRONG_RESULTS))
+        result = draw(one_of(WRONG_RESULTS))
     elif wrong:
         index = draw(st.integers(0, len(flowing) - 1))
         forms[index] = draw(_wrong_form(flowing[index]))
-    asks = draw(st.sets(st.sampled_from(["inputs", "outputs", "original", "variables", "op"]), max_size=3))
+    asks = draw(st.sets(one_of(["inputs", "outputs", "original", "variables", "op"]), max_size=3))
     return Case(
-        verb=draw(st.sampled_from(["custom_gradient", "with_gradient"])),
-        mode=draw(st.sampled_from(modes)),
+        verb=draw(one_of(["custom_gradient", "with_gradient"])),
+        mode=draw(one_of(modes)),
         parameters=given,
         outputs=tuple(outputs),
         container=container,
         inside=inside,
         asks=tuple(sorted(asks)),
-        spelling=draw(st.sampled_from(["plain", "plain", "wrapped", "kwargs", "stars"])),
+        spelling=draw(one_of(["plain", "plain", "wrapped", "kwargs", "stars"])),
         forms=tuple(forms),
         result=result,
         flat=draw(st.booleans()),
@@ -269,14 +270,14 @@ def _later(given: tuple[Parameter, ...]) -> list[Parameter]:
 
 @st.composite
 def _variables(draw: Any) -> Leaf:
-    shape = draw(st.sampled_from([(), (2,), (0,), (2, 3)]))
-    return Leaf("variable", draw(st.sampled_from(REAL[:2])), shape, draw(_values(shape)))
+    shape = draw(one_of([(), (2,), (0,), (2, 3)]))
+    return Leaf("variable", draw(one_of(REAL[:2])), shape, draw(_values(shape)))
 
 
 @st.composite
 def _outputs(draw: Any, count: int) -> Output:
-    form = draw(st.sampled_from(["sum", "scale", "scale", "square", "int", "none"]))
-    weight = draw(st.sampled_from([1, 1, 2, -1, 0]))
+    form = draw(one_of(["sum", "scale", "scale", "square", "int", "none"]))
+    weight = draw(one_of([1, 1, 2, -1, 0]))
     return Output(form, draw(st.integers(0, count - 1)), draw(FACTORS), weight)
 
 
@@ -291,7 +292,7 @@ def _right_form(leaf: Leaf) -> st.SearchStrategy[str]:
         "number": leaf.shape == (),
         "numpy scalar": leaf.shape == (),
     }
-    return st.sampled_from([form for form in RIGHT if fits.get(form, True)] + ["exact"] * 6)
+    return one_of([form for form in RIGHT if fits.get(form, True)] + ["exact"] * 6)
 
 
 def _wrong_form(leaf: Leaf) -> st.SearchStrategy[str]:
@@ -302,7 +303,7 @@ def _wrong_form(leaf: Leaf) -> st.SearchStrategy[str]:
         "longer": leaf.shape != () and leaf.shape[-1] != 1,
         "list": leaf.shape != (),
     }
-    return st.sampled_from([form for form in WRONG if fits.get(form, True)])
+    return one_of([form for form in WRONG if fits.get(form, True)])
 
 
 def _with_sources(given: tuple[Parameter, ...], seed: int) -> tuple[tuple[Parameter, ...], tuple[Leaf, ...]]:
@@ -310,8 +311,6 @@ def _with_sources(given: tuple[Parameter, ...], seed: int) -> tuple[tuple[Parame
     sources: list[Leaf] = []
 
     def numbered(tree: Any) -> Any:
-        from tests.fuzz.trees import mapped
-
         return mapped(tree, lambda leaf, _: number(leaf))
 
     def number(leaf: Leaf) -> Leaf:
@@ -329,7 +328,3 @@ def _with_sources(given: tuple[Parameter, ...], seed: int) -> tuple[tuple[Parame
 
 def _interchangeable(one: Leaf, other: Leaf) -> bool:
     return (one.kind, one.dtype, one.shape) == (other.kind, other.dtype, other.shape)
-
-
-def has_structure(case: Case) -> bool:
-    return any(is_structure(p.tree) for p in case.parameters)

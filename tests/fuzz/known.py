@@ -1,5 +1,7 @@
 """What is known to fail, by mechanism: each filter can be deleted when its mechanism is mended."""
 
+from typing import Any
+
 from tests.fuzz.define_cases import Case
 from tests.fuzz.override_programs import Program
 
@@ -13,4 +15,13 @@ def known_define(case: Case) -> str | None:
 
 def known_override(program: Program) -> str | None:
     """The name of the mechanism for which a program fails; `None` where none is known."""
+    return None
+
+
+def known_partials(case: Any) -> str | None:
+    """The name of the mechanism for which partial derivatives fail; `None` where none is known."""
+    if case.dtype.startswith("complex"):
+        return "the upstream is multiplied with a complex partial derivative, not with its conjugate"
+    if case.reduced == "first" and len(set(case.shape)) < len(case.shape):
+        return "the first axis of a square parameter is reduced: the upstream is multiplied along the last"
     return None

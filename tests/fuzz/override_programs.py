@@ -5,6 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.fuzz.choosing import one_of
+
 UNARY = ("relu", "tanh", "sigmoid", "square", "negative", "softmax", "gelu")
 BINARY = ("multiply", "add", "subtract", "maximum", "matmul")
 SHAPING = ("rowsum", "swap", "pile", "where", "cast", "transpose")
@@ -73,10 +75,10 @@ def _names(steps: tuple[Step, ...]) -> set[str]:
 
 @st.composite
 def step_of(draw: Any, registers: int, names: tuple[str, ...], depth: int) -> Step:
-    name = draw(st.sampled_from(names))
+    name = draw(one_of(names))
     count = 2 if name in (*BINARY, "pile", "where") else 1
     # The last register more often than the others, so that programs are deep.
-    where = st.sampled_from([*range(registers), registers - 1, registers - 1])
+    where = one_of([*range(registers), registers - 1, registers - 1])
     args = tuple(draw(where) for _ in range(count))
     if name == "map_fn":
         return Step(name, args, (draw(programs_of(1, ROWWISE, 0)),))
@@ -94,7 +96,7 @@ def _choice(depth: int) -> tuple[str, ...]:
 def programs_of(draw: Any, inputs: int, names: tuple[str, ...], depth: int) -> tuple[Step, ...]:
     most = 4 if depth > 1 else 2
     steps: list[Step] = []
-    for _ in range(draw(st.integers(1, most))):
+    for _ in range(draw(one_of(range(1, most + 1)))):
         steps.append(draw(step_of(inputs + len(steps), names, depth)))
     return tuple(steps)
 
@@ -125,13 +127,13 @@ def targets(draw: Any, names: set[str]) -> Target:
         *(Target("class", c) for c in sorted(set(LAYERS.values()))),
         *(Target("user", u) for u in USER),
     ]
-    rare = draw(st.integers(0, 9)) == 9
-    found = draw(st.sampled_from(anything if rare or not likely else likely))
+    rare = draw(one_of(range(10))) == 9
+    found = draw(one_of(anything if rare or not likely else likely))
     parts = [("user", n) for n in sorted(names & set(USER))]
     parts += [(kind, n) for n in sorted(names & set(LAYERS)) for kind in ("layer", "regex")]
     parts += [("class", LAYERS[n]) for n in sorted(names & set(LAYERS))]
-    if parts and found.kind in ("op", "function", "where") and draw(st.integers(0, 2)) == 0:
-        return Target(found.kind, found.name, draw(st.sampled_from(parts)))
+    if parts and found.kind in ("op", "function", "where") and draw(one_of(range(3))) == 0:
+        return Target(found.kind, found.name, draw(one_of(parts)))
     return found
 
 
@@ -144,7 +146,7 @@ def rules_for(target: Target) -> st.SearchStrategy[Rule]:
         kinds += ["first", "cut"]
     if target.kind == "function" and target.name in BINARY:
         kinds += ["cut", "by name"]
-    return st.builds(Rule, st.sampled_from(kinds), st.sampled_from([2, -1, 3, -7]))
+    return st.builds(Rule, one_of(kinds), one_of([2, -1, 3, -7]))
 
 
 @st.composite
@@ -159,13 +161,13 @@ def programs(draw: Any, modes: tuple[str, ...]) -> Program:
     names = _names(steps)
     if names & {"mixed"}:
         names |= {"double", "relu"}
-    overrides = tuple(draw(st.lists(lines(names), min_size=1, max_size=2)))
+    overrides = tuple(draw(lines(names)) for _ in range(draw(one_of([1, 1, 2]))))
     numbers = st.tuples(*[st.integers(-9, 9)] * 4)
     return Program(
         steps,
         (draw(numbers), draw(numbers)),
         overrides,
-        draw(st.sampled_from(modes)),
-        draw(st.sampled_from(["plain", "plain", "function", "traced before"])),
-        draw(st.sampled_from(["applied", "applied", "block inside", "block outside"])),
+        draw(one_of(modes)),
+        draw(one_of(["plain", "plain", "function", "traced before"])),
+        draw(one_of(["applied", "applied", "block inside", "block outside"])),
     )

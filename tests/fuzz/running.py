@@ -58,6 +58,8 @@ def _long(strategy: Any, judge: Any, known: Any, count: int, number: int) -> Gat
     def run(case: Any) -> None:
         assume(known(case) is None)
         gathering.add(case)
+        if sum(gathering.counts.values()) % 250 == 0:  # a long run says how far it is
+            print(f"\n{gathering.report()}", flush=True)
 
     run()
     return gathering
