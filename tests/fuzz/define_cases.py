@@ -4,7 +4,7 @@ Everything is small and whole-numbered, so that sums and products are exact in e
 """
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -29,8 +29,8 @@ WRONG = (
     "scalar", "smaller", "longer", "text", "flag", "bytes", "numpy flags", "string tensor",
     "bool tensor", "sparse", "namedtuple", "object", "one", "list", "set",
 )  # fmt: skip
-# What gives a fixed number whatever the upstream is: such a rule is not linear.
-FIXED = ("numpy", "number", "numpy scalar")
+# What gives a fixed number whatever the upstream is, or rounds it: such a rule is not linear.
+FIXED = ("numpy", "number", "numpy scalar", "int64")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Leaf:
     shape: tuple[int, ...] = ()
     values: tuple[int, ...] = ()
     source: int = -1  # which of the tensors that are differentiated for, or variables
+    derived: int = -1  # twice this other source is added to it before the call
 
     @property
     def flows(self) -> bool:
@@ -307,7 +308,7 @@ def _wrong_form(leaf: Leaf) -> st.SearchStrategy[str]:
 
 
 def _with_sources(given: tuple[Parameter, ...], seed: int) -> tuple[tuple[Parameter, ...], tuple[Leaf, ...]]:
-    """Number what is differentiated for; now and then one tensor stands in two places."""
+    """Number what is differentiated for; now and then one tensor stands in two places, or goes into another."""
     sources: list[Leaf] = []
 
     def numbered(tree: Any) -> Any:
@@ -316,11 +317,17 @@ def _with_sources(given: tuple[Parameter, ...], seed: int) -> tuple[tuple[Parame
     def number(leaf: Leaf) -> Leaf:
         if leaf.kind not in FLOWING or leaf.kind == "constant":
             return leaf
+        if leaf.kind == "tensor" and seed in (1, 2):  # alike, so that one can go into the other
+            leaf = next((s for s in sources if s.kind == "tensor"), leaf)
         same = [i for i, s in enumerate(sources) if _interchangeable(s, leaf)]
         if same and seed == 0:
-            return Leaf(leaf.kind, leaf.dtype, leaf.shape, sources[same[0]].values, same[0])
+            return replace(sources[same[0]], source=same[0])
         sources.append(leaf)
-        return Leaf(leaf.kind, leaf.dtype, leaf.shape, leaf.values, len(sources) - 1)
+        made = replace(leaf, source=len(sources) - 1)
+        if same and seed in (1, 2) and leaf.kind == "tensor":
+            values = zip(leaf.values, sources[same[0]].values, strict=True)
+            return replace(made, derived=same[0], values=tuple(own + 2 * other for own, other in values))
+        return made
 
     found = tuple(Parameter(p.name, p.kind, p.passed, numbered(p.tree)) for p in given)
     return found, tuple(sources)

@@ -124,8 +124,15 @@ def added(parts: list[Any]) -> Any:
 def expected(case: Case) -> tuple[list[Any], list[Any]]:
     """What must arrive at the sources and at the variables read inside."""
     flowing = case.flowing()
-    places = [[i for i, (_, f) in enumerate(flowing) if f.source == s] for s in range(len(case.sources))]
-    sources = [added([leaf_gradient(case, i) for i in where]) for where in places]
+    parts: list[list[Any]] = [[] for _ in case.sources]
+    for i, (_, leaf) in enumerate(flowing):
+        gradient = leaf_gradient(case, i)
+        if leaf.source >= 0:
+            parts[leaf.source].append(gradient)
+        if leaf.derived >= 0:
+            flows_on = gradient is not None and not isinstance(gradient, str)
+            parts[leaf.derived].append(2 * gradient if flows_on else gradient)
+    sources = [added(part) for part in parts]
     sums = [o for o in case.outputs if o.form == "sum"]
     slope = sum(o.factor * o.weight for o in sums)
     inside = [

@@ -52,6 +52,8 @@ class Run:
             if leaf.kind == "variable":
                 return self.variables[leaf.source]
             x = xs[self.order.index(leaf.source)]
+            if leaf.derived >= 0:
+                x += 2 * xs[self.order.index(leaf.derived)]
             if leaf.kind == "ragged":
                 return tf.RaggedTensor.from_row_splits(x, SPLITS[leaf.shape[0]], validate=False)
             return tf.IndexedSlices(x, tf.constant([2, 0])) if leaf.kind == "slices" else x

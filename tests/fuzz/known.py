@@ -5,16 +5,33 @@ from typing import Any
 from tests.fuzz.define_cases import Case
 from tests.fuzz.override_programs import Program
 
+EAGER = ("eager", "jacobian", "tf.map_fn", "forward mode", "fit, run eagerly")
+
 
 def known_define(case: Case) -> str | None:
     """The name of the mechanism for which a definition fails; `None` where none is known."""
-    if case.spelling == "wrapped" and "default" in case.forms and "original" not in case.asks:
+    if "default" in case.forms and case.spelling == "wrapped" and "original" not in case.asks:
         return "DEFAULT in a rule under functools.wraps: refused, as only the wrapper's own code is searched"
+    needs_original = "original" in case.asks or "default" in case.forms
+    if case.mode == "forward mode" and case.verb == "custom_gradient" and needs_original:
+        return "forward mode, first eager call of a custom_gradient: the original is not there yet"
+    if needs_original and case.mode not in EAGER and any(leaf.derived >= 0 for _, leaf in case.flowing()):
+        return "original in a graph, where one argument is computed from another: that path is counted twice"
+    if "forward" in case.mode and any(0 in leaf.shape for _, leaf in (*case.flowing(), *enumerate(case.inside))):
+        return "forward mode with a gradient of size zero: the largest entry of nothing is -inf"
+    if "forward" in case.mode and len({leaf.dtype for _, leaf in case.flowing()} | {"float64"}) > 1:
+        return "forward mode, another dtype upstream than for the gradient: roundings are measured by the gradient's"
+    if "fit" in case.mode and any(s.kind == "slices" for s in case.sources):
+        return "IndexedSlices whose values are a variable: the variable is taken for a tensor"
     return None
 
 
 def known_override(program: Program) -> str | None:
     """The name of the mechanism for which a program fails; `None` where none is known."""
+    in_graph = program.mode not in EAGER or program.form != "plain" or "call" in program.names()
+    needs_original = any(t.kind == "user" and t.name == "blend" for lines in program.overrides for t, _ in lines)
+    if in_graph and needs_original:
+        return "original in a graph, where one argument is computed from another: that path is counted twice"
     return None
 
 

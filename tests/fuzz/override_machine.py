@@ -20,7 +20,7 @@ OPS_OF: dict[str, tuple[str, ...]] = {
     "softmax": ("Softmax",), "multiply": ("Mul",), "add": ("AddV2",), "subtract": ("Sub",),
     "maximum": ("Maximum",), "matmul": ("MatMul",), "rowsum": ("Sum", "BroadcastTo"),
     "swap": ("Split", "ConcatV2"), "pile": ("Pack", "Sum"), "where": ("SelectV2",), "cast": ("Cast",),
-    "transpose": ("Transpose",), "double": ("Tanh", "Mul"), "mixed": ("Relu", "AddV2"),
+    "transpose": ("Transpose",), "double": ("Tanh", "Mul"), "blend": ("Tanh", "Mul"), "mixed": ("Relu", "AddV2"),
     "lay_dense": ("MatMul", "BiasAdd"), "lay_sharp": ("MatMul", "BiasAdd", "Relu"), "lay_relu": ("Relu",),
     "lay_tanh": ("Tanh",), "lay_block": ("MatMul", "Tanh"),
 }  # fmt: skip
@@ -145,7 +145,6 @@ class Machine:
     def unit(self, keys: set[tuple[str, str]], inputs: list[Var], body: Any, one_op: bool = False) -> list[Var]:
         """A function, layer or op: transparent, unless a line names it."""
         rules = self.matching(keys)
-        before = len(self.met)
         self.running.append(keys)
         if not rules:
             outputs = body(inputs)
@@ -157,7 +156,6 @@ class Machine:
         outputs = body(inner)
         met_inside, self.met = self.met, known | self.met
         self.running.pop()
-        del before
         if met_inside:
             self.check_nested(rules, met_inside, one_op)
 
@@ -220,6 +218,7 @@ class Machine:
         """A function that is one op."""
         if name == "gelu":
             self.refuse("op", OPAQUE["gelu"])
+            self.refuse("function", ["multiply", "add", "subtract", "negative", "square", "cast"])
         values = [a.value for a in args]
         value, pull = getattr(self, f"math_{name}")(*values)
         kind = OPS_OF.get(name, ("Gelu",))[0]
@@ -345,9 +344,19 @@ class Machine:
 
         return self.unit({("user", "mixed")}, [x], body)[0]
 
+    def do_blend(self, x: Var, y: Var) -> Var:
+        def body(inner: list[Var]) -> list[Var]:
+            self.refuse("function", ["multiply"])
+            h = self.simple("tanh", inner[:1])
+            value, pull = self.math_multiply(h.value, inner[1].value)
+            return self.op("Mul", [h, inner[1]], [value], pull)
+
+        return self.unit({("user", "blend")}, [x, y], body)[0]
+
     # Layers.
 
     def layer(self, name: str, x: Var) -> Var:
+        self.refuse("function", ["cast"])  # Keras calls it on the inputs of every layer
         kind = {**LAYERS, **INNER_LAYERS}[name]
         keys = {("layer", name), ("regex", name), ("class", kind)}
         return self.unit(keys, [x], lambda inner: [self.layer_body(name, inner[0])])[0]

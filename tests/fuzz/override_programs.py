@@ -10,7 +10,7 @@ from tests.fuzz.choosing import one_of
 UNARY = ("relu", "tanh", "sigmoid", "square", "negative", "softmax", "gelu")
 BINARY = ("multiply", "add", "subtract", "maximum", "matmul")
 SHAPING = ("rowsum", "swap", "pile", "where", "cast", "transpose")
-USER = ("double", "mixed")
+USER = ("double", "mixed", "blend")
 LAYERS = {
     "lay_dense": "Dense", "lay_sharp": "Dense", "lay_relu": "ReLU", "lay_tanh": "Activation",
     "lay_norm": "LayerNormalization", "lay_drop": "Dropout", "lay_block": "Block",
@@ -76,7 +76,7 @@ def _names(steps: tuple[Step, ...]) -> set[str]:
 @st.composite
 def step_of(draw: Any, registers: int, names: tuple[str, ...], depth: int) -> Step:
     name = draw(one_of(names))
-    count = 2 if name in (*BINARY, "pile", "where") else 1
+    count = 2 if name in (*BINARY, "pile", "where", "blend") else 1
     # The last register more often than the others, so that programs are deep.
     where = one_of([*range(registers), registers - 1, registers - 1])
     args = tuple(draw(where) for _ in range(count))
@@ -140,7 +140,9 @@ def targets(draw: Any, names: set[str]) -> Target:
 def rules_for(target: Target) -> st.SearchStrategy[Rule]:
     unary = target.name in (*UNARY_OPS, *UNARY) or target.kind in ("layer", "class", "user", "regex")
     kinds = ["scaled"]
-    if unary:
+    if target == Target("user", "blend"):
+        kinds += ["cut", "by name"]
+    elif unary:
         kinds += ["fixed", "by input", "by output", "guided", "fixed"]
     if target.kind == "op" and target.name in BINARY_OPS:
         kinds += ["first", "cut"]

@@ -29,6 +29,10 @@ def mixed(x: Any) -> Any:
     return tf.nn.relu(double(x)) + x
 
 
+def blend(x: Any, y: Any) -> Any:
+    return tf.tanh(x) * y
+
+
 def rowsum(x: Any) -> Any:
     return tf.broadcast_to(tf.reduce_sum(x, 1, keepdims=True), tf.shape(x))
 
@@ -50,7 +54,7 @@ def cast(x: Any) -> Any:
     return tf.cast(tf.cast(x, tf.float32), tf.float64)
 
 
-OWN = {"double": double, "mixed": mixed, "rowsum": rowsum, "swap": swap, "pile": pile, "where": where, "cast": cast}
+OWN = {"double": double, "blend": blend, "mixed": mixed, "rowsum": rowsum, "swap": swap, "pile": pile, "where": where, "cast": cast}
 
 
 def dense(name: str, **options: Any) -> keras.layers.Layer:
