@@ -190,7 +190,9 @@ def structures(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-TREES = st.one_of(LEAVES, LEAVES, LEAVES, structures(LEAVES), structures(st.one_of(LEAVES, structures(LEAVES))))
+TREES = st.one_of(
+    LEAVES, LEAVES, LEAVES, structures(LEAVES), structures(st.one_of(LEAVES, structures(LEAVES)))
+)
 
 
 @st.composite
@@ -206,16 +208,18 @@ def parameters(draw: Any) -> tuple[Parameter, ...]:
             found.append(Parameter(next(names), kind, "default", draw(defaults())))
             continue
         by_keyword |= kind == "either" and draw(st.booleans())
-        found.append(Parameter(next(names), kind, "keyword" if by_keyword else "position", draw(TREES)))
+        found.append(
+            Parameter(next(names), kind, "keyword" if by_keyword else "position", draw(TREES))
+        )
     if not by_keyword and first_default == len(fixed):
-        for i in range(draw(one_of([0, 0, 1, 2]))):
-            found.append(Parameter(f"rest[{i}]", "rest", "position", draw(TREES)))
+        count = draw(one_of([0, 0, 1, 2]))
+        found += [Parameter(f"rest[{i}]", "rest", "position", draw(TREES)) for i in range(count)]
     for _ in range(draw(one_of([0, 0, 1]))):
         default = draw(st.booleans())
         tree = draw(defaults()) if default else draw(TREES)
         found.append(Parameter(next(names), "keyword", "default" if default else "keyword", tree))
-    for _ in range(draw(one_of([0, 0, 1, 2]))):
-        found.append(Parameter("m" + next(names), "more", "keyword", draw(TREES)))
+    count = draw(one_of([0, 0, 1, 2]))
+    found += [Parameter("m" + next(names), "more", "keyword", draw(TREES)) for _ in range(count)]
     return tuple(found)
 
 
@@ -228,8 +232,13 @@ def defaults(draw: Any) -> Leaf:
 def cases(draw: Any, modes: tuple[str, ...], wrong: bool | None = None) -> Case:
     """A function, its call, its rule and a mode."""
     given = draw(parameters())
-    if not any(leaf.kind in ("tensor", "ragged", "slices") for _, leaf in leaves([p.tree for p in given])):
-        given = (Parameter("x", "either", "keyword", draw(flowing_leaves(("tensor",)))), *_later(given))
+    if not any(
+        leaf.kind in ("tensor", "ragged", "slices") for _, leaf in leaves([p.tree for p in given])
+    ):
+        given = (
+            Parameter("x", "either", "keyword", draw(flowing_leaves(("tensor",)))),
+            *_later(given),
+        )
     given, sources = _with_sources(given, draw(one_of(range(6))))
     flowing = [leaf for _, leaf in leaves([p.tree for p in given]) if leaf.flows]
     inside = tuple(draw(st.lists(_variables(), max_size=2)))
@@ -237,7 +246,9 @@ def cases(draw: Any, modes: tuple[str, ...], wrong: bool | None = None) -> Case:
     if inside or not any(o.form in ("scale", "square") and o.weight for o in outputs):
         outputs.append(Output("sum", factor=draw(FACTORS)))
     container = draw(one_of(["tuple", "list", "dict", "nested"]))
-    container = draw(one_of(["single", "single", "tuple", "dict"])) if len(outputs) == 1 else container
+    container = (
+        draw(one_of(["single", "single", "tuple", "dict"])) if len(outputs) == 1 else container
+    )
     wrong = draw(one_of(range(4))) == 3 if wrong is None else wrong
     forms = [draw(_right_form(leaf)) for leaf in flowing]
     result = draw(one_of(RIGHT_RESULTS))
@@ -288,7 +299,9 @@ def _right_form(leaf: Leaf) -> st.SearchStrategy[str]:
         "larger": leaf.kind not in ("ragged", "slices"),
         "complex": leaf.dtype in REAL,
         "slices": bool(leaf.shape) and leaf.kind in ("tensor", "variable"),
-        "repeated slices": bool(leaf.shape) and leaf.shape[0] > 0 and leaf.kind in ("tensor", "variable"),
+        "repeated slices": bool(leaf.shape)
+        and leaf.shape[0] > 0
+        and leaf.kind in ("tensor", "variable"),
         "ragged": leaf.kind == "ragged",
         "number": leaf.shape == (),
         "numpy scalar": leaf.shape == (),
@@ -307,7 +320,9 @@ def _wrong_form(leaf: Leaf) -> st.SearchStrategy[str]:
     return one_of([form for form in WRONG if fits.get(form, True)])
 
 
-def _with_sources(given: tuple[Parameter, ...], seed: int) -> tuple[tuple[Parameter, ...], tuple[Leaf, ...]]:
+def _with_sources(
+    given: tuple[Parameter, ...], seed: int
+) -> tuple[tuple[Parameter, ...], tuple[Leaf, ...]]:
     """Number what is differentiated for; now and then one tensor stands in two places, or goes into another."""
     sources: list[Leaf] = []
 
@@ -326,7 +341,9 @@ def _with_sources(given: tuple[Parameter, ...], seed: int) -> tuple[tuple[Parame
         made = replace(leaf, source=len(sources) - 1)
         if same and seed in (1, 2) and leaf.kind == "tensor":
             values = zip(leaf.values, sources[same[0]].values, strict=True)
-            return replace(made, derived=same[0], values=tuple(own + 2 * other for own, other in values))
+            return replace(
+                made, derived=same[0], values=tuple(own + 2 * other for own, other in values)
+            )
         return made
 
     found = tuple(Parameter(p.name, p.kind, p.passed, numbered(p.tree)) for p in given)

@@ -64,7 +64,9 @@ def original(case: Case, index: int) -> np.ndarray | None:
 
 
 def _one_original(case: Case, output: Output, x: np.ndarray) -> np.ndarray:
-    slope = {"sum": np.ones_like(x), "scale": np.ones_like(x), "square": 2 * np.conj(x)}[output.form]
+    slope = {"sum": np.ones_like(x), "scale": np.ones_like(x), "square": 2 * np.conj(x)}[
+        output.form
+    ]
     return output.factor * slope * weights(case, output)
 
 
@@ -92,7 +94,12 @@ def leaf_gradient(case: Case, index: int) -> Any:
         return None
     if form == "default":
         return NOTHING if ordinary is None else ordinary
-    fixed = {"zero": 0.0, "numpy": (index + 1) * pattern(leaf.shape), "number": 2.0, "numpy scalar": 2.0}
+    fixed = {
+        "zero": 0.0,
+        "numpy": (index + 1) * pattern(leaf.shape),
+        "number": 2.0,
+        "numpy scalar": 2.0,
+    }
     if form in fixed:
         return np.broadcast_to(np.asarray(fixed[form]), leaf.shape)
     base = scale(case) * (index + 1) * pattern(leaf.shape)
@@ -136,7 +143,11 @@ def expected(case: Case) -> tuple[list[Any], list[Any]]:
     sums = [o for o in case.outputs if o.form == "sum"]
     slope = sum(o.factor * o.weight for o in sums)
     inside = [
-        np.asarray(scale(case) * 5 * pattern(v.shape) if asked(case, "variables") else slope * np.ones(v.shape))
+        np.asarray(
+            scale(case) * 5 * pattern(v.shape)
+            if asked(case, "variables")
+            else slope * np.ones(v.shape)
+        )
         for v in case.inside
     ]
     return sources, inside
@@ -152,7 +163,9 @@ def effective_result(case: Case) -> str:
         "by name": all(case.parameters[i].kind != "rest" for i in holding),
         "one in a tuple": len(holding) == 1 and not is_structure(trees[0]),
         "one less": plain and len(holding) > 1 and _all_flow(case),
-        "flat": plain and any(isinstance(t, dict) or type(t).__name__ == "Layer" for t in trees) and _all_flow(case),
+        "flat": plain
+        and any(isinstance(t, dict) or type(t).__name__ == "Layer" for t in trees)
+        and _all_flow(case),
         "short structure": plain and any(_can_be_short(t) for t in trees) and _all_flow(case),
         "nonsense for static": len(holding) < len(case.parameters),
     }

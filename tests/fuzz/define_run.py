@@ -40,7 +40,9 @@ class Run:
         self.mode = ALL_MODES[case.mode]
         kinds = [s.kind for s in case.sources]
         self.xs = [tensor(s) for s in case.sources if s.kind != "variable"]
-        self.variables = {i: tf.Variable(tensor(case.sources[i])) for i, k in enumerate(kinds) if k == "variable"}
+        self.variables = {
+            i: tf.Variable(tensor(case.sources[i])) for i, k in enumerate(kinds) if k == "variable"
+        }
         self.inside = [tf.Variable(tensor(v)) for v in case.inside]
         self.frozen = tf.Variable([1.0, 2.0], trainable=False)
         self.order = [i for i, k in enumerate(kinds) if k != "variable"]
@@ -64,7 +66,10 @@ class Run:
         return static_value(leaf)
 
     def bound(self, xs: Any) -> tuple[list[Any], dict[str, Any]]:
-        made = [(p, mapped(p.tree, lambda leaf, _: self.argument(leaf, xs))) for p in self.case.parameters]
+        made = [
+            (p, mapped(p.tree, lambda leaf, _: self.argument(leaf, xs)))
+            for p in self.case.parameters
+        ]
         args = [value for p, value in made if p.passed == "position"]
         named = [(p.name, value) for p, value in made if p.passed == "keyword" and p.kind != "more"]
         # The order of what `**more` takes is that of the call, and that of the inputs.
@@ -79,7 +84,13 @@ class Run:
         bound.apply_defaults()
         given: list[Any] = []
         for name, value in bound.arguments.items():
-            given += list(value) if name == "rest" else list(value.values()) if name == "more" else [value]
+            given += (
+                list(value)
+                if name == "rest"
+                else list(value.values())
+                if name == "more"
+                else [value]
+            )
         values = [at(given, path) for path, _ in self.case.flowing()]
         return [self.output(o, values) for o in self.case.outputs]
 
@@ -113,7 +124,11 @@ class Run:
         plain.__name__ = custom.__name__ = "fuzzed"
         if case.verb == "plain":
             return plain
-        return pb.custom_gradient(custom) if case.verb == "custom_gradient" else pb.with_gradient(plain, self.rule())
+        return (
+            pb.custom_gradient(custom)
+            if case.verb == "custom_gradient"
+            else pb.with_gradient(plain, self.rule())
+        )
 
     def step(self, function: Any) -> Any:
         """The loss as a function of the tensors that are differentiated for."""
@@ -148,7 +163,9 @@ class Run:
             first = [*dys, *(["*"] if asks else [])]
         head = ", ".join([*first, *asks, *(["**kwargs"] if case.spelling == "kwargs" else [])])
         given = "dys" if case.spelling == "stars" else f"({', '.join(dys)},)"
-        offers = ", ".join([*(f"{n}={n}" for n in asks), *(["**kwargs"] if case.spelling == "kwargs" else [])])
+        offers = ", ".join(
+            [*(f"{n}={n}" for n in asks), *(["**kwargs"] if case.spelling == "kwargs" else [])]
+        )
         default = "DEFAULT" if "default" in case.forms else "None"
         scope: dict[str, Any] = {"_run": self.pull_back, "DEFAULT": pb.DEFAULT}
         exec(f"def fuzz_rule({head}):\n    return _run({given}, {default}, dict({offers}))", scope)
@@ -163,7 +180,9 @@ class Run:
 
     def pull_back(self, dys: Any, default: Any, offers: dict[str, Any]) -> Any:
         case = self.case
-        upstream = list(dys) if case.container in ("tuple", "list") else unpacked(case.container, dys[0])
+        upstream = (
+            list(dys) if case.container in ("tuple", "list") else unpacked(case.container, dys[0])
+        )
         factor = sum((real_sum(dy) for dy in upstream if dy is not None), tf.zeros([], tf.float64))
         more = tf.ones([], tf.float64)
         if "inputs" in offers:
@@ -199,7 +218,9 @@ class Run:
         leaf = self.case.inside[index]
         return tf.cast(factor * 5.0 * oracle.pattern(leaf.shape), leaf.dtype)
 
-    def gradient(self, i: int, leaf: Leaf, factor: Any, ordinary: Any, default: Any, offers: Any) -> Any:
+    def gradient(
+        self, i: int, leaf: Leaf, factor: Any, ordinary: Any, default: Any, offers: Any
+    ) -> Any:
         form = self.case.forms[i]
         numbers = (i + 1) * oracle.pattern(leaf.shape)
         simple = {
@@ -224,7 +245,8 @@ class Run:
         """The gradients as the rule returns them."""
         case = self.case
         trees = [
-            mapped(p.tree, lambda _, path: found.get(path), (i,)) for i, p in enumerate(case.parameters)
+            mapped(p.tree, lambda _, path: found.get(path), (i,))
+            for i, p in enumerate(case.parameters)
         ]
         return _arranged(case, trees, list(found.values()))
 
@@ -272,9 +294,15 @@ def _constant(leaf: Leaf) -> Any:
     if leaf.kind == "array":
         return value.astype(np.float32)
     if leaf.kind == "sparse":
-        return tf.sparse.from_dense(tf.constant(value, tf.float32) if value.ndim else tf.constant([1.0]))
+        return tf.sparse.from_dense(
+            tf.constant(value, tf.float32) if value.ndim else tf.constant([1.0])
+        )
     dtypes = {"constant": leaf.dtype, "int": "int32", "bool tensor": "bool"}
-    return tf.constant("s") if leaf.kind == "string tensor" else tf.constant(value.astype(dtypes.get(leaf.kind, "f4")), dtypes[leaf.kind])
+    return (
+        tf.constant("s")
+        if leaf.kind == "string tensor"
+        else tf.constant(value.astype(dtypes.get(leaf.kind, "f4")), dtypes[leaf.kind])
+    )
 
 
 def _in_form(base: Any, form: str, leaf: Leaf) -> Any:
@@ -298,7 +326,9 @@ def _slices(base: Any, form: str, shape: tuple[int, ...]) -> Any:
     rows = tf.range(shape[0])
     if form == "slices":
         return tf.IndexedSlices(tf.reverse(base, [0]), tf.reverse(rows, [0]), tf.constant(shape))
-    return tf.IndexedSlices(tf.concat([base, base[:1]], 0), tf.concat([rows, [0]], 0), tf.constant(shape))
+    return tf.IndexedSlices(
+        tf.concat([base, base[:1]], 0), tf.concat([rows, [0]], 0), tf.constant(shape)
+    )
 
 
 def _wrong(base: Any, form: str, leaf: Leaf) -> Any:
@@ -341,5 +371,3 @@ def _shortened(own: tuple[Any, ...]) -> tuple[Any, ...]:
     tree = own[index]
     less = dict(list(tree.items())[:-1]) if isinstance(tree, dict) else tree[:-1]
     return (*own[:index], less, *own[index + 1 :])
-
-

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.fuzz.define_cases import Case
-from tests.fuzz.override_programs import Program
+from tests.fuzz.override_programs import BINARY, Program
 
 EAGER = ("eager", "jacobian", "tf.map_fn", "forward mode", "fit, run eagerly")
 
@@ -15,9 +15,15 @@ def known_define(case: Case) -> str | None:
     needs_original = "original" in case.asks or "default" in case.forms
     if case.mode == "forward mode" and case.verb == "custom_gradient" and needs_original:
         return "forward mode, first eager call of a custom_gradient: the original is not there yet"
-    if needs_original and case.mode not in EAGER and any(leaf.derived >= 0 for _, leaf in case.flowing()):
+    if (
+        needs_original
+        and case.mode not in EAGER
+        and any(leaf.derived >= 0 for _, leaf in case.flowing())
+    ):
         return "original in a graph, where one argument is computed from another: that path is counted twice"
-    if "forward" in case.mode and any(0 in leaf.shape for _, leaf in (*case.flowing(), *enumerate(case.inside))):
+    if "forward" in case.mode and any(
+        0 in leaf.shape for _, leaf in (*case.flowing(), *enumerate(case.inside))
+    ):
         return "forward mode with a gradient of size zero: the largest entry of nothing is -inf"
     if "forward" in case.mode and len({leaf.dtype for _, leaf in case.flowing()} | {"float64"}) > 1:
         return "forward mode, another dtype upstream than for the gradient: roundings are measured by the gradient's"
@@ -28,8 +34,15 @@ def known_define(case: Case) -> str | None:
 
 def known_override(program: Program) -> str | None:
     """The name of the mechanism for which a program fails; `None` where none is known."""
-    in_graph = program.mode not in EAGER or program.form != "plain" or "call" in program.names()
-    needs_original = any(t.kind == "user" and t.name == "blend" for lines in program.overrides for t, _ in lines)
+    in_graph = (
+        program.mode not in EAGER
+        or program.form in ("function", "traced before")
+        or "call" in program.names()
+    )
+    targets = {
+        t.name for lines in program.overrides for t, _ in lines if t.kind in ("user", "function")
+    }
+    needs_original = targets & {"blend", *BINARY, "stack", "concat", "where"}
     if in_graph and needs_original:
         return "original in a graph, where one argument is computed from another: that path is counted twice"
     return None
@@ -38,7 +51,9 @@ def known_override(program: Program) -> str | None:
 def known_partials(case: Any) -> str | None:
     """The name of the mechanism for which partial derivatives fail; `None` where none is known."""
     if case.dtype.startswith("complex"):
-        return "the upstream is multiplied with a complex partial derivative, not with its conjugate"
+        return (
+            "the upstream is multiplied with a complex partial derivative, not with its conjugate"
+        )
     if case.reduced == "first" and len(set(case.shape)) < len(case.shape):
         return "the first axis of a square parameter is reduced: the upstream is multiplied along the last"
     return None

@@ -74,7 +74,10 @@ def pulled_back(outputs: Iterable[Var], upstream: Iterable[Any], wrt: Sequence[V
     while nodes:
         node = nodes.pop(max(nodes))
         given = [found.get(id(o)) for o in node.outputs]
-        given = [np.zeros_like(o.value) if g is None else g for g, o in zip(given, node.outputs, strict=True)]
+        given = [
+            np.zeros_like(o.value) if g is None else g
+            for g, o in zip(given, node.outputs, strict=True)
+        ]
         for parent, gradient in zip(node.parents, node.pull(given), strict=True):
             add(parent, gradient)
     return [found.get(id(var)) for var in wrt]
@@ -142,7 +145,9 @@ class Machine:
 
     # Units.
 
-    def unit(self, keys: set[tuple[str, str]], inputs: list[Var], body: Any, one_op: bool = False) -> list[Var]:
+    def unit(
+        self, keys: set[tuple[str, str]], inputs: list[Var], body: Any, one_op: bool = False
+    ) -> list[Var]:
         """A function, layer or op: transparent, unless a line names it."""
         rules = self.matching(keys)
         self.running.append(keys)
@@ -171,7 +176,9 @@ class Machine:
         kinds = {rule.kind for rule in rules}
         if one_op:
             kinds |= {self.program.overrides[i][j][1].kind for i, j in inside}
-        if kinds & {"fixed", "by input", "by output", "cut", "by name"} or (one_op and kinds != {"scaled"}):
+        if kinds & {"fixed", "by input", "by output", "cut", "by name"} or (
+            one_op and kinds != {"scaled"}
+        ):
             raise Ambiguous("a rule inside another's unit")
 
     def op(self, kind: str, inputs: list[Var], values: list[Any], pull: Pull) -> list[Var]:
@@ -195,8 +202,10 @@ class Machine:
             return self.layer(step.name, args[0])
         if step.subs:
             return self.flow(step, args[0])
-        return getattr(self, f"do_{step.name}", None)(*args) if hasattr(self, f"do_{step.name}") else self.simple(
-            step.name, args
+        return (
+            getattr(self, f"do_{step.name}", None)(*args)
+            if hasattr(self, f"do_{step.name}")
+            else self.simple(step.name, args)
         )
 
     def flow(self, step: Step, x: Var) -> Var:
@@ -266,7 +275,10 @@ class Machine:
     def math_maximum(self, x: Any, y: Any) -> Any:
         gap = np.abs(x - y)
         self.least = min(self.least, float(gap[gap != 0].min(initial=np.inf)))
-        return np.maximum(x, y), lambda dy: [np.where(x >= y, dy[0], 0.0), np.where(x >= y, 0.0, dy[0])]
+        return np.maximum(x, y), lambda dy: [
+            np.where(x >= y, dy[0], 0.0),
+            np.where(x >= y, 0.0, dy[0]),
+        ]
 
     def math_matmul(self, x: Any, y: Any) -> Any:
         return x @ y, lambda dy: [dy[0] @ y.T, x.T @ dy[0]]
@@ -301,7 +313,9 @@ class Machine:
     def do_pile(self, x: Var, y: Var) -> Var:
         pile = np.stack([x.value, y.value])
         (stacked,) = self.function(
-            "stack", [x, y], lambda inner: self.op("Pack", inner, [pile], lambda dy: [dy[0][0], dy[0][1]])
+            "stack",
+            [x, y],
+            lambda inner: self.op("Pack", inner, [pile], lambda dy: [dy[0][0], dy[0][1]]),
         )
         total = pile.sum(0)
         return self.function(
@@ -317,12 +331,16 @@ class Machine:
         def pull(dy: list[Any]) -> list[Any]:
             return [np.where(chosen, dy[0], 0.0), np.where(chosen, 0.0, dy[0])]
 
-        return self.function("where", [x, y], lambda inner: self.op("SelectV2", inner, [value], pull))[0]
+        return self.function(
+            "where", [x, y], lambda inner: self.op("SelectV2", inner, [value], pull)
+        )[0]
 
     def do_cast(self, x: Var) -> Var:
         for _ in range(2):
             (x,) = self.function(
-                "cast", [x], lambda inner: self.op("Cast", inner, [inner[0].value], lambda dy: [dy[0]])
+                "cast",
+                [x],
+                lambda inner: self.op("Cast", inner, [inner[0].value], lambda dy: [dy[0]]),
             )
         return x
 
@@ -377,13 +395,15 @@ class Machine:
         self.refuse("function", ["matmul", "add"])
         value, pull = self.math_matmul(x.value, kernel)
         (h,) = self.op("MatMul", [x, Var(kernel)], [value], pull)
-        return self.op(
-            "BiasAdd", [h, Var(BIAS)], [value + BIAS], lambda dy: [dy[0], dy[0].sum(0)]
-        )[0]
+        return self.op("BiasAdd", [h, Var(BIAS)], [value + BIAS], lambda dy: [dy[0], dy[0].sum(0)])[
+            0
+        ]
 
     def norm(self, x: Var) -> Var:
         self.refuse("op", OPAQUE["lay_norm"])
-        self.refuse("function", ["multiply", "add", "subtract", "negative", "square", "reduce_sum", "cast"])
+        self.refuse(
+            "function", ["multiply", "add", "subtract", "negative", "square", "reduce_sum", "cast"]
+        )
         v = x.value
         centred = v - v.mean(-1, keepdims=True)
         scale = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3)

@@ -21,7 +21,17 @@ ROWWISE = ("relu", "tanh", "sigmoid", "square", "negative", "double")
 
 UNARY_OPS = ("Relu", "Tanh", "Sigmoid", "Square", "Neg", "Softmax")
 BINARY_OPS = ("Mul", "AddV2", "Sub", "Maximum", "MatMul")
-OTHER_OPS = ("Sum", "BroadcastTo", "Split", "ConcatV2", "Pack", "SelectV2", "Cast", "Transpose", "BiasAdd")
+OTHER_OPS = (
+    "Sum",
+    "BroadcastTo",
+    "Split",
+    "ConcatV2",
+    "Pack",
+    "SelectV2",
+    "Cast",
+    "Transpose",
+    "BiasAdd",
+)
 OTHER_FUNCTIONS = ("reduce_sum", "stack", "split", "concat", "where", "cast", "transpose")
 # What the tests' own code around a program runs nothing of.
 OURS_ALONE = {*UNARY_OPS, "MatMul", *UNARY, "matmul", "Maximum", "maximum", "Softmax", "BiasAdd"}
@@ -61,7 +71,7 @@ class Program:
     xs: tuple[tuple[int, ...], ...]
     overrides: tuple[tuple[tuple[Target, Rule], ...], ...]
     mode: str
-    form: str  # "plain", "function", "traced before"
+    form: str  # "plain", "function", "traced before", "layer"
     use: str  # "applied", "block inside", "block outside"
 
     def names(self) -> set[str]:
@@ -84,7 +94,11 @@ def step_of(draw: Any, registers: int, names: tuple[str, ...], depth: int) -> St
         return Step(name, args, (draw(programs_of(1, ROWWISE, 0)),))
     if name in FLOW:
         inner = _choice(depth - 1)
-        return Step(name, args, tuple(draw(programs_of(1, inner, depth - 1)) for _ in range(1 + (name == "cond"))))
+        return Step(
+            name,
+            args,
+            tuple(draw(programs_of(1, inner, depth - 1)) for _ in range(1 + (name == "cond"))),
+        )
     return Step(name, args)
 
 
@@ -109,11 +123,19 @@ def ops_and_functions(names: set[str]) -> list[Target]:
     found = [Target("op", op) for op in sorted(ops)]
     found += [Target("where", op) for op in sorted(ops & set(UNARY_OPS))]
     found += [Target("function", n) for n in sorted(names & {*UNARY, *BINARY})]
-    functions = {"rowsum": "reduce_sum", "swap": "split", "pile": "stack", "where": "where", "cast": "cast"}
+    functions = {
+        "rowsum": "reduce_sum",
+        "swap": "split",
+        "pile": "stack",
+        "where": "where",
+        "cast": "cast",
+    }
     found += [Target("function", functions[n]) for n in sorted(names & set(functions))]
     found += [Target("user", n) for n in sorted(names & set(USER))]
     for layer in sorted(names & set(LAYERS)):
-        found += [Target(kind, layer) for kind in ("layer", "regex")] + [Target("class", LAYERS[layer])]
+        found += [Target(kind, layer) for kind in ("layer", "regex")] + [
+            Target("class", LAYERS[layer])
+        ]
     return found
 
 
@@ -138,7 +160,12 @@ def targets(draw: Any, names: set[str]) -> Target:
 
 
 def rules_for(target: Target) -> st.SearchStrategy[Rule]:
-    unary = target.name in (*UNARY_OPS, *UNARY) or target.kind in ("layer", "class", "user", "regex")
+    unary = target.name in (*UNARY_OPS, *UNARY) or target.kind in (
+        "layer",
+        "class",
+        "user",
+        "regex",
+    )
     kinds = ["scaled"]
     if target == Target("user", "blend"):
         kinds += ["cut", "by name"]
@@ -170,6 +197,6 @@ def programs(draw: Any, modes: tuple[str, ...]) -> Program:
         (draw(numbers), draw(numbers)),
         overrides,
         draw(one_of(modes)),
-        draw(one_of(["plain", "plain", "function", "traced before"])),
+        draw(one_of(["plain", "plain", "function", "traced before", "layer"])),
         draw(one_of(["applied", "applied", "block inside", "block outside"])),
     )

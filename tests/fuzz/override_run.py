@@ -54,7 +54,16 @@ def cast(x: Any) -> Any:
     return tf.cast(tf.cast(x, tf.float32), tf.float64)
 
 
-OWN = {"double": double, "blend": blend, "mixed": mixed, "rowsum": rowsum, "swap": swap, "pile": pile, "where": where, "cast": cast}
+OWN = {
+    "double": double,
+    "blend": blend,
+    "mixed": mixed,
+    "rowsum": rowsum,
+    "swap": swap,
+    "pile": pile,
+    "where": where,
+    "cast": cast,
+}
 
 
 def dense(name: str, **options: Any) -> keras.layers.Layer:
@@ -74,6 +83,17 @@ class Block(keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         return self.second(self.first(x))
+
+
+class Whole(keras.layers.Layer):
+    """A program as the call of a layer."""
+
+    def __init__(self, function: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.function = function
+
+    def call(self, x: Any, y: Any) -> Any:
+        return self.function(x, y)
 
 
 CLASSES = {
@@ -124,9 +144,15 @@ class Build:
     def flow(self, step: Step, x: Any) -> Any:
         first = step.subs[0]
         if step.name == "cond":
-            return tf.cond(tf.reduce_max(x) > 0.0, lambda: self.run(first, [x]), lambda: self.run(step.subs[1], [x]))
+            return tf.cond(
+                tf.reduce_max(x) > 0.0,
+                lambda: self.run(first, [x]),
+                lambda: self.run(step.subs[1], [x]),
+            )
         if step.name == "while":
-            return tf.while_loop(lambda i, _: i < 2, lambda i, h: (i + 1, self.run(first, [h])), (0, x))[1]
+            return tf.while_loop(
+                lambda i, _: i < 2, lambda i, h: (i + 1, self.run(first, [h])), (0, x)
+            )[1]
         if step.name == "map_fn":
             return tf.map_fn(lambda row: self.run(first, [row]), x)
         if step.name == "helper":
@@ -139,7 +165,8 @@ class Build:
 
     def overrides(self) -> list[pb.Override]:
         return [
-            pb.override([(self.target(t), rule_of(r, t)) for t, r in lines]) for lines in self.program.overrides
+            pb.override([(self.target(t), rule_of(r, t)) for t, r in lines])
+            for lines in self.program.overrides
         ]
 
     def target(self, target: Target) -> Any:
@@ -158,7 +185,9 @@ class Build:
         """The program under its overrides, as a function of its inputs."""
         program, function = self.program, self.function()
         function = tf.autograph.experimental.do_not_convert(function)
-        if program.form != "plain":
+        if program.form == "layer":
+            function = Whole(function, dtype="float64")
+        elif program.form != "plain":
             function = tf.function(function)
         if program.form == "traced before":
             function(*self.xs())
@@ -188,7 +217,9 @@ class Build:
             if self.program.use == "block outside":
                 for override in self.overrides():
                     stack.enter_context(override)
-            return MODES[mode].gradients(tf.autograph.experimental.do_not_convert(weighted), self.xs())
+            return MODES[mode].gradients(
+                tf.autograph.experimental.do_not_convert(weighted), self.xs()
+            )
 
 
 def rule_of(rule: Rule, target: Target) -> Any:

@@ -84,9 +84,25 @@ def _compared(case: Case, run: Run, sources: list[Any], inside: list[Any]) -> Ve
     for name, came, right in named:
         words = difference(came, right, ALL_MODES[case.mode].gives_none)
         if words:
-            kind = "None" if "got None" in words else "not None" if "wanted None" in words else "number"
-            where = sorted({case.forms[i] for i, (_, f) in enumerate(case.flowing()) if f"source {f.source}" == name})
-            return Verdict("silent wrong", f"{name}: {words}", f"{kind}, {name.split()[0]} {where}, {case.mode}")
+            kind = (
+                "None"
+                if "got None" in words
+                else "not None"
+                if "wanted None" in words
+                else "number"
+            )
+            where = sorted(
+                {
+                    case.forms[i]
+                    for i, (_, f) in enumerate(case.flowing())
+                    if f"source {f.source}" == name
+                }
+            )
+            return Verdict(
+                "silent wrong",
+                f"{name}: {words}",
+                f"{kind}, {name.split()[0]} {where}, {case.mode}",
+            )
     return Verdict("agrees")
 
 
@@ -95,4 +111,3 @@ def test_random_definitions(request: pytest.FixtureRequest) -> None:
     modes = DEAR if long else CHEAP
 
     fuzz(request, cases(modes).filter(is_meaningful), judge, known_define)
-

@@ -34,8 +34,10 @@ class Wanted:
     """What must come of a program: its gradients, or an error about a target that does not occur."""
 
     def __init__(self, program: Program) -> None:
-        graph = program.mode not in IN_EAGER or program.form != "plain"
+        graph = program.mode not in IN_EAGER or program.form in ("function", "traced before")
         machine = Machine(program, graph)
+        if program.form == "layer":
+            machine.refuse("function", ["cast"])  # Keras calls it on the inputs
         xs = [Var(np.array(x, np.float64).reshape(2, 2) / 8.0) for x in program.xs]
         with np.errstate(all="ignore"):
             output = machine.run(program.steps, xs)
@@ -60,7 +62,10 @@ def wanted_of(program: Program) -> Wanted | None:
 def is_meaningful(program: Program) -> bool:
     targets = [(t, r) for lines in program.overrides for t, r in lines]
     if program.use == "block outside":
-        outer = [t.name in OURS_ALONE or t.kind in ("layer", "class", "user", "regex") for t, _ in targets]
+        outer = [
+            t.name in OURS_ALONE or t.kind in ("layer", "class", "user", "regex")
+            for t, _ in targets
+        ]
         if not all(outer):
             return False
     if "forward" in program.mode and any(r.kind == "guided" for _, r in targets):

@@ -36,9 +36,11 @@ def is_ours(error: BaseException, named: str) -> bool:
 
 def crash(error: BaseException) -> Verdict:
     frames = traceback.extract_tb(error.__traceback__)
-    where = [f"{f.filename.rsplit('/', 1)[-1]}:{f.name}" for f in frames if "pullback" in f.filename]
-    last = frames[-1]
-    signature = f"{type(error).__name__} in {where[-1] if where else last.filename.rsplit('/', 1)[-1] + ':' + last.name}"
+    where = [
+        f"{f.filename.rsplit('/', 1)[-1]}:{f.name}" for f in frames if "pullback" in f.filename
+    ]
+    where = where or [f"{f.filename.rsplit('/', 1)[-1]}:{f.name}" for f in frames]
+    signature = f"{type(error).__name__} in {where[-1]}"
     return Verdict("crash", f"{type(error).__name__}: {_shortened(str(error))}", signature)
 
 
@@ -53,7 +55,9 @@ def difference(came: Any, wanted: Any, gives_none: bool) -> str:
         nothing = came is None or (zero_is_fine and not np.any(_plain(came)))
         return "" if nothing else f"got {came}, wanted {wanted}"
     if came is None:
-        return "" if not gives_none and not np.any(wanted) else f"got None, wanted {wanted.tolist()}"
+        return (
+            "" if not gives_none and not np.any(wanted) else f"got None, wanted {wanted.tolist()}"
+        )
     rounding = ROUNDING.get(came.dtype.name, 1e-9)
     found = _plain(came)
     if found.shape != wanted.shape:
@@ -89,7 +93,9 @@ class Gathering:
 
     def report(self) -> str:
         lines = [", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))]
-        for key, (count, case, words) in sorted(self.shortest.items(), key=lambda item: -item[1][0]):
+        for key, (count, case, words) in sorted(
+            self.shortest.items(), key=lambda item: -item[1][0]
+        ):
             lines += [f"\n== {count} x {key}", f"  {words}", f"  {case}"]
         return "\n".join(lines)
 
