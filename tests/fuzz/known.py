@@ -39,6 +39,8 @@ def known_override(program: Program) -> str | None:
         or program.form in ("function", "traced before")
         or "call" in program.names()
     )
+    if program.form == "layer" and program.use == "applied" and len(program.overrides) > 1:
+        return "an override applied to a layer or model to which one was applied already: endless recursion"
     targets = {
         t.name for lines in program.overrides for t, _ in lines if t.kind in ("user", "function")
     }

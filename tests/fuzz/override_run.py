@@ -250,7 +250,7 @@ def rule_of(rule: Rule, target: Target) -> Any:
         return {second: original(dy)[1]}
 
     def first(dy: Any, *, original: Any) -> Any:
-        return factor * original(dy)[0]
+        return times(original(dy)[0], factor)
 
     found = {
         "scaled": scaled, "fixed": fixed, "by input": by_input, "by output": by_output, "guided": guided,
