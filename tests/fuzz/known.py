@@ -25,6 +25,8 @@ def known_define(case: Case) -> str | None:
         0 in leaf.shape for _, leaf in (*case.flowing(), *enumerate(case.inside))
     ):
         return "forward mode with a gradient of size zero: the largest entry of nothing is -inf"
+    if "forward" in case.mode and "float32" in case.forms:
+        return "forward mode, a gradient that was rounded in a narrower dtype: measured by its own dtype"
     if "forward" in case.mode and len({leaf.dtype for _, leaf in case.flowing()} | {"float64"}) > 1:
         return "forward mode, another dtype upstream than for the gradient: roundings are measured by the gradient's"
     if "fit" in case.mode and any(s.kind == "slices" for s in case.sources):
@@ -41,6 +43,11 @@ def known_override(program: Program) -> str | None:
     )
     if program.form == "layer" and program.use == "applied" and len(program.overrides) > 1:
         return "an override applied to a layer or model to which one was applied already: endless recursion"
+    again = "forward" in program.mode or program.mode == "tf.map_fn"  # they call more than once
+    if again and in_graph and program.use == "applied" and len(program.overrides) > 1:
+        return "the second call of a tf.function to which two overrides were applied: StopIteration"
+    if "forward" in program.mode and "cast" in program.names():
+        return "forward mode, a gradient that was rounded in a narrower dtype: measured by its own dtype"
     targets = {
         t.name for lines in program.overrides for t, _ in lines if t.kind in ("user", "function")
     }
