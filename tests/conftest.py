@@ -33,3 +33,9 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
 def two_logical_cpus() -> list[str]:
     use_two_logical_cpus()
     return ["CPU:0", "CPU:1"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--fuzz=20000` makes the fuzzers long; `--fuzz-seed` replays one of their runs."""
+    parser.addoption("--fuzz", type=int, default=0, help="examples of each fuzzer; 0: a short run")
+    parser.addoption("--fuzz-seed", type=int, default=None, help="the seed that a long run printed")
