@@ -113,7 +113,10 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Any:
-        """Upstream, with so many axes of size 1 put behind its own, times an array."""
+        """Upstream, with so many axes of size 1 put behind its own, times an array of partial derivatives.
+
+        Of complex ones the conjugate, where that is how the framework defines gradients; in the wider dtype.
+        """
 
     # Running
 

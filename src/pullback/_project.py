@@ -213,7 +213,6 @@ def multiply(engine: Engine, upstream: Any, partial: Any, error: Callable[[str],
         array = None
     if spec is None or array is None:
         raise error(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter")
-    array = engine.cast(array, spec.dtype)
     ours, theirs = spec.shape, engine.shape(array)
     if ours is None or theirs is None:
         raise error("works on tensors of unknown rank; give them a rank first")

@@ -254,4 +254,8 @@ def multiply(upstream: Any, partial: Any, new_axes: int) -> Any:
     """Upstream, with so many axes put behind its own, times an array."""
     for _ in range(new_axes):
         upstream = tf.expand_dims(upstream, -1)
-    return upstream * partial
+    if partial.dtype.is_complex and not upstream.dtype.is_complex:
+        wide = tf.complex128 if upstream.dtype == tf.float64 else tf.complex64
+        upstream = tf.cast(upstream, wide)
+    # TensorFlow's gradients of complex numbers are conjugates: dx = dy · conj(∂y/∂x).
+    return upstream * tf.math.conj(tf.cast(partial, upstream.dtype))
