@@ -85,10 +85,10 @@ def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes_in(constant)
 
 
-def names_in(code: types.CodeType) -> Iterator[str]:
-    """The global names and attributes that code uses, in the functions written inside it too."""
-    for each in _codes_in(code):
-        yield from each.co_names
+@functools.lru_cache(1024)
+def names_in(code: types.CodeType) -> tuple[str, ...]:
+    """The global names and attributes that code uses, in the functions written inside it too, each once."""
+    return tuple(dict.fromkeys(name for each in _codes_in(code) for name in each.co_names))
 
 
 def cells_of(function: types.FunctionType) -> list[Any]:
@@ -105,7 +105,7 @@ def _held_by(cell: types.CellType) -> list[Any]:
 
 def globals_of(function: types.FunctionType) -> list[Any]:
     """The globals that a function's code names, and what it names of the modules it knows."""
-    names = list(dict.fromkeys(names_in(function.__code__)))
+    names = names_in(function.__code__)
     known = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [vars(m) for m in (*known, *cells_of(function)) if isinstance(m, types.ModuleType)]
     return known + [scope[name] for scope in modules for name in names if name in scope]

@@ -128,6 +128,9 @@ def location_of(function: Any) -> str:
 # By identity, as a code object takes long to hash, and with the code kept, so that no other gets its identity.
 _MOST_KNOWN = 4096  # code objects are few; this many are dropped at once
 _known: dict[int, _Known] = {}
+_DECIDING = frozenset(
+    {"__wrapped__", "__signature__"}
+)  # attributes by which a signature is another
 
 
 class _Known:
@@ -142,8 +145,8 @@ class _Known:
 
 
 def _known_of(function: Any) -> _Known | None:
-    """What is known of a plain function; of others, attributes such as `__wrapped__` decide the signature."""
-    if type(function) is not types.FunctionType or function.__dict__:
+    """What is known of a plain function; of others, the code does not decide the signature."""
+    if type(function) is not types.FunctionType or not _DECIDING.isdisjoint(function.__dict__):
         return None
     code = function.__code__
     known = _known.get(id(code))

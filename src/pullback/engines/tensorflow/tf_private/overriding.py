@@ -142,6 +142,8 @@ def converted(function: Any, *, body: bool = False) -> Any:
     with its own gradient is converted in every graph: that Keras switches AutoGraph off around `fit` is no reason to
     mean something else there. Not a lambda, whose source is often not to be found, and which holds no statements.
     """
+    if (getattr(function, "__module__", None) or "").startswith("tensorflow."):
+        return function  # AutoGraph leaves TensorFlow's own code as it is
     status = autograph_context.Status
     here: Any = autograph_context.control_status_ctx()
     written = inspect.isfunction(function) or inspect.ismethod(function)
