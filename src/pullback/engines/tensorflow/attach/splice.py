@@ -87,7 +87,8 @@ def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
     eager = isinstance(tensor, private.EagerTensor)
     outer = graph.outer_graph
     if eager and private.is_cond_gradient(graph) and isinstance(outer, private.FuncGraph):
-        return outer.capture(_reachable(outer, None, tensor))
+        with outer.as_default():  # a small tensor becomes a constant of the default graph
+            return outer.capture(_reachable(outer, None, tensor))
     if not eager and tensor.graph is graph:
         return tensor
     forward = private.forward_graph_of(graph) or forward
