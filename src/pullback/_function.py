@@ -96,7 +96,7 @@ class _SignatureOfInstances:
     def __get__(self, instance: GradientFunction | None, owner: type) -> inspect.Signature:
         if instance is None:
             raise AttributeError("__signature__")
-        return instance._definition.binder.signature  # pyright: ignore[reportPrivateUsage]
+        return instance._definition.binder.signature  # pyright: ignore[reportPrivateUsage]  # of the class it serves
 
 
 class GradientFunction:

@@ -150,12 +150,12 @@ def spec_of(leaf: Any) -> Spec | None:
 
 
 def fits(gradient: Any, spec: Spec) -> bool:
-    """Whether a concrete gradient has the dtype and shape of its input already."""
-    return (
-        type(gradient) is private.EagerTensor
-        and private.concrete_shape(gradient) == spec.shape
-        and gradient.dtype is spec.dtype
-    )
+    """Whether a gradient is known to have the dtype and shape of its input."""
+    if type(gradient) is private.EagerTensor:
+        return private.concrete_shape(gradient) == spec.shape and gradient.dtype is spec.dtype
+    if not isinstance(gradient, tf.Tensor) or spec.shape is None or None in spec.shape:
+        return False
+    return gradient.dtype == spec.dtype and _dims(gradient.shape) == spec.shape
 
 
 def as_array(gradient: Any, spec: Spec) -> Any | None:
