@@ -7,6 +7,7 @@ holds the function is reached.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import functools
 import inspect
@@ -22,18 +23,18 @@ _KEPT_AS = "__pullback_patch__"
 _lock = threading.RLock()
 
 
-class Shared:
+class Shared(abc.ABC):
     """A replacement that is in place from its first user to its last. A user enters it as a context manager."""
 
     users = 0
 
+    @abc.abstractmethod
     def install(self) -> None:
         """Put it in place."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def remove(self) -> None:
         """Restore what was there before."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         with _lock:

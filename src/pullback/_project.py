@@ -129,11 +129,11 @@ class Entries:
 
     def _count_message(self, returned: Any, wanted: list[int]) -> str:
         names = ", ".join(self.names[i] for i in wanted) or "a call without tensors"
-        held = f"the {_counted(len(wanted), 'input')} with tensors ({names})" if wanted else names
+        inputs = f"the {_counted(len(wanted), 'input')} with tensors ({names})" if wanted else names
         count = len(returned) if _is_plain_sequence(returned) else 1
         form = ", ".join("d" + self.names[i] for i in wanted) or "None"
         return (
-            f"returned {_counted(count, 'gradient')} ({describe(returned)}) for {held}. "
+            f"returned {_counted(count, 'gradient')} ({describe(returned)}) for {inputs}. "
             f"Write `return {form}`, with None where nothing flows, "
             "and for an input with a structure of its own a gradient of that structure"
         )

@@ -263,7 +263,7 @@ def require_linear(
     rule: Rule | str,
     title: str,
 ) -> list[Any]:
-    """The results as they are, if a rule is additive in its upstream, tried beside `at`; an error otherwise."""
+    """The results, if a rule is additive in its upstream, tried on random ones like `at`; an error otherwise."""
     error = NotLinearError(
         f"rule {rule} of {title} is not linear in its upstream gradient, so forward mode does not follow from it. "
         "Give the tangents yourself: jvp=your_function"

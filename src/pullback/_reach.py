@@ -154,7 +154,7 @@ class WritesOutside(Exception):
 class Substitution:
     """A function with other values in the places of those that it can get at; nothing is written to.
 
-    Functions, containers and objects on the way to what is replaced are made anew, all else is shared. `replace`
+    Functions, containers and objects on the way to what is replaced are made again, all else is shared. `replace`
     gives the value to use for a thing, or `None` where the thing is to be entered; `parts` says of what else, and
     how, a thing can be made again.
     """

@@ -1,4 +1,4 @@
-"""The second door: everything that an engine imports of pullback, beside the errors.
+"""The second door: everything that an engine imports of pullback, apart from the errors.
 
 An engine is one folder under `pullback/engines/` whose package has a function `engine()`, and one line in the table of
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.

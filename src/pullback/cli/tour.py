@@ -1,4 +1,4 @@
-"""`pullback tour`: the stories, told live."""
+"""`pullback tour`: the stories, run live."""
 
 import importlib.util
 from typing import Annotated

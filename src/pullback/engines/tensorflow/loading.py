@@ -1,4 +1,4 @@
-"""Loading the engine: versions, the canary, and what TensorFlow and Keras must be told once."""
+"""Loading the engine: versions, the canary, and what is installed in TensorFlow and Keras once."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def directly(function: Function) -> Function:
 
 def traced(body: Function) -> Callable[[Function], Function]:
     """Run in a tf.function, in the way of a body that is given the function and its arguments."""
-    # TensorFlow warns of functions with the same code that are traced anew; a partial has no code.
+    # TensorFlow warns of functions with the same code that are traced again; a partial has no code.
     return lambda function: tf.function(functools.partial(body, function))
 
 

@@ -111,7 +111,7 @@ def with_gradient_tensors(
 
 
 def distinct(tensors: Sequence[Any]) -> list[Any]:
-    """The tensors, with one that was passed twice told apart, so that each argument has a gradient of its own."""
+    """The tensors, one that was passed twice as two of them, so that each argument has a gradient of its own."""
     counts = collections.Counter(id(t) for t in tensors)
     return [tf.identity(t) if counts[id(t)] > 1 else t for t in tensors]
 

@@ -12,6 +12,7 @@ Nothing is skipped: what an engine cannot do it declares in `cannot`, and must t
 is done when the table passes. docs/engines.md tells the whole story.
 """
 
+from pullback.testing.contract import _overrides as _overrides
 from pullback.testing.contract import _table as _table
 from pullback.testing.contract.adapter import CAPABILITIES as CAPABILITIES
 from pullback.testing.contract.adapter import Adapter as Adapter

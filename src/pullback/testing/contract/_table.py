@@ -86,7 +86,7 @@ def _scale(x: Any, mode: str, y: Any, factor: float = 2.0, missing: Any = None) 
     return factor * x * y
 
 
-def _tripled(dy: Any) -> Any:
+def tripled(dy: Any) -> Any:
     return 3.0 * dy
 
 
@@ -128,12 +128,12 @@ IN_PAIR: Final = _calling(lambda pair: pair.x * pair.y, lambda f, x, y: f(Pair(x
 IN_BOX: Final = _calling(lambda b: b.pair[0] * b.pair[1], lambda f, x, y: f(Box([x, y], "b")))
 _BOTH: Final = [3 * ONE, 7 * ONE]
 
-enter(CUBE, "one input", _tripled, [3 * ONE])
+enter(CUBE, "one input", tripled, [3 * ONE])
 enter(PRODUCT, "two inputs", _told_apart, [10 * Y, 100 * X])
 enter(KEYWORDS, "keywords in another order", _told_apart, [10 * Y, 100 * X])
 enter(TWICE, "one array for two inputs", _told_apart, [110 * X])
 enter(AMONG_OTHERS, "operations before and after", _told_apart, [60 * Y, 600 * X])
-enter(CLOSURE, "an array that is closed over", _tripled, [3 * ONE, X])
+enter(CLOSURE, "an array that is closed over", tripled, [3 * ONE, X])
 enter(TWO_OUTPUTS, "two outputs", _of_two, [5 * ONE, 7 * ONE])
 enter(FIRST_OUTPUT, "an output that is not used", _of_two, [2 * ONE, 0 * ONE])
 enter(DICT_OUTPUT, "a dict is one output", lambda up: 3.0 * up["b"] + up["a"][0], [3 * ONE])
@@ -169,7 +169,7 @@ def _keyed(a: Adapter) -> Function:
 
 VARIABLE: Final = Subject([X], _reading_variable, ["variables"])
 enter(Subject([X], _with_integers), "a rule for integers", lambda dz: (dz, None), [ONE])
-enter(VARIABLE, "variables nobody asked for", _tripled, [3 * ONE, X])
+enter(VARIABLE, "variables nobody asked for", tripled, [3 * ONE, X])
 enter(VARIABLE, "variables in a list", lambda dy, *, variables: (dy, [9.0 * dy]), [ONE, 9 * ONE])
 enter(VARIABLE, "variables in a dict", Of(_keyed), [ONE, 9 * ONE])
 
@@ -218,7 +218,7 @@ def _redefined(_: Adapter) -> Function:
 
 
 def _changing(_: Adapter) -> Function:
-    rules: Any = {"plain": _tripled, "asking": lambda dy, *, inputs: dy * inputs["x"]}
+    rules: Any = {"plain": tripled, "asking": lambda dy, *, inputs: dy * inputs["x"]}
     function = pb.custom_gradient(lambda x, name: (1.0 * x, rules[name]))
     return lambda x, y: (function(x, "plain"), function(y, "asking"))
 
@@ -241,10 +241,10 @@ def _refused(
 
 
 _X, _Y = r"`x \(args\[0\]\)`", r"`y \(args\[1\]\)`"
-_SCALAR: Final = r"float32\[\]; wanted .*float32\[[3?]\]"
+SCALAR: Final = r"float32\[\]; wanted .*float32\[[3?]\]"
 _refused(PRODUCT, "too few", lambda dz: dz, r"1 gradient .*2 inputs.*\(x, y\).*`return dx, dy`")
 _refused(PRODUCT, "too many", lambda dz: (dz, dz, dz), "returned 3 gradients")
-_refused(PRODUCT, "a scalar for a vector", lambda dz: (dz[0], dz), f"{_X}, {_SCALAR}")
+_refused(PRODUCT, "a scalar for a vector", lambda dz: (dz[0], dz), f"{_X}, {SCALAR}")
 _refused(PRODUCT, "one entry for a vector", lambda dz: (dz, dz[:1]), f"{_Y}, ")
 _refused(PRODUCT, "a number for a vector", lambda dz: (1.0, dz), f"{_X}, .*wanted")
 _refused(PRODUCT, "a string", lambda dz: ("no", dz), f"{_X}, 'no'.*wanted")
@@ -284,13 +284,13 @@ def _residual(_: Adapter) -> Function:
     return function
 
 
-def _half(dy: Any, *, original: Any) -> Any:
+def half(dy: Any, *, original: Any) -> Any:
     return 0.5 * original(dy)
 
 
-enter(CUBE, "second order of a constant", _tripled, [3 * ONE], second=[None])
+enter(CUBE, "second order of a constant", tripled, [3 * ONE], second=[None])
 enter(CUBE, "second order of inputs", lambda dy, *, inputs: dy * inputs[0], [X], second=[2 * X])
-enter(CUBE, "second order of original", _half, [1.5 * X**2], second=[9 * X**3])
+enter(CUBE, "second order of original", half, [1.5 * X**2], second=[9 * X**3])
 # By the rule, the derivative of the output is the output: so it is of the gradient, too.
 enter(CUBE, "second of outputs", lambda dy, *, outputs: dy * outputs, [X**3], second=[2 * X**6])
 add(Case("second order of a residual", [X], [2 * X**3], _residual, [24 * X**5]))
@@ -312,7 +312,7 @@ _linear: Final = Refusal(errors.NotLinearError, r"rule .*\.py:\d+.*not linear in
 enter(CUBE, "an affine rule", lambda dy: dy + 1.0, [2 * ONE], forward=_linear)
 enter(CUBE, "a quadratic rule", lambda dy: 3.0 * dy * dy, [3 * ONE], forward=_linear)
 enter(PRODUCT, "explicit jvp", _told_apart, [10 * Y, 100 * X], forward=[Y, X * Y], jvp=_jvp)
-enter(CUBE, "jvp of a quadratic rule", lambda dy: dy * dy, [ONE], forward=[3 * ONE], jvp=_tripled)
+enter(CUBE, "jvp of a quadratic rule", lambda dy: dy * dy, [ONE], forward=[3 * ONE], jvp=tripled)
 
 # What a rule does not ask for is gone when the backward pass begins
 
@@ -334,7 +334,7 @@ def _let_go(name: str, make: Callable[[Replace, Function], Function]) -> None:
         def after() -> None:
             assert not alive, f"{name}: kept until the backward pass was {alive}"
 
-        function = make(lambda function: pb.with_gradient(function, _tripled), note)
+        function = make(lambda function: pb.with_gradient(function, tripled), note)
         looking = pb.with_gradient(lambda y: 1.0 * y, look)
         return Trial(lambda x: looking(function(x)), after=after)
 
@@ -348,66 +348,3 @@ _let_go(
     "a static argument is let go",
     lambda replace, note: lambda x: replace(lambda x, static: _cube(x))(x, note({1})),
 )
-
-# Overrides of `a.sin`
-
-
-def _waves(a: Adapter) -> Function:
-    return lambda x: a.sin(2.0 * x) + a.sin(x)
-
-
-def _block(override: Any, function: Function) -> Function:
-    def block(x: Any) -> Any:
-        with override:
-            return function(x)
-
-    return block
-
-
-def _in_block(rule: Any, body: MakeFunction = _waves) -> MakeFunction:
-    return lambda a: _block(pb.override({a.sin: rule}), body(a))
-
-
-def _override(name: str, wanted: Wanted, build: Build, needs: Any = (), **more: Any) -> None:
-    needed = ["override", *needs]
-    add(Case(f"override {name}", [X], wanted, build, needs=needed, **more))
-
-
-def _applied(a: Adapter) -> Function:
-    waves = _waves(a)
-    overridden = pb.override({a.sin: _tripled})(waves)
-    return lambda x: (overridden(x), waves(x))
-
-
-def _beside(target: Any, other: Any) -> Function:
-    return pb.override({target: _tripled})(lambda x: (target(x), other(x)))
-
-
-def _offers(dy: Any, *, inputs: Any, outputs: Any, original: Any) -> Any:
-    return dy * (inputs[0] + outputs) + original(dy)
-
-
-def _audited(a: Adapter) -> Trial:
-    override = pb.override({a.sin: _tripled})
-
-    def after() -> None:
-        (row,) = override.audit.rows
-        counts = (row.matched, row.effective, row.hidden)
-        assert counts == (2, 2, 0), f"matched, effective, hidden are {counts}; wanted (2, 2, 0)"
-
-    return Trial(override(_waves(a)), after=after)
-
-
-_COS: Final = np.cos(X)
-_unmatched: Final = Refusal(errors.UnmatchedOverride, "did not run")
-_scalar: Final = Refusal(errors.RuleResultError, rf"rule .*\.py:\d+.*{_SCALAR}")
-_override("in a block", [9 * ONE], _in_block(_tripled))
-_override("applied to a function, which stays", [9 + 2 * np.cos(2 * X) + _COS], _applied)
-_override("in an override", [0.25 * _COS], _in_block(_half, _in_block(_half, lambda a: a.sin)))
-_override("with offers", [X + np.sin(X) + _COS], _in_block(_offers, lambda a: a.sin))
-_override("of a Python function", [3 + _COS], lambda a: _beside(_waves(a), a.sin))
-_override("of a layer", [3 + _COS], lambda a: _beside(a.layer(), a.layer()), ["layers"])
-_override("counted", [9 * ONE], _audited, eager_only=True)
-_override("of what did not run", _unmatched, _in_block(_tripled, lambda a: lambda x: 2.0 * x))
-_override("of no target", Refusal(errors.TargetError, "3"), lambda a: pb.override({3: _tripled}))
-_override("with a scalar for a vector", _scalar, _in_block(lambda dy: dy[0]))

@@ -72,7 +72,7 @@ def _attach(given: Given) -> Any:
     else:
         outputs = _record_kept(given, recording=order > 1)
     if call.definition.kept is not kept:
-        # The body has only now told what its rule asks for; from here on it is known beforehand.
+        # What the rule asks for is known only now that the body has run; from here on it is known beforehand.
         return _attach(given)
     return outputs
 

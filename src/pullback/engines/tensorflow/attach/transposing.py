@@ -110,7 +110,7 @@ class _BackwardPasses:
 
 
 def _py_function_gradient(plain: Callable[..., Any], operation: Any, *upstream: Any) -> Any:
-    """TensorFlow's gradient of a py_function, told if it will be transposed."""
+    """TensorFlow's gradient of a py_function, marked if it will be transposed."""
     gradients = plain(operation, *upstream)
     # At once it has run by now, in this thread, and saw for itself.
     if not private.executing_eagerly() and is_transposed():

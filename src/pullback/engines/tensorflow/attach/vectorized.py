@@ -79,7 +79,7 @@ class _Batched:
             return traced(rule, self.operation.outputs[: self.count])
 
     def _backward(self, *upstream: Any) -> list[Any]:
-        # A rule whose gradients become tangents is traced anew: it then checks that it is linear.
+        # A rule whose gradients become tangents is traced again: it then checks that it is linear.
         rule = self._trace() if is_transposed() else self.rule
         residuals = [self.residuals[id(t)] for t in rule.captured_inputs]
 

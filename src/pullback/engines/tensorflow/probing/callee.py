@@ -112,7 +112,7 @@ def _override_rules(fn: Any) -> list[Any]:
 
 
 def _returned_rule(probe: Any) -> Any:
-    """The backward function that the body of a custom gradient returns beside its result."""
+    """The backward function that the body of a custom gradient returns together with its result."""
     body = _unwrapped(probe.fn)
     if body is probe.fn:
         return None

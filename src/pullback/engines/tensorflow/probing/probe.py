@@ -118,7 +118,7 @@ class TensorFlowProbe:
         return OFFERED
 
     def default_modes(self) -> tuple[str, ...]:
-        """The modes that a check runs unless it is told otherwise."""
+        """The modes that a check runs by default."""
         return DEFAULT
 
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:

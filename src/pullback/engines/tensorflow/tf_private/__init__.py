@@ -164,12 +164,12 @@ def registered_gradient(name: str) -> Any:
 @contextlib.contextmanager
 def global_seed_kept() -> Generator[None]:
     """Give back what tf.random.set_seed replaces: it can be set in public, but not read."""
-    held = _context.context()
-    before = {name: vars(held)[name] for name in ("_seed", "_rng") if name in vars(held)}
+    context = _context.context()
+    before = {name: vars(context)[name] for name in ("_seed", "_rng") if name in vars(context)}
     try:
         yield
     finally:
-        vars(held).update(before)
+        vars(context).update(before)
 
 
 @contextlib.contextmanager

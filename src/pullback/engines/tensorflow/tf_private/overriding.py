@@ -71,7 +71,7 @@ def is_layer_call(frame: Any) -> bool:
 
 
 def forget_unconverted(function: Any) -> None:
-    """Let AutoGraph decide anew whether to convert a function."""
+    """Let AutoGraph decide again whether to convert a function."""
     _conversion._ALLOWLIST_CACHE._cache.pop(function, None)
 
 
@@ -124,7 +124,7 @@ def recompute_role(function: Any) -> str | None:
 
 
 def python_function_of(function: Any) -> Any:
-    """The Python function behind a tf.function that can be traced anew; `None` for anything else."""
+    """The Python function behind a tf.function that can be traced again; `None` for anything else."""
     restored = isinstance(function, _loading.RestoredFunction)
     traced = isinstance(function, _function.Function) and not restored
     return function.python_function if traced else None
