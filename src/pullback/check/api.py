@@ -9,11 +9,10 @@ import numpy as np
 from pullback._engine import engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
-from pullback.check.course.examine import Examination, Problem
-from pullback.check.diagnosis.diagnose import diagnose
+from pullback.check.verdict.course import Course, Problem
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Leaf, OutsideDomain, Probe
-from pullback.check.probe.flat import Subject
+from pullback.check.subject import Subject
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.search.domain import parse
 from pullback.errors import CheckError
@@ -93,22 +92,27 @@ def _against(args: Sequence[Any], options: Options) -> Probe:
 
 def _examined(
     rule: Probe, truth: Probe, options: Options
-) -> tuple[Examination, tuple[Finding, ...]]:
+) -> tuple[Course, tuple[Finding, ...]]:
     with np.errstate(all="ignore"):
-        order = 1 if options.quick else options.order
-        exam = _examination(rule, truth, options.domain, order, options.seed)
-        problem = next(_course(exam, options.quick, options.modes), None)
+        course = _course_of(rule, truth, options)
+        problem = next(_parts(course, options.quick, options.modes), None)
+        course.finish()
         if problem is None:
-            return exam, ()
-        return exam, diagnose(exam, problem, explain=options.explain)
+            return course, ()
+        return course, (_plain(course, problem),)
 
 
-def _examination(rule: Probe, truth: Probe, domain: Any, order: int, seed: int) -> Examination:
+def _plain(course: Course, problem: Problem) -> Finding:
+    path = course.subject.inputs.leaves[0].path
+    return Finding(problem.kind.name.lower(), path, f"{problem.kind} {problem.text} {problem.fault or ''} {problem.positions[:5]}", point=str(problem.point))
+
+
+def _course_of(rule: Probe, truth: Probe, options: Options) -> Course:
     _require_same_shapes(rule, truth)
     subject = Subject(rule, truth)
-    return Examination(
-        subject, parse(domain, subject.inputs, subject.start()), order=order, seed=seed
-    )
+    domain = parse(options.domain, subject.inputs, subject.start())
+    order = 1 if options.quick else options.order
+    return Course(subject, domain, order=order, seed=options.seed)
 
 
 def _require_same_shapes(rule: Probe, truth: Probe) -> None:
@@ -127,13 +131,13 @@ def _shape(leaf: Leaf) -> str:
     return f"{leaf.name if leaf.kind == 'variable' else ''}{list(leaf.shape)}"
 
 
-def _course(exam: Examination, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
-    yield from exam.quick()
+def _parts(course: Course, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
+    yield from course.quick()
     if quick and modes is None:
         return
     if not quick:
-        yield from exam.full()
-    yield from exam.in_modes(_wanted(exam.subject.rule, modes))
+        yield from course.full()
+    yield from course.in_modes(_wanted(course.subject.rule, modes))
 
 
 def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
@@ -151,7 +155,7 @@ def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
 
 
 def _report(
-    exam: Examination, findings: tuple[Finding, ...], options: Options, run: str, seconds: float
+    exam: Course, findings: tuple[Finding, ...], options: Options, run: str, seconds: float
 ) -> Report:
     subject = exam.subject
     blamed = {f.path for f in findings} | {f.output for f in findings}
@@ -178,23 +182,25 @@ def _line(leaf: Leaf, blamed: set[str]) -> Line:
     return Line(leaf, ok=False if wrong else None)
 
 
-def _coverage(exam: Examination) -> Coverage:
-    dead = int(np.count_nonzero(~exam.reached)) if exam.points else 0
+def _coverage(course: Course) -> Coverage:
+    record = course.record
+    dead = int(np.count_nonzero(~course.reached)) if record.points[1] else 0
     return Coverage(
-        points=tuple(map(str, exam.points)),
-        left_out=tuple(map(str, exam.left_out)),
-        kinks=exam.kinks,
-        undecided=exam.undecided,
+        points=tuple(map(str, record.points[1])),
+        left_out=tuple(kind.value for kind in record.left_out),
+        kinks=record.kinks,
+        undecided=record.open_elsewhere,
         never_reached=dead,
-        entries=exam.reached.size,
-        modes=tuple(exam.modes),
-        constants=exam.constants,
-        order=exam.orders,
-        notes=(*exam.subject.rule.notes, *_not_finite(exam), *exam.notes),
+        entries=course.reached.size,
+        modes=tuple(record.modes),
+        constants=course.facts.constants,
+        order=2 if record.points[2] else 1,
+        notes=(*course.subject.rule.notes, *_not_finite(course), *record.notes),
+        open_given=record.open_given, reasons=tuple(record.reasons),
     )
 
 
-def _not_finite(exam: Examination) -> list[str]:
+def _not_finite(exam: Course) -> list[str]:
     """Inputs with entries at which nothing can be measured as given."""
     layout = exam.subject.inputs
     counts = [

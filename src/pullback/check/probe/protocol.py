@@ -94,9 +94,15 @@ class InMode:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a look at the program of function and rule tells: constants that values are compared with."""
+    """What a look at the program of function and rule tells.
+
+    `constants` are what values are compared with. `branches` says that there are comparisons at all,
+    `branches_on_sign` that there is one with zero; both are taken for granted where nothing could be read.
+    """
 
     constants: tuple[float, ...] = ()
+    branches: bool = True
+    branches_on_sign: bool = True
     notes: tuple[str, ...] = field(default=())
 
 

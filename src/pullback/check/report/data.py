@@ -48,6 +48,8 @@ class Coverage:
     constants: tuple[float, ...] = ()
     order: int = 1
     notes: tuple[str, ...] = ()
+    open_given: int = 0
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,16 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return not self.findings
+        """Whether the gradient was found right."""
+        return self.verdict == "right"
+
+    @property
+    def verdict(self) -> str:
+        """`"right"`, `"wrong"` or `"undecided"`."""
+        if self.findings:
+            return "wrong"
+        seen = self.coverage
+        return "undecided" if seen.open_given or seen.reasons else "right"
 
     def __bool__(self) -> bool:
         return self.ok

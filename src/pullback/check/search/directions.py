@@ -3,7 +3,7 @@
 import numpy as np
 
 from pullback.check.probe import Array
-from pullback.check.probe.flat import Layout
+from pullback.check.subject import Layout
 from pullback.check.probe.vectors import blocks
 
 Rng = np.random.Generator

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pullback.check.probe import Array, Leaf
-from pullback.check.probe.flat import Layout
+from pullback.check.subject import Layout
 from pullback.check.search.directions import leaf_scales, symmetric
 from pullback.errors import CheckError
 

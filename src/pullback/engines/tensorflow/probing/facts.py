@@ -13,10 +13,11 @@ from pullback.extend import Arrays, Facts
 
 _COMPARING = {"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"}
 _CLIPPING = {"Maximum", "Minimum", "ClipByValue"}
+_CHOOSING = {"Select", "SelectV2", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
 _PASSING = frozenset(
     ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
 )
-_KINKED = {"Relu6": 6.0}
+_KINKED = {"Relu6": (0.0, 6.0), **dict.fromkeys(["Relu", "LeakyRelu", "Elu", "Selu", "Abs", "Sign"], (0.0,))}
 # More constants than this, or larger ones, are not thresholds that a check should go to.
 _MOST, _LARGEST = 12, 1e12
 # How many ops may lie between a comparison and its constant, and between it and the input that it is about.
@@ -34,7 +35,12 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     found = [constant for nodes in bodies for constant in _constants_in(nodes)]
     kept = dict.fromkeys(round(c, 12) for c in found if math.isfinite(c) and abs(c) < _LARGEST)
-    return Facts(constants=tuple(kept)[:_MOST])
+    return Facts(tuple(kept)[:_MOST], branches=_branches(bodies), branches_on_sign=any(c <= 0 for c in kept))
+
+
+def _branches(bodies: Iterable[Iterable[Node]]) -> bool:
+    ops = {node.op for nodes in bodies for node in nodes}
+    return not ops.isdisjoint(_COMPARING | _CLIPPING | set(_KINKED) | _CHOOSING)
 
 
 def _graph_of(probe: Any, xs: Arrays, ws: Arrays) -> Any:
@@ -52,7 +58,7 @@ def _constants_in(nodes: Iterable[Node]) -> list[float]:
         if node.op in _COMPARING or node.op in _CLIPPING:
             found += _compared(node, table)
         elif node.op in _KINKED:
-            found.append(_KINKED[node.op])
+            found += _KINKED[node.op]
     return found
 
 

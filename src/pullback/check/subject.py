@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.probe.protocol import Array, Leaf, Probe, Unsupported
+from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Unsupported
 
 
 class Layout:
@@ -70,13 +70,10 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Said:
-    """`Claims` joined: what the rule says at one point, along one direction, for one upstream.
+class RuleOutput:
+    """`Claims` joined: what the rule says at one point, along one direction, for one upstream."""
 
-    `finite` tells whether any output is.
-    """
-
-    finite: bool
+    values: Array
     r: Array
     jvp: Array | None
     second: Array | None
@@ -93,7 +90,7 @@ class Subject:
         self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
         self.calls = 0
         self.scale = np.zeros(self.outputs.size)
-        self.noise: dict[float, float] = {}
+        self.unit: float | None = None
         self._upstream: tuple[Array, list[Array]] | None = None
 
     @property
@@ -116,6 +113,13 @@ class Subject:
         self.calls += 1
         return self.outputs.join(self.truth.values(self.inputs.split(x)))
 
+    def value_or_nan(self, x: Array) -> Array:
+        """f(x), not a number where the function raises."""
+        try:
+            return self.value(x)
+        except OutsideDomain:
+            return np.full(self.outputs.size, np.nan)
+
     def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
         """f(x), and the rule's gradient for the upstream `w`."""
         self.calls += 1
@@ -129,7 +133,22 @@ class Subject:
         split = self.inputs.split
         return self.inputs.join(self.rule.vjp_after(split(x), split(other), self.upstream(w)))
 
-    def say(self, x: Array, w: Array, u: Array, *, second: bool = False) -> Said:
+    def facts(self, x: Array, w: Array) -> Facts:
+        """What the programs of rule and function compare their values with."""
+        self.calls += 1
+        place = self.inputs.split(x), self.upstream(w)
+        found = self.rule.facts(*place)
+        if self.truth is self.rule:
+            return found
+        other = self.truth.facts(*place)
+        return Facts(
+            tuple(dict.fromkeys([*found.constants, *other.constants])),
+            found.branches or other.branches,
+            found.branches_on_sign or other.branches_on_sign,
+            tuple(dict.fromkeys([*found.notes, *other.notes])),
+        )
+
+    def evaluate_rule(self, x: Array, w: Array, u: Array, *, second: bool = False) -> RuleOutput:
         """What the rule says at `x`."""
         self.calls += 1
         split = self.inputs.split
@@ -137,8 +156,8 @@ class Subject:
         jvp, no_jvp = _joined(self.outputs, claims.jvp)
         again, no_second = _joined(self.inputs, claims.second)
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
-        return Said(
-            finite=any(bool(np.isfinite(y).any()) for y in claims.values),
+        return RuleOutput(
+            values=self.outputs.join(claims.values),
             r=self.inputs.join(claims.vjp),
             jvp=jvp,
             second=again,

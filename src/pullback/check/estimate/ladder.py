@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pullback.check import numbers as n
 from pullback.check.probe import Array
 from pullback.check.probe.vectors import blocks
 
@@ -20,15 +21,6 @@ Line = Callable[[float], Sequence[Array]]
 Part = slice | Array
 # the size of values in which rounding happens, for a part of a vector
 Scale = Callable[[Part], Array | float]
-
-# share of entries (such as those next to a kink) that may stay unsettled without more steps
-FEW = 0.005
-# entries looked at for what is typical
-SAMPLE = 4096
-# vectors up to this length are their own sample
-SHORT = 16_384
-COLUMNS = 3
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -49,20 +41,15 @@ class Slope:
     error: Array
 
 
-def generic_plan(epsilon: float) -> Plan:
-    """Accurate: for points where every error is to be found."""
-    if epsilon > 1e-4:
-        return Plan(first=1 / 2, ratio=2, least=3, most=4, enough=0.05)
-    if epsilon > 1e-10:
-        return Plan(first=1 / 8, ratio=2, least=4, most=6, enough=1e-5)
-    return Plan(first=2.0**-8, ratio=4, least=3, most=7, enough=3e-10)
-
-
-def brief_plan(epsilon: float) -> Plan:
-    """Cheap: for the many points where a rule is right or grossly wrong."""
-    if epsilon > 1e-10:
-        return generic_plan(epsilon)
-    return Plan(first=2.0**-12, ratio=4, least=2, most=5, enough=1e-5)
+def plan_for(epsilon: float, *, brief: bool = False) -> Plan:
+    """Accurate, for points where every error is to be found; `brief` where a rule is right or grossly wrong."""
+    ratio = 4.0 if epsilon < n.LONG_FORMAT else 2.0
+    first, levels, enough = (
+        (n.FIRST_STEP_BRIEF, n.LEVELS_BRIEF, n.ENOUGH_BRIEF)
+        if brief
+        else (n.FIRST_STEP, n.LEVELS, n.ENOUGH)
+    )
+    return Plan(epsilon**first, ratio, *levels, epsilon**enough)
 
 
 def slopes(line: Line, plan: Plan, epsilon: float, scales: Sequence[Scale]) -> tuple[Slope, ...]:
@@ -108,7 +95,7 @@ class _Ladder:
         wanted = enough * (np.abs(table.best) + table.size)
         unsettled = table.error > np.maximum(wanted, 2 * self.ratio * table.rounding)
         improving = unsettled & ((table.error < 0.5 * table.before) | ~np.isfinite(table.error))
-        return bool(np.count_nonzero(improving) <= FEW * improving.size)
+        return bool(np.count_nonzero(improving) <= n.FEW_UNSETTLED * improving.size)
 
     def slope(self) -> Slope:
         """Derivative and error bar of every entry."""
@@ -152,7 +139,7 @@ class _Table:
             better += entry
             self._judge(better, entry, self.row[k])
             self.row[k], entry = entry, better
-        if len(self.row) < COLUMNS:
+        if len(self.row) < n.COLUMNS:
             self.row.append(entry)
 
     def _judge(self, entry: Array, left: Array, above: Array) -> None:
@@ -180,7 +167,7 @@ class _Table:
 
 
 def _sample(size: int) -> Array | None:
-    return None if size <= SHORT else np.random.default_rng(0).integers(0, size, SAMPLE)
+    return None if size <= n.SHORT_VECTOR else np.random.default_rng(0).integers(0, size, n.SAMPLE)
 
 
 def _quotient(above: Array, below: Array, step: float, size: Array) -> Array:

@@ -1,0 +1,400 @@
+"""The course of a check: the given arguments, contract, another point, special points, modes.
+
+It stops at the first point with a finding. What was tested, and what stayed open, is kept for the report.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.estimate.interval import Judgement
+from pullback.check.estimate.ladder import plan_for
+from pullback.check.probe import Array, Facts, InMode, OutsideDomain, RuleFault, Unsupported
+from pullback.check.search import directions, points
+from pullback.check.search.domain import Domain, symmetric_leaves
+from pullback.check.search.points import Kind, Point
+from pullback.check.search.suggested import suggested_by
+from pullback.check.subject import RuleOutput, Subject
+from pullback.check.verdict.nonfinite import Broken, judge_broken
+from pullback.check.verdict.resolve import resolve
+from pullback.check.verdict.trial import Trial, as_one_number, as_whole, run, usual_size
+from pullback.errors import CheckError
+
+
+class Failure(enum.Enum):
+    """Which test failed."""
+
+    FAULT = enum.auto()  # the rule raises, or gives something that is no gradient of its input
+    STALE = enum.auto()  # another forward call changes the gradient
+    UPSTREAM = enum.auto()  # the gradient is not in proportion to the upstream
+    NOT_FINITE = enum.auto()
+    VALUE = enum.auto()
+    SECOND = enum.auto()
+    MODE = enum.auto()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong, before it is explained; positions are entries of what the trial compares."""
+
+    kind: Failure
+    point: Point | None = None
+    trial: Trial | None = None
+    positions: Array = field(default_factory=lambda: np.empty(0, int))
+    judgement: Judgement | None = None
+    fault: RuleFault | None = None
+    text: str = ""
+    numbers: tuple[float, float] | None = None
+    where: str = ""
+
+
+@dataclass
+class Record:
+    """What has been seen so far: points by order of derivative, what was left out, kinks, and what stayed open."""
+
+    points: dict[int, list[Point]] = field(default_factory=lambda: {1: [], 2: []})
+    left_out: list[Kind] = field(default_factory=list)
+    modes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    kinks: int = 0
+    open_elsewhere: int = 0
+    open_given: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Remember something for the report, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+class Course:
+    """One check under way."""
+
+    def __init__(self, subject: Subject, domain: Domain, *, order: int, seed: int) -> None:
+        self.subject, self.domain, self.order = subject, domain, order
+        self.rng = np.random.default_rng(seed)
+        self.start = domain.start
+        self.reached = np.zeros(subject.inputs.size, bool)
+        self.record = Record()
+        self.facts = Facts()
+        self.suggested = suggested_by(subject.inputs, self.start, signs=True)
+        self.upstream = directions.signed(self.rng, subject.outputs.size)
+        self.given: RuleOutput | None = None
+
+    # the parts of a check, each giving the problems it meets
+
+    def quick(self) -> Iterator[Problem]:
+        """The given arguments, the contract, another point."""
+        self.measure_scale()
+        try:
+            yield from self._at(Point(Kind.GIVEN, self.start))
+            yield from self._contract()
+            yield from self._another()
+        except RuleFault as fault:
+            yield Problem(Failure.FAULT, fault=fault)
+
+    def full(self) -> Iterator[Problem]:
+        """Points where rules tend to be wrong."""
+        self.read_program()
+        made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
+        for point in made:
+            if self.subject.epsilon < n.COARSEST or not point.kind.is_far_out:
+                yield from self._made_up(point)
+        for moved in (points.flipped_and_grown, points.made_largest):
+            dead = ~self.reached
+            if dead.any() and not dead.all():
+                x = moved(self.rng, self._elsewhere(0), dead)
+                yield from self._made_up(Point(Kind.NOT_REACHED, x))
+
+    def read_program(self) -> None:
+        """Learn what function and rule compare their values with."""
+        self.facts = self.subject.facts(self.start, self.upstream)
+        self.record.notes += self.facts.notes
+        self.suggested = suggested_by(
+            self.subject.inputs, self.start, signs=not self.facts.branches_on_sign
+        )
+
+    def finish(self) -> None:
+        """The function must still be what it was when the check began."""
+        try:
+            same = np.array_equal(self.subject.value(self.start), self.first, equal_nan=True)
+        except OutsideDomain as error:
+            self.record.reasons.append(f"the function began to raise during the check: {error}")
+            return
+        if not same:
+            self.record.reasons.append("the function gave other values at the end of the check")
+
+    # given arguments and contract
+
+    def measure_scale(self) -> None:
+        """The size of values per output leaf, where the user is."""
+        try:
+            y = self.first = self.subject.value(self.start)
+        except OutsideDomain as error:
+            raise CheckError(f"the function raised for the given arguments: {error}") from error
+        if y.size and not np.isfinite(y).any():
+            raise CheckError(
+                f"{self.subject.rule.name} gives no finite value at the given arguments "
+                f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
+            )
+        layout = self.subject.outputs
+        sizes = [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
+        self.subject.scale = layout.fill(sizes)
+
+    def _contract(self) -> Iterator[Problem]:
+        """In proportion to the upstream, whatever its size; and independent of other calls."""
+        subject, x, w = self.subject, self.start, self.upstream
+        plain = self.given.r if self.given is not None else subject.pull(x, w)[1]
+        if not np.isfinite(plain).all():
+            return
+        short = subject.rule.rule_epsilon > n.LONG_FORMAT
+        bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
+        for factor in (2.0**bits, 2.0**-bits):
+            _, r = subject.pull(x, factor * w)
+            if not self._alike(plain, r / factor):
+                yield Problem(Failure.UPSTREAM, Point(Kind.GIVEN, x), numbers=(factor, 0.0))
+                return
+        other = self.suggested.into(self.domain.into(points.opposite(self.rng, subject.inputs, x)))
+        try:
+            late = subject.pull_after(x, other, w)
+        except OutsideDomain:
+            late = subject.pull_after(x, self._elsewhere(2), w)
+        if not self._alike(plain, late):
+            yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
+
+    def _alike(self, a: Array, b: Array) -> bool:
+        tolerance = n.ROUNDINGS * self.subject.rule.rule_epsilon
+        with np.errstate(invalid="ignore"):
+            return bool(np.all(np.abs(a - b) <= tolerance * np.maximum(np.abs(a), usual_size(a))))
+
+    # points
+
+    def _another(self) -> Iterator[Problem]:
+        self.upstream = directions.signed(self.rng, self.subject.outputs.size)
+        for attempt in range(3):
+            point = Point(Kind.ANOTHER, self._elsewhere(attempt))
+            tried = len(self.record.points[1])
+            yield from self._at(point)
+            if len(self.record.points[1]) > tried:
+                return
+        self.record.left_out.append(Kind.ANOTHER)
+
+    def _made_up(self, point: Point) -> Iterator[Problem]:
+        """A special point, or one part of the way there if it lies outside the domain."""
+        for share in (1.0, n.PART_OF_THE_WAY):
+            far = point.x if share == 1.0 else self.start + share * (point.x - self.start)
+            x = self._kept(point.kind, self.domain.into(far))
+            here = replace(point, x=x, towards=share < 1.0)
+            tried = len(self.record.points[1])
+            try:
+                yield from self._at(here)
+            except RuleFault as fault:
+                self.record.note(f"the rule raises at {here}, where the function does not: {fault}")
+                return
+            if len(self.record.points[1]) > tried:
+                return
+        self.record.left_out.append(point.kind)
+
+    def _at(self, point: Point) -> Iterator[Problem]:
+        """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
+        for u in self._directions(point):
+            found = list(self._along(point, self.domain.along(point.x, u)))
+            problem = next(iter(found), None)
+            if problem is not None and self._is_for_symmetric(problem):
+                yield from self._at(point)
+                return
+            if problem is not None:
+                yield problem
+                return
+
+    def _directions(self, point: Point) -> Iterator[Array]:
+        layout, x = self.subject.inputs, point.x
+        if point.keep_ties:
+            yield directions.tie_keeping(self.rng, layout, x)
+            return
+        before = self.record.kinks + self.record.open_elsewhere + self.record.open_given
+        tried = len(self.record.points[1])
+        yield directions.generic(self.rng, layout, x)
+        if len(self.record.points[1]) == tried and point.kind.is_generic:
+            yield directions.relative(self.rng, layout, x)
+        after = self.record.kinks + self.record.open_elsewhere + self.record.open_given
+        if point.placed.any() and after > before:
+            yield directions.sparse_at(self.rng, layout, x, point.placed)
+
+    def _along(self, point: Point, u: Array) -> Iterator[Problem]:
+        subject, w = self.subject, self.upstream
+        second = self._wants_second(point)
+        try:
+            rule = subject.evaluate_rule(point.x, w, u, second=second)
+        except OutsideDomain:
+            return
+        finite = np.isfinite(rule.values)
+        if not finite.any():
+            return
+        if not finite.all():  # what flows back from outputs without a value is nobody's business
+            w = np.where(finite, w, 0.0)
+            rule = subject.evaluate_rule(point.x, w, u, second=second)
+        if point.is_given:
+            self.given = rule
+        yield from self._broken(point, rule)
+        u = np.where(np.isfinite(rule.r), u, 0.0)
+        if not u.any():
+            return
+        plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
+        first, again = run(subject, point, u, w, rule, plan)
+        kinks = self.record.kinks
+        yield from self._first_order(first)
+        if again is not None and kinks == self.record.kinks:
+            yield from self._second_order(again)
+        elif second and rule.no_second:
+            self.record.note(f"second order not available: {rule.no_second.reason}")
+        self.reached |= rule.r != 0
+
+    def _wants_second(self, point: Point) -> bool:
+        """Second order at another point than the given one; where the rule has branches, at all but the given."""
+        return self.order > 1 and not point.is_given and (
+            point.kind is Kind.ANOTHER or self.facts.branches
+        )
+
+    def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
+        broken = ~np.isfinite(rule.r)
+        if not broken.any():
+            return
+        if not np.isfinite(rule.values).all() and not point.is_given:
+            return  # it may come from outputs that have no value
+        found = judge_broken(self.subject, point, self.upstream, rule.values, broken, self.start)
+        if found is Broken.WRONG:
+            yield Problem(Failure.NOT_FINITE, point, positions=np.flatnonzero(broken))
+        elif found is Broken.NOTE:
+            self.record.note(
+                f"the gradient is not finite at {point}, where several entries coincide: "
+                f"{self.subject.inputs.locate(int(np.flatnonzero(broken)[0]))}"
+            )
+        else:
+            self._open(point, int(broken.sum()), "the gradient is not finite, nor is a slope to be found")
+
+    def _open(self, point: Point, count: int, reason: str) -> None:
+        if point.is_given:
+            self.record.open_given += count
+            self.record.reasons.append(reason)
+        else:
+            self.record.open_elsewhere += count
+
+    def _first_order(self, trial: Trial) -> Iterator[Problem]:
+        """J·u from the transposed rule where it stands for what the user gets; else what the user gets."""
+        if _stands_for_rule(trial, self.subject):
+            yield from self._judged(as_whole(trial), Failure.VALUE)
+            return
+        one = as_one_number(trial)
+        problems = list(self._judged(one, Failure.VALUE))
+        yield from problems
+        if not problems and self.order > 1 and _is_finite(trial):
+            self.record.note("right as it is, but its own derivative is not: second derivatives will be wrong")
+
+    def _second_order(self, trial: Trial) -> Iterator[Problem]:
+        """Where values were put at a branch of the program, its own derivative is one-sided: that is a note."""
+        for problem in self._judged(trial, Failure.SECOND):
+            if not trial.point.is_placed:
+                yield problem
+            else:
+                self.record.note(f"second derivatives at {trial.point} are not those of the function")
+
+    def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
+        epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
+        suspects = trial.suspects(epsilon)
+        known = np.isfinite(trial.rule.values) if trial.order == 1 and trial.whole else None
+        if known is not None and not known.all():
+            suspects = suspects[known[suspects]]
+            self._open(trial.point, int((~known).sum()), "some outputs have no finite value")
+        self.record.points[trial.order].append(trial.point)
+        if not suspects.size:
+            return
+        found = resolve(self.subject, trial, suspects)
+        self.record.kinks += found.at_kink.size
+        if found.wrong.size:
+            yield Problem(kind, trial.point, trial, found.wrong, found.judgement)
+        elif found.undecided.size and trial.order == 1:
+            self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
+
+    def _is_for_symmetric(self, problem: Problem) -> bool:
+        """Whether the function means symmetric matrices only, so that the test must keep to them."""
+        which = symmetric_leaves(self.subject.inputs, self.start)
+        if problem.kind is not Failure.VALUE or not which or self.domain.matrices:
+            return False
+        before, self.domain = self.domain, self.domain.with_symmetric(which)
+        u = self.domain.along(self.start, directions.generic(self.rng, self.subject.inputs, self.start))
+        if any(self._along(Point(Kind.GIVEN, self.start), u)):
+            self.domain = before
+            return False
+        names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
+        self.record.note(f"{names}: right for symmetric matrices, tested within those")
+        return True
+
+    # modes
+
+    def in_modes(self, wanted: Sequence[str]) -> Iterator[Problem]:
+        """The other ways of running, compared with the plain one."""
+        x, w = self.start, self.upstream
+        split = self.subject.inputs.split
+        u = self.domain.along(x, directions.generic(self.rng, self.subject.inputs, x))
+        place = split(x), self.subject.outputs.split(w), split(u)
+        plain: dict[str, Sequence[Array | None] | Unsupported] = {}
+        for mode in wanted:
+            self.subject.calls += 1
+            answer = self.subject.rule.in_mode(mode, *place)
+            if isinstance(answer, InMode) and answer.what not in plain:
+                self.subject.calls += 1
+                plain[answer.what] = self.subject.rule.plain(answer.what, *place)
+            yield from self._mode(mode, answer, plain)
+
+    def _mode(
+        self,
+        mode: str,
+        answer: InMode | Unsupported,
+        plain: Mapping[str, Sequence[Array | None] | Unsupported],
+    ) -> Iterator[Problem]:
+        wanted = answer if isinstance(answer, Unsupported) else plain[answer.what]
+        if isinstance(answer, Unsupported) or isinstance(wanted, Unsupported):
+            reason = wanted.reason if isinstance(wanted, Unsupported) else ""
+            self.record.note(f"{mode}: not run ({reason})")
+            return
+        layout = self.subject.inputs if answer.what == "vjp" else self.subject.outputs
+        found, known = layout.join(answer.found), layout.join(wanted)
+        self.record.modes.append(mode)
+        with np.errstate(invalid="ignore"):
+            gap = np.where(np.isfinite(found) == np.isfinite(known), np.abs(found - known), np.inf)
+        gap = np.where(np.isnan(gap), 0.0, gap)
+        size = float(np.max(np.abs(known[np.isfinite(known)]), initial=0.0))
+        worst = int(np.argmax(gap)) if gap.size else 0
+        if gap.size and gap[worst] > n.MODE_UNITS * answer.epsilon * size:
+            numbers = (float(found[worst]), float(known[worst]))
+            yield Problem(Failure.MODE, text=mode, numbers=numbers, where=layout.locate(worst))
+
+    def _kept(self, kind: Kind, x: Array) -> Array:
+        """Made-up points leave what the arguments suggest only where the program itself branches there."""
+        if kind.is_threshold or (kind is Kind.NEGATIVE and self.facts.branches_on_sign):
+            return self.suggested.in_order(x)
+        return self.suggested.into(x)
+
+    def _elsewhere(self, attempt: int) -> Array:
+        made = points.another(self.rng, self.subject.inputs, self.start, attempt)
+        return self.suggested.into(self.domain.into(made))
+
+
+def _stands_for_rule(trial: Trial, subject: Subject) -> bool:
+    """⟨r, u⟩ = ⟨w, J·u⟩: what the transposed rule says is what a user gets."""
+    epsilon = subject.rule.rule_epsilon
+    if not _is_finite(trial):
+        return False
+    left, right = (trial.rule.r * trial.u)[trial.u != 0], (trial.rule.jvp * trial.w)[trial.w != 0]
+    sums = [np.sqrt(np.sum(terms**2)) for terms in (left, right, subject.scale * trial.w)]
+    size = float(sum(sums))
+    return bool(abs(np.sum(left) - np.sum(right)) <= n.ROUNDINGS * epsilon * size)
+
+
+def _is_finite(trial: Trial) -> bool:
+    jvp = trial.rule.jvp
+    return jvp is not None and bool(np.isfinite(jvp[trial.w != 0]).all())

@@ -1,0 +1,76 @@
+"""Gradients that are NaN or infinite where the function is finite: the best known fault, and never a matter of degree.
+
+Only the entries concerned are moved. At the given arguments the gradient must be finite wherever slopes exist, kink or
+not. At points that were made up it is a finding if a derivative exists, or if one entry alone brings it about; where
+several must coincide, as for the length of a vector of zeros, it is a note.
+"""
+
+import enum
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.estimate.interval import Claim, Line, State, judge
+from pullback.check.probe import Array, OutsideDomain, RuleFault
+from pullback.check.search import directions
+from pullback.check.search.points import Point
+from pullback.check.subject import Subject
+
+
+class Broken(enum.Enum):
+    """What is known of a gradient that is not finite."""
+
+    WRONG = enum.auto()
+    NOTE = enum.auto()
+    OPEN = enum.auto()
+
+
+def judge_broken(
+    subject: Subject, point: Point, w: Array, y: Array, broken: Array, start: Array
+) -> Broken:
+    """Whether the function has slopes at the entries whose gradient is not finite."""
+    slopes = _slopes(subject, point.x, y, broken)
+    if slopes is None or _is_overflow(subject, y):
+        return Broken.OPEN
+    if point.is_given or slopes == "smooth":
+        return Broken.WRONG
+    return Broken.WRONG if _alone(subject, point, w, broken, start) else Broken.NOTE
+
+
+def _slopes(subject: Subject, x: Array, y: Array, broken: Array) -> str | None:
+    """`"smooth"`, `"kink"`, or nothing if some output has no finite slope along the broken entries."""
+    u = directions.generic(np.random.default_rng(0), subject.inputs, x)
+    u[~broken] = 0.0
+    finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
+    if not finite.size:
+        return None
+    size = np.abs(y[finite]) + subject.scale[finite]
+    line = Line(lambda t: subject.value_or_nan(x + t * u)[finite])
+    # an impossible claim: what is asked for is whether it can be refuted, which needs slopes that settle
+    huge = np.full(finite.size, np.finfo(float).max)
+    claim = Claim(huge, np.full(finite.size, np.inf), subject.epsilon * size, size, subject.epsilon)
+    found = judge(line, claim)
+    both = np.isfinite(line(subject.epsilon**n.MOST_RADIUS)) & np.isfinite(line(-(subject.epsilon**n.MOST_RADIUS)))
+    if not ((found.state == State.WRONG) & both).all():
+        return None
+    if finite.size < y.size and not np.any(np.fmax(np.abs(found.low), np.abs(found.high))):
+        return None  # it may come from outputs that have no value
+    return "kink" if found.bends.any() else "smooth"
+
+
+def _is_overflow(subject: Subject, y: Array) -> bool:
+    """Beyond the root of the largest number a rule may overflow where the function just does not."""
+    largest = np.finfo(np.float64 if subject.epsilon < n.LONG_FORMAT else np.float32).max
+    return bool(np.nanmax(np.abs(y), initial=0.0) > np.sqrt(float(largest)))
+
+
+def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array) -> bool:
+    """Whether one of the entries, put alone where it is, makes the gradient there not finite."""
+    x = np.where(start == point.x, start * n.ASIDE + (start == 0), start)
+    which = int(np.flatnonzero(broken)[0])
+    x[which] = point.x[which]
+    try:
+        y, r = subject.pull(x, w)
+    except (OutsideDomain, RuleFault):
+        return False
+    return bool(np.isfinite(y).all() and not np.isfinite(r[which]))

@@ -1,0 +1,194 @@
+"""Suspects are tested again before anything is said of them.
+
+The interval of derivatives decides. Before a claim outside of it is called wrong: the function's own noise is measured,
+the claim must not change as much when the point moves by a few units of rounding, it must not be a derivative next to
+the point (where values are tied, any limit of derivatives is right), and at points put on kinks on purpose each input
+moved by itself is asked. Each of these is evidence for the claim; want of evidence leaves it open.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.estimate.interval import Claim, Judgement, Line, State, judge
+from pullback.check.estimate.noise import noise_along, usual_unit
+from pullback.check.probe import Array, OutsideDomain, RuleFault
+from pullback.check.search import directions
+from pullback.check.subject import Subject
+from pullback.check.verdict.trial import Trial
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided."""
+
+    wrong: Array
+    at_kink: Array
+    undecided: Array
+    judgement: Judgement
+
+
+def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
+    """Confirm or dismiss the suspects of a trial."""
+    chosen = _worst(trial, suspects)
+    line = trial.line(subject, chosen)
+    claim = _claim(subject, trial, chosen)
+    found = judge(line, claim)
+    excuses = (_noise, _claim_noise, _neighbours, _each_input_alone)
+    for excuse in excuses[: 0 if trial.order == 2 and trial.point.is_placed else None]:
+        wrong = np.flatnonzero(found.state == State.WRONG)
+        if wrong.size:
+            found.state[wrong] = excuse(subject, trial, chosen[wrong], found, wrong)
+    positions = [chosen[found.state == state] for state in (State.WRONG, State.OPEN)]
+    at_kink = chosen[(found.state == State.RIGHT) & found.bends]
+    return Resolved(positions[0], at_kink, positions[1], found)
+
+
+def _worst(trial: Trial, suspects: Array) -> Array:
+    if suspects.size <= n.MOST_SUSPECTS:
+        return suspects
+    ratio = trial.gap[suspects] / trial.slope.error[suspects]
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    return np.sort(suspects[np.argpartition(-ratio, n.MOST_SUSPECTS)[: n.MOST_SUSPECTS]])
+
+
+def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
+    size = trial.size[chosen]
+    epsilon = max(subject.epsilon, subject.rule.rule_epsilon if trial.order == 2 else 0.0)
+    return Claim(trial.claimed[chosen], trial.gap[chosen], epsilon * size, size, epsilon)
+
+
+# evidence for a claim: each gives the new state of entries that looked wrong
+
+
+def _noise(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+) -> Array:
+    """The interval again, with the noise that the function really has."""
+    claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
+    noise = np.fmax(noise_along(line, claim.size, claim.epsilon), claim.noise)
+    noise = np.fmax(noise, unit_of(subject) * claim.size)
+    if np.all(noise <= claim.noise):
+        return found.state[wrong]
+    again = judge(line, replace(claim, noise=noise))
+    bar = n.BARS * again.error
+    coarse = bar <= n.COARSE * (np.abs(claim.value) + np.fmax(np.abs(again.low), np.abs(again.high)))
+    inside = (claim.value >= again.low - bar) & (claim.value <= again.high + bar)
+    return np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
+
+
+def unit_of(subject: Subject) -> float:
+    """The rounding unit of the function's values as measured where the user is, once.
+
+    Where values hardly change, as near zero, a function that rounds inside looks flat, not noisy.
+    """
+    if subject.unit is None:
+        x = subject.start()
+        u = directions.generic(np.random.default_rng(3), subject.inputs, x)
+        some = np.unique(np.linspace(0, subject.outputs.size - 1, n.SAMPLE).astype(int))
+        line = Line(lambda t: subject.value_or_nan(x + t * u)[some])
+        size = np.abs(line(0.0)) + subject.scale[some]
+        subject.unit = max(subject.epsilon, usual_unit(line, size, subject.epsilon))
+    return subject.unit
+
+
+def _claim_noise(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+) -> Array:
+    """Claims that move as far as they are off when the point moves by a few units of rounding."""
+    off = _beyond(found, wrong, trial.claimed[chosen])
+    moved = np.zeros(chosen.size)
+    for step in n.CLAIM_MOVES:
+        other = _claimed_at(subject, trial, _moved(subject, trial, step))
+        if other is not None:
+            change = np.abs(other[chosen] - trial.claimed[chosen])
+            moved = np.fmax(moved, np.where(np.isfinite(change), change, 0.0))
+    return np.where(off <= n.NOISE_FACTOR * moved, State.RIGHT, State.WRONG)
+
+
+def _beyond(found: Judgement, wrong: Array, claimed: Array) -> Array:
+    return np.maximum(found.low[wrong] - claimed, claimed - found.high[wrong])
+
+
+def _moved(subject: Subject, trial: Trial, units: float) -> Array:
+    """The point moved by units of rounding, equal entries equally so that ties stay; placed entries not at all."""
+    epsilon = max(subject.rule.rule_epsilon, float(np.finfo(np.float64).eps))
+    with np.errstate(all="ignore"):
+        sign = np.where(np.sin(1e4 * np.nan_to_num(trial.x)) > 0, 1.0, -1.0)
+    placed = trial.point.placed
+    sign = np.where(placed, 0.0, sign) if placed.size else sign
+    return trial.x * (1 + units * epsilon * sign)
+
+
+def _claimed_at(subject: Subject, trial: Trial, x: Array, u: Array | None = None) -> Array | None:
+    """What the rule claims at another point or along another direction."""
+    u = trial.u if u is None else u
+    try:
+        rule = subject.evaluate_rule(x, trial.w, u, second=trial.order == 2)
+    except (OutsideDomain, RuleFault):
+        return None
+    if trial.order == 2:
+        return rule.second
+    return rule.jvp if trial.whole else np.array([np.sum((rule.r * u)[u != 0])])
+
+
+def _neighbours(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+) -> Array:
+    """Claims inside the hull of derivatives next to the point, if the hull does not shrink with the distance."""
+    claimed, bar = trial.claimed[chosen], n.BARS * found.error[wrong]
+    epsilon = subject.epsilon
+    rounding = unit_of(subject) * trial.size[chosen] / epsilon ** (n.BALLS[0] + n.STEP_IN_BALL)
+    state = np.full(chosen.size, State.WRONG)
+    hulls = [(np.full(chosen.size, np.inf), np.full(chosen.size, -np.inf)) for _ in n.BALLS]
+    for k, slopes in enumerate(_slopes_beside(subject, trial, chosen), 1):
+        hulls = [
+            (np.fmin(low, slope), np.fmax(high, slope))
+            for (low, high), slope in zip(hulls, slopes, strict=True)
+        ]
+        widths = [high - low for low, high in hulls]
+        lasting = widths[0] >= n.LASTING * np.max(widths, axis=0)
+        lasting &= widths[0] > n.BARS * rounding
+        low, high = hulls[0]
+        slack = bar + n.EDGE * widths[0]
+        state[lasting & (claimed >= low - slack) & (claimed <= high + slack)] = State.RIGHT
+        smooth = np.max(widths, axis=0) < n.COARSE * _beyond(found, wrong, claimed)
+        smooth &= (k >= n.FEW_NEIGHBOURS) and not trial.point.is_placed
+        if ((state == State.RIGHT) | smooth).all():
+            break
+    return state
+
+
+def _slopes_beside(subject: Subject, trial: Trial, chosen: Array) -> Iterator[list[Array]]:
+    """Derivatives along the trial's direction at places in balls of several sizes, the same places in each."""
+    rng, epsilon = np.random.default_rng(2), subject.epsilon
+    for _ in range(n.NEIGHBOURS):
+        towards = directions.generic(rng, subject.inputs, trial.x)
+        slopes = []
+        for power in n.BALLS:
+            radius = epsilon**power
+            step = radius * epsilon**n.STEP_IN_BALL
+            at = trial.values(subject, chosen, trial.x + radius * towards, trial.u)
+            slopes.append((at(step) - at(-step)) / (2 * step))
+        yield slopes
+
+
+def _each_input_alone(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+) -> Array:
+    """At a point put on kinks: each input moved by itself has the slope that is claimed for it, and no kink."""
+    if not trial.point.is_placed or trial.order == 2 or len(subject.inputs.leaves) < 2:
+        return found.state[wrong]
+    right = np.ones(chosen.size, bool)
+    for k in range(len(subject.inputs.leaves)):
+        span, u = subject.inputs.span(k), np.zeros(trial.u.size)
+        u[span] = trial.u[span]
+        claimed = _claimed_at(subject, trial, trial.x, u)
+        if claimed is None:
+            return found.state[wrong]
+        line = trial.line(subject, chosen, u)
+        alone = judge(line, replace(_claim(subject, trial, chosen), value=claimed[chosen]))
+        right &= (alone.state == State.RIGHT) & ~alone.bends
+    return np.where(right, State.RIGHT, State.WRONG)
