@@ -10,6 +10,7 @@ from pullback._engine import engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
 from pullback.check.verdict.course import Course, Problem
+from pullback.check.diagnosis.diagnose import diagnose
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Leaf, OutsideDomain, Probe
 from pullback.check.subject import Subject
@@ -99,12 +100,7 @@ def _examined(
         course.finish()
         if problem is None:
             return course, ()
-        return course, (_plain(course, problem),)
-
-
-def _plain(course: Course, problem: Problem) -> Finding:
-    path = course.subject.inputs.leaves[0].path
-    return Finding(problem.kind.name.lower(), path, f"{problem.kind} {problem.text} {problem.fault or ''} {problem.positions[:5]}", point=str(problem.point))
+        return course, diagnose(course, problem, explain=options.explain)
 
 
 def _course_of(rule: Probe, truth: Probe, options: Options) -> Course:

@@ -81,3 +81,16 @@ SMALL_INPUT, LARGE_INPUT = 64, 200_000
 ZEROS = (0.2, 0.0)
 # So many inputs are put between thresholds one by one.
 MOST_LEAVES = 3
+
+# An explanation must predict each entry to AGREE, and leave no more than EXPLAINED of the gap: a small error is not
+# explained by being small.
+AGREE, EXPLAINED = 1e-6, 2e-3
+# Entries at which differences are taken where the program gives no derivative; fresh points and how near they are;
+# points of the pool.
+GRID, FRESH, NEAR, POOL = 64, 3, 0.1, 12
+# So many wrong elements are named one by one; so many rows are tried one by one.
+FEW_ELEMENTS, MOST_ROWS = 4, 32
+# A condition needs so many wrong and right values; its ends are halved so often, and taken for a constant this near.
+LEAST_VALUES, HALVINGS, SNAP = 3, 24, 1e-3
+# An error that has shrunk to this share at the end of an interval fades out: there is no such end.
+FADED = 0.2

@@ -1,30 +1,8 @@
 """Diagnoses in words: one sentence each, with the name of the input and a short number."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-
-from pullback.check.diagnosis.guess import Cause, Guess, Way
-from pullback.check.search.points import Kind, Place
-
-POINTS = {
-    Kind.ZEROS_AMONG_NEGATIVES: "where {x} is zero",
-    Kind.ZEROS_AMONG_POSITIVES: "where {x} is zero",
-    Kind.ALL_ZEROS: "where {x} is zero",
-    Kind.TIES: "where values are equal",
-    Kind.GRID: "where values are equal, zero or whole",
-    Kind.NEGATIVE: "where {x} is negative",
-    Kind.LARGE: "where {x} is large",
-    Kind.VERY_LARGE: "where {x} is very large",
-    Kind.TINY: "where {x} is close to zero",
-    Kind.BETWEEN_THRESHOLDS: "in part of its range",
-    Kind.ABOVE_THRESHOLDS: "where {x} is above a threshold of the function or rule",
-    Kind.BELOW_THRESHOLDS: "where {x} is below a threshold of the function or rule",
-    Kind.WITHIN_THRESHOLDS: "where |{x}| is below a threshold of the function or rule",
-    Kind.AT_THRESHOLDS: "at a threshold of the function or rule",
-    Kind.NOT_REACHED: "where the gradient was zero at first",
-}
-
 
 CONSTANTS = {
     "π": math.pi,
@@ -42,10 +20,10 @@ CONSTANTS = {
 
 def short(number: float) -> str:
     """A number in at most four digits."""
-    return f"{number + 0.0:.4g}"
+    return f"{number + 0.0:.4g}".replace("-", "−")
 
 
-def factor(name: str, number: float) -> str:
+def factor(name: str, number: float, counts: Mapping[str, int] | None = None) -> str:
     """A constant factor, as plain as it can be said."""
     if number < 0:
         return f"the gradient for `{name}` has the wrong sign and is {short(-number)}× as large as it should be"
@@ -60,6 +38,9 @@ def factor(name: str, number: float) -> str:
     named = _named(amount)
     if named:
         text += f": a factor {named} {'too many' if number > 1 else 'is missing'}"
+    same = [what for what, count in (counts or {}).items() if abs(amount - count) < 1e-6 * count]
+    if same:
+        text += f" ({same[0]})"
     return text
 
 
@@ -78,6 +59,11 @@ def _named(amount: float) -> str:
     return str(plain) if abs(amount - plain) < 1e-6 * amount else ""
 
 
+def times(number: float) -> str:
+    """A factor inside a region or condition."""
+    return f"is {short(number)}× what it should be"
+
+
 def sign(name: str) -> str:
     """A flipped sign."""
     return f"the gradient for `{name}` has the wrong sign"
@@ -93,25 +79,24 @@ def detached(name: str) -> str:
     return f"the gradient for `{name}` is zero, but the function depends on it: detached?"
 
 
-def upstream(name: str, *, in_part: bool = False) -> str:
-    """An upstream gradient that was forgotten, in all terms or in some."""
-    if in_part:
-        return (
-            f"the upstream gradient is not multiplied into every term: a part of the gradient for `{name}` "
-            "is there even when the upstream is zero"
-        )
+def upstream(name: str) -> str:
+    """An upstream gradient that was forgotten."""
     return (
-        f"the upstream gradient is not multiplied in: the gradient for `{name}` is there even when "
-        "the upstream is zero"
+        f"the upstream gradient is not multiplied in: the gradient for `{name}` is the same for every upstream"
     )
 
 
-def upstream_of_ones(name: str) -> str:
-    """A zero that may come of forgetting the upstream."""
+def passed_through(name: str) -> str:
+    """The upstream as it came."""
     return (
-        f"the gradient for `{name}` is zero, but the function depends on it: detached, or the upstream "
-        "gradient is not multiplied in (an upstream of ones would give zero)"
+        f"the gradient for `{name}` is the upstream as it came: the function's own derivative is not multiplied in. If "
+        "that is meant (straight-through), name the function it is the derivative of with against="
     )
+
+
+def passed_through_negated(name: str) -> str:
+    """The upstream with its sign turned."""
+    return f"the gradient for `{name}` is minus the upstream: the function's own derivative is not multiplied in"
 
 
 def swapped(name: str, other: str) -> str:
@@ -124,9 +109,47 @@ def anothers(name: str, other: str) -> str:
     return f"the gradient for `{name}` is the one for `{other}`: computed with the wrong operand, or swapped?"
 
 
+def moving_factor(name: str, numbers: Sequence[float]) -> str:
+    """One factor for all elements that nothing explains."""
+    some = ", ".join(short(number) for number in numbers[:3])
+    return f"the gradient for `{name}` is off by one factor for all its elements, which changes with the point ({some})"
+
+
+def named_factor(name: str, what: str) -> str:
+    """A factor that is something of the function."""
+    return f"the gradient for `{name}` has a factor {what} too many"
+
+
+def instead(name: str, what: str) -> str:
+    """Something else in the place of the derivative."""
+    return f"the gradient for `{name}` is the upstream times {what}, which is not the derivative of the function"
+
+
+def added(name: str, number: float, what: str) -> str:
+    """A term that does not belong there."""
+    term = short(number) if what == "a constant" else f"{short(number)} × {what}"
+    decay = " (weight decay?)" if what == f"`{name}`" else ""
+    return f"{term} is added to the gradient for `{name}`{decay}"
+
+
 def rearranged(name: str, how: str) -> str:
     """Right numbers in wrong places."""
-    return f"the gradient for `{name}` has the right numbers in the wrong places: {how}"
+    return f"the gradient for `{name}` is right but for its places: {how}"
+
+
+def upstream_changed(name: str, output: str, how: str) -> str:
+    """The upstream was changed on its way into the rule."""
+    return f"the gradient for `{name}` is computed with the upstream of `{output}` {how}"
+
+
+def saved(name: str, other: str, how: str) -> str:
+    """A saved input was changed on its way into the rule."""
+    return f"the gradient for `{name}` is computed with `{other}` {how}"
+
+
+def mixed_up(name: str, other: str, used: str) -> str:
+    """A saved tensor taken for another."""
+    return f"the gradient for `{name}` is computed with `{used}` in place of `{other}`"
 
 
 def precision(name: str, kind: str) -> str:
@@ -135,90 +158,10 @@ def precision(name: str, kind: str) -> str:
     return f"the gradient for `{name}` is right to {bits} bits only: computed or rounded in {kind} inside the rule"
 
 
-def element(name: str, where: str, count: int, total: int, ratio: float | None) -> str:
-    """One or a few wrong elements."""
-    how = "" if ratio is None else f" ({short(ratio)}× what it should be)"
-    if count == 1:
-        return f"only element {where} of the gradient for `{name}` is wrong{how}, of {total}"
-    return f"only {count} of {total} elements of the gradient for `{name}` are wrong, {where} among them{how}"
-
-
-def where(name: str, low: float, high: float, mirrored: bool, named: dict[float, str]) -> str:
-    """An interval of values in words; bounds that have a name are called by it."""
-    start, end = (named.get(bound) or short(bound) for bound in (low, high))
-    subject = f"|{name}|" if mirrored else name
-    if mirrored and low < 0:
-        low = -math.inf
-    if low == high:
-        text = f"{subject} = {start}"
-    elif low == -math.inf:
-        text = f"{subject} < {end}"
-    elif high == math.inf:
-        text = f"{subject} > {start}"
-    else:
-        text = f"{start} < {subject} < {end}"
-    return "where " + text.replace("-", "−")
-
-
-WHERE_TIED = "where two values are equal"
-
-
-def at_point(name: str, point: Place | None) -> str:
-    """Where a kind of special inputs lies."""
-    text = None if point is None else POINTS.get(point.kind)
-    return "at special inputs" if text is None else text.format(x=name)
-
-
-def couplings(name: str, *, one_by_one: bool) -> str:
-    """Elements that act on each other, in the function but not in the rule."""
-    told = "the rule treats them one by one" if one_by_one else "the rule leaves some of that out"
-    return f"a term is missing in the gradient for `{name}`: the function mixes elements, {told} (cross terms)"
-
-
-def axis(name: str, which: str) -> str:
-    """Elements that act on each other along another axis than in the function."""
-    return f"wrong axis in the gradient for `{name}`: the rule mixes elements along {which}"
-
-
-def mixes(name: str, which: str) -> str:
-    """Elements that act on each other in the rule only."""
-    return (
-        f"the gradient for `{name}` mixes elements along {which}, which the function keeps apart: an upstream "
-        "gradient summed or averaged over the wrong axis, or keepdims forgotten?"
-    )
-
-
-def spread(name: str, which: str) -> str:
-    """An upstream gradient laid along the other axis."""
-    return f"wrong axis in the gradient for `{name}`: the upstream gradient is laid along {which}"
-
-
-def flat(name: str) -> str:
-    """A gradient of a function that has none."""
-    return (
-        f"the function is flat in `{name}`, but the rule gives a gradient: if that is meant (straight-through), "
-        "name the function it is the derivative of with against="
-    )
-
-
-def unused(name: str, where: str) -> str:
-    """A gradient for an element without influence."""
-    return (
-        f"the gradient for `{name}` reaches element {where}, on which the function does not depend here: "
-        "a wrong index or place"
-    )
-
-
-def left_out(name: str, where: str) -> str:
-    """An element with influence but without gradient."""
-    return f"a term is missing: element {where} of `{name}` gets no gradient, but the function depends on it"
-
-
-def direction(name: str, which: str) -> str:
-    """An accumulation that runs the wrong way."""
-    return (
-        f"the gradient for `{name}` accumulates the wrong way along {which}: it should run reversed "
-        "(reverse=True, or flipped)"
+def region(name: str, where: str, how: str) -> str:
+    """Wrong in some places only."""
+    return f"the gradient for `{name}` {how} in {where}, and right elsewhere" if how != "zero" else (
+        f"the gradient for `{name}` is zero in {where}, where it should not be, and right elsewhere"
     )
 
 
@@ -232,52 +175,21 @@ def part_of_outputs(name: str, outputs: str, number: float) -> str:
     return f"{part} is off by a factor {short(number)}; the rest is right"
 
 
-def saved(name: str, other: str, how: str, way: Way) -> str:
-    """An operand that was not turned round, or was."""
-    turn = "transpose" if way is Way.TRANSPOSED else "flip"
-    return f"the gradient for `{name}` is computed with `{other}` {how} by mistake: one {turn} too many or missing"
-
-
-def mixed_up(name: str, other: str, used: str) -> str:
-    """A saved tensor taken for another."""
-    return f"the gradient for `{name}` is computed with {used} in place of `{other}`"
-
-
-def of_guess(guess: Guess, name: str, other: str) -> tuple[str, str]:
-    """Kind and sentence for a guess that held."""
-    number, word, way = guess.number, guess.word, guess.way
-    texts: dict[Cause, tuple[str, Callable[[], str]]] = {
-        Cause.NONE: ("none", lambda: nothing_flows(name)),
-        Cause.DETACHED: ("detached", lambda: detached(name)),
-        Cause.ONES: ("upstream", lambda: upstream_of_ones(name)),
-        Cause.UPSTREAM: ("upstream", lambda: upstream(name)),
-        Cause.UPSTREAM_IN_PART: ("upstream", lambda: upstream(name, in_part=True)),
-        Cause.FACTOR: ("factor", lambda: factor(name, number)),
-        Cause.SIGN: ("sign", lambda: sign(name)),
-        Cause.LINEAR: ("linear", lambda: NOT_LINEAR),
-        Cause.PRECISION: ("precision", lambda: precision(name, word)),
-        Cause.SWAPPED: ("swapped", lambda: swapped(name, other)),
-        Cause.ANOTHERS: ("swapped", lambda: anothers(name, other)),
-        Cause.OUTPUTS_SWAPPED: ("swapped", lambda: f"the upstream gradients of {word} are swapped"),
-        Cause.OUTPUT: ("term", lambda: part_of_outputs(name, word, number)),
-        Cause.REARRANGED: (way.value, lambda: rearranged(name, word)),
-        Cause.SAVED: (way.value, lambda: saved(name, other, word, way)),
-        Cause.MIXED_UP: ("saved", lambda: mixed_up(name, other, word)),
-        Cause.STALE: ("stale", lambda: stale_input(word)),
-        Cause.AXIS: ("axis", lambda: axis(name, word)),
-        Cause.MIXES: ("axis", lambda: mixes(name, word)),
-        Cause.SPREAD: ("axis", lambda: spread(name, word)),
-        Cause.PLACES: ("places", lambda: rearranged(name, word)),
-        Cause.FLAT: ("flat", lambda: flat(name)),
-        Cause.CONJUGATE: ("conjugate", lambda: conjugate(name)),
-        Cause.UNUSED: ("places", lambda: unused(name, word)),
-        Cause.LEFT_OUT: ("term", lambda: left_out(name, word)),
-        Cause.DIRECTION: ("reversed", lambda: direction(name, word)),
-        Cause.COUPLINGS: ("term", lambda: couplings(name, one_by_one=False)),
-        Cause.ONE_BY_ONE: ("term", lambda: couplings(name, one_by_one=True)),
-    }
-    kind, say = texts[guess.cause]
-    return kind, say()
+def condition(
+    name: str, quantity: str, low: float, high: float, how: str, constants: Sequence[float]
+) -> str:
+    """Wrong only for some values."""
+    del constants
+    if low == high:
+        where = f"{quantity} = {short(low)}"
+    elif low == -math.inf:
+        where = f"{quantity} < {short(high)}"
+    elif high == math.inf:
+        where = f"{quantity} > {short(low)}"
+    else:
+        where = f"{short(low)} < {quantity} < {short(high)}"
+    how = "is zero" if how == "zero" else how
+    return f"the gradient for `{name}` {how} where {where}, and is right elsewhere"
 
 
 def conjugate(name: str) -> str:
@@ -288,19 +200,12 @@ def conjugate(name: str) -> str:
     )
 
 
-def slightly(name: str, share: float, side: str) -> str:
-    """Small, uneven, one-sided."""
+def unexplained(name: str, share: float, wrong: int, total: int, tried: int) -> str:
+    """The honest line."""
+    many = "all elements" if wrong == total else f"{wrong} of {total} elements"
     return (
-        f"the gradient for `{name}` is slightly too {side} (by {short(share)} of its size, "
-        "differently from element to element): a stabilising constant or an approximation in the rule?"
-    )
-
-
-def term(name: str, share: float) -> str:
-    """No pattern found."""
-    return (
-        f"the gradient for `{name}` is off by {short(100 * share)} % with no simple pattern: a term "
-        "is missing or wrong"
+        f"the gradient for `{name}` is off by {short(100 * share)} % in {many}; none of {tried} explanations tried "
+        "predicts it"
     )
 
 
@@ -311,33 +216,15 @@ SECOND = (
 SECOND_NOT_FINITE = (
     "right to first order, but the second derivative is not finite (NaN or infinite)"
 )
-SECOND_UPSTREAM = (
-    "right to first order, wrong to second: the upstream gradient is detached inside the rule"
-)
-STALE_LAST = "shared state: the backward pass uses the values of the last forward call"
-STALE_FIRST = "shared state: the backward pass uses the values of an earlier forward call"
-RIGHT_AT_FIRST = (
-    "right at the given arguments, wrong right beside them: shared state (the backward pass uses values of an "
-    "earlier forward call), or the rule assumes what holds for those inputs only (normalised, symmetric)"
-)
-STATEFUL = "shared state: the backward pass gives another gradient each time it runs (a counter or buffer it changes)"
-STALE_BRANCH = (
-    "shared state: the backward pass takes the branch (a mask, an index) of an earlier forward call"
-)
+STALE = "shared state: another forward call in between changes what the backward pass gives"
 NOT_LINEAR = (
-    "the rule is not linear in its upstream gradient (clipped, squared, or with something added)"
+    "the gradient is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
 )
 
 
-def not_finite(name: str, place: str = "") -> str:
-    """NaN or infinity where the function is smooth."""
-    place = f" {place}," if place else ""
-    return f"the gradient for `{name}` is not finite{place} although the function is smooth there"
-
-
-def stale_input(name: str) -> str:
-    """One saved tensor of an earlier call."""
-    return f"shared state: the backward pass uses the value that `{name}` had in an earlier forward call"
+def not_finite(name: str, where: str) -> str:
+    """NaN or infinity where the function has slopes."""
+    return f"the gradient for `{name}` is not finite at {where}, where the function is finite and has finite slopes"
 
 
 def shape(name: str, came: tuple[int, ...], wanted: tuple[int, ...]) -> str:

@@ -181,6 +181,10 @@ class Probe(Protocol):
         """The rule at `xs`, run only after another call of the function at `others`."""
         ...
 
+    def own_vjp(self, xs: Arrays, ws: Arrays) -> Sequence[Array | None] | Unsupported:
+        """The gradient by the engine's own derivative of the program, with every custom gradient left out."""
+        ...
+
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """What the program of function and rule compares its values with."""
         ...

@@ -24,6 +24,7 @@ class Finding:
     point: str = ""
     output: str = ""
     source: str | None = None
+    at: str = ""
 
 
 @dataclass(frozen=True)

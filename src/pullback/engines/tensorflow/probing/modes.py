@@ -19,7 +19,7 @@ class Untraceable(Exception):
     """The function cannot be traced; the text says why."""
 
 
-class _Point:
+class Point:
     """A probe at one point: tensors for the function, and what it is differentiated by."""
 
     def __init__(self, probe: Any, xs: Arrays) -> None:
@@ -59,7 +59,7 @@ class _Point:
 def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
     """Function and rule in one traced program, made once."""
     if probe.program is None:
-        at = _Point(probe, xs)
+        at = Point(probe, xs)
         traced = tf.function(functools.partial(with_tape, at.weighted(ws)), autograph=False)
         try:
             probe.program = traced.get_concrete_function(at.arguments, at.variables)
@@ -70,7 +70,7 @@ def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
 
 def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
     """What one mode gives, or the reason why it cannot be run."""
-    mode, at = MODES[name], _Point(probe, xs)
+    mode, at = MODES[name], Point(probe, xs)
     if probe.seed is not None:
         return Unsupported("its random numbers would differ")
     if at.variables and not mode.takes_variables:

@@ -21,6 +21,7 @@ from pullback.engines.tensorflow.probing.arguments import (
 from pullback.engines.tensorflow.probing.callee import described, plain_line, rule_location
 from pullback.engines.tensorflow.probing.facts import facts_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
+from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.state import State, seeded
 from pullback.engines.tensorflow.values import dense
@@ -68,6 +69,7 @@ class TensorFlowProbe:
     rule_epsilon: float = 0.0
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
+    own: Any = field(init=False, default=None)
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
     def __post_init__(self) -> None:
@@ -109,6 +111,18 @@ class TensorFlowProbe:
         vjp = self.fitting(gradients)
         jvp, again = _differentiate_rule(outer, gradients, upstream, watched if second else [], us)
         return Claims([to_array(y) for y in ys], vjp, jvp, again if second else _NOT_ASKED)
+
+    def own_vjp(self, xs: Arrays, ws: Arrays) -> Any:
+        """The gradient by TensorFlow's own rules alone."""
+        if self.own is None:
+            self.own = own_derivative(self)
+        if isinstance(self.own, Unsupported):
+            return self.own
+        try:
+            return self.own.vjp(xs, ws)
+        except Exception as error:
+            self.own = Unsupported(described(error))
+            return self.own
 
     facts = facts_of
     source = rule_location

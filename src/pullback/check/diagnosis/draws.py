@@ -1,0 +1,151 @@
+"""What rule and function give at several points and upstreams, entry by entry: what an explanation must predict.
+
+The truth is the program's own derivative where that agrees with differences of the function along two directions;
+elsewhere differences entry by entry, at no more than a grid of entries.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.estimate.ladder import plan_for, slopes
+from pullback.check.probe import Array, OutsideDomain, RuleFault
+from pullback.check.search import directions
+from pullback.check.search.points import Point
+from pullback.check.subject import Subject
+from pullback.check.verdict.trial import usual_size, weighted
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A point and an upstream, with the truth `g` (not a number where unknown) and what the rule gives, `r`."""
+
+    x: Array
+    w: Array
+    y: Array
+    g: Array
+    r: Array
+    floor: Array
+
+    @property
+    def gap(self) -> Array:
+        """How far the rule is off; nothing where the truth is not known or within its error."""
+        gap = np.abs(self.r - self.g)
+        return np.where(np.isfinite(gap) & (gap > self.floor), gap, np.where(np.isfinite(self.g) & ~np.isfinite(self.r), np.inf, 0.0))
+
+
+class Truth:
+    """The gradient that the function itself has."""
+
+    def __init__(self, subject: Subject, x: Array, w: Array, entries: Array) -> None:
+        self.subject, self.entries = subject, entries
+        self.own = self._agrees(x, w)
+
+    def vjp(self, x: Array, w: Array) -> tuple[Array, Array]:
+        """The gradient and how far it may be off."""
+        if self.own:
+            g = self.subject.own_vjp(x, w)
+            if g is not None:
+                unit = n.ROUNDINGS * self.subject.rule.rule_epsilon
+                return g, unit * (np.abs(g) + usual_size(g)) / n.BARS
+        return self._by_differences(x, w)
+
+    def _agrees(self, x: Array, w: Array) -> bool:
+        """Whether the program's own derivative is that of the function, along two directions."""
+        g = self.subject.own_vjp(x, w)
+        if g is None or not np.isfinite(g).all():
+            return False
+        rng = np.random.default_rng(5)
+        for _ in range(2):
+            u = directions.generic(rng, self.subject.inputs, x)
+            value, error = self._slope(x, u, w)
+            size = float(np.sqrt(np.sum((g * u) ** 2)))
+            bar = n.BARS * error + n.ROUNDINGS * self.subject.epsilon * size
+            if not abs(float(np.sum(g * u)) - value) <= bar or bar > n.COARSE * (size + abs(value)):
+                return False
+        return True
+
+    def _by_differences(self, x: Array, w: Array) -> tuple[Array, Array]:
+        g, floor = np.full(x.size, np.nan), np.zeros(x.size)
+        scales = directions.leaf_scales(self.subject.inputs, x)
+        for entry in self.entries:
+            u = np.zeros(x.size)
+            u[entry] = abs(x[entry]) or scales[entry]
+            value, error = self._slope(x, u, w)
+            g[entry], floor[entry] = value / u[entry], n.BARS * error / u[entry]
+        return g, np.where(np.isfinite(floor), floor, np.inf)
+
+    def _slope(self, x: Array, u: Array, w: Array) -> tuple[float, float]:
+        size = float(np.sqrt(np.sum((w * self.subject.scale) ** 2)))
+
+        def line(t: float) -> tuple[Array]:
+            return (np.array([weighted(self.subject.value_or_nan(x + t * u), w)]),)
+
+        plan = plan_for(self.subject.epsilon)
+        (slope,) = slopes(line, plan, self.subject.epsilon, [lambda _: size])
+        return float(slope.value[0]), float(slope.error[0])
+
+
+@dataclass(frozen=True)
+class Draws:
+    """`fit`: two upstreams at the failing point. `fresh`: points near it, and the given arguments.
+
+    `pool`: what the check has visited besides; it is drawn when it is asked for.
+    """
+
+    truth: Truth
+    fit: tuple[Draw, ...]
+    fresh: tuple[Draw, ...]
+    visited: Sequence[Point]
+    draw: Callable[[Array, Array], Draw | None]
+
+    @property
+    def tested(self) -> tuple[Draw, ...]:
+        """All that an explanation must predict."""
+        return (*self.fit, *self.fresh)
+
+    def pool(self) -> Iterator[Draw]:
+        """Draws at points that the check has visited."""
+        w = self.fit[0].w
+        for point in self.visited[: n.POOL]:
+            found = self.draw(point.x, w)
+            if found is not None:
+                yield found
+
+
+def make_draws(
+    subject: Subject, point: Point, w: Array, start: Array, visited: Sequence[Point], wrong: Array
+) -> Draws:
+    """The draws around a failing point; `wrong` are entries to be among those that differences are taken at."""
+    rng, size = np.random.default_rng(11), subject.inputs.size
+    entries = np.unique(np.concatenate([wrong[: n.GRID // 2], _spread(rng, size)]).astype(int))
+    truth = Truth(subject, point.x, w, entries[: n.GRID])
+
+    def draw(x: Array, w: Array) -> Draw | None:
+        try:
+            y, r = subject.pull(x, w)
+        except (OutsideDomain, RuleFault):
+            return None
+        g, floor = truth.vjp(x, w)
+        return Draw(x, w, y, g, r, floor)
+
+    other = directions.signed(rng, w.size)
+    fit = [draw(point.x, w), draw(point.x, other)]
+    near = [draw(_near(rng, point), directions.signed(rng, w.size)) for _ in range(n.FRESH)]
+    given = [] if point.is_given else [draw(start, w)]
+    kept = [d for d in (*near, *given) if d is not None]
+    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), visited, draw)
+
+
+def _spread(rng: np.random.Generator, size: int) -> Array:
+    return rng.permutation(size)[: n.GRID]
+
+
+def _near(rng: np.random.Generator, point: Point) -> Array:
+    """A point like the failing one: placed values and ties stay."""
+    x = point.x
+    if point.keep_ties:
+        return x * rng.uniform(1 - n.NEAR, 1 + n.NEAR)
+    return x * rng.uniform(1 - n.NEAR, 1 + n.NEAR, x.size)
