@@ -33,7 +33,7 @@ class Interval:
 
 def conditions(case: Case) -> Iterator[Explanation]:
     """The plainest condition that tells wrong from right elements on every draw."""
-    draws = [*case.draws.tested, *case.draws.pool()]
+    draws = [*case.draws.tested, *case.draws.pool]
     for name, quantity, can_halve in _quantities(case):
         values, wrong = _gathered(case, draws, quantity)
         found = _interval(values, wrong)

@@ -55,7 +55,7 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
     subject, trial = course.subject, problem.trial
     assert trial is not None and problem.point is not None
     draws = make_draws(
-        subject, problem.point, trial.w, course.start, course.record.points[1], _suspect_entries(course, problem)
+        subject, problem.point, trial.w, course.start, course.other_points(), _suspect_entries(course, problem)
     )
     wrong = [k for k in range(len(subject.inputs.leaves)) if _is_wrong(course, draws, k)]
     findings = [_of_input(course, problem, draws, k, explain) for k in wrong]

@@ -4,7 +4,8 @@ The truth is the program's own derivative where that agrees with differences of 
 elsewhere differences entry by entry, at no more than a grid of entries.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,17 +89,17 @@ class Truth:
         return float(slope.value[0]), float(slope.error[0])
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Draws:
     """`fit`: two upstreams at the failing point. `fresh`: points near it, and the given arguments.
 
-    `pool`: what the check has visited besides; it is drawn when it is asked for.
+    `others` are points of other kinds, at which `pool` is drawn when it is asked for.
     """
 
     truth: Truth
     fit: tuple[Draw, ...]
     fresh: tuple[Draw, ...]
-    visited: Sequence[Point]
+    others: Sequence[Point]
     draw: Callable[[Array, Array], Draw | None]
 
     @property
@@ -106,17 +107,16 @@ class Draws:
         """All that an explanation must predict."""
         return (*self.fit, *self.fresh)
 
-    def pool(self) -> Iterator[Draw]:
-        """Draws at points that the check has visited."""
+    @functools.cached_property
+    def pool(self) -> tuple[Draw, ...]:
+        """Draws at points of other kinds."""
         w = self.fit[0].w
-        for point in self.visited[: n.POOL]:
-            found = self.draw(point.x, w)
-            if found is not None:
-                yield found
+        found = [self.draw(point.x, w) for point in self.others[: n.POOL]]
+        return tuple(draw for draw in found if draw is not None)
 
 
 def make_draws(
-    subject: Subject, point: Point, w: Array, start: Array, visited: Sequence[Point], wrong: Array
+    subject: Subject, point: Point, w: Array, start: Array, others: Sequence[Point], wrong: Array
 ) -> Draws:
     """The draws around a failing point; `wrong` are entries to be among those that differences are taken at."""
     rng, size = np.random.default_rng(11), subject.inputs.size
@@ -136,7 +136,7 @@ def make_draws(
     near = [draw(_near(rng, point), directions.signed(rng, w.size)) for _ in range(n.FRESH)]
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
-    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), visited, draw)
+    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, draw)
 
 
 def _spread(rng: np.random.Generator, size: int) -> Array:

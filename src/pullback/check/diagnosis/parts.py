@@ -33,7 +33,7 @@ def _union(case: Case, of: Callable[[Draw], Array]) -> Array:
 
 def _keeps_to(case: Case, wrong: Array) -> bool:
     """Whether no draw of the pool is wrong elsewhere: else it is a condition on values in disguise."""
-    return not any((case.wrong(draw) & ~wrong).any() for draw in case.draws.pool())
+    return not any((case.wrong(draw) & ~wrong).any() for draw in case.draws.pool)
 
 
 def ways(case: Case, mask: Array) -> Iterator[tuple[str, Predict]]:

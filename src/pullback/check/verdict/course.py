@@ -79,7 +79,7 @@ class Course:
         self.start = domain.start
         self.reached = np.zeros(subject.inputs.size, bool)
         self.record = Record()
-        self.facts = Facts()
+        self.facts, self.has_read = Facts(), False
         self.suggested = suggested_by(subject.inputs, self.start, signs=True)
         self.upstream = directions.signed(self.rng, subject.outputs.size)
         self.given: RuleOutput | None = None
@@ -111,11 +111,21 @@ class Course:
 
     def read_program(self) -> None:
         """Learn what function and rule compare their values with."""
+        self.has_read = True
         self.facts = self.subject.facts(self.start, self.upstream)
         self.record.notes += self.facts.notes
         self.suggested = suggested_by(
             self.subject.inputs, self.start, signs=not self.facts.branches_on_sign
         )
+
+    def other_points(self) -> list[Point]:
+        """Points of every kind, visited or not, for a diagnosis to be tested at."""
+        if not self.has_read:
+            self.read_program()
+        rng = np.random.default_rng(7)
+        made = points.special(rng, self.subject.inputs, self.start, self.facts.constants)
+        kept = [replace(p, x=self._kept(p.kind, self.domain.into(p.x))) for p in made]
+        return [p for p in kept if not p.kind.is_far_out]
 
     def finish(self) -> None:
         """The function must still be what it was when the check began."""
