@@ -141,6 +141,7 @@ def _copy(stack: Stack, function: Any) -> Any:
 
 
 def _load(library: Any, function: Any, gradients: dict[str, Any], hits: Sequence[Hit]) -> Any:
+    overriding.describe_resources(library, function)
     with suspended():
         loaded = overriding.load_library(library)
     for each in loaded.values():

@@ -38,6 +38,7 @@ from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
 from tensorflow.python.ops import custom_gradient as custom_gradient
 from tensorflow.python.ops import gradients_util as gradients_util
+from tensorflow.python.ops import resource_variable_ops as _variable_ops
 from tensorflow.python.ops import script_ops as script_ops
 from tensorflow.python.ops.parallel_for import control_flow_ops as control_flow_ops
 from tensorflow.python.saved_model import function_deserialization as _loading
@@ -47,6 +48,7 @@ from pullback.engines.tensorflow import tf_private as _private
 from pullback.engines.tensorflow.tf_private import canary as _canary
 from pullback.engines.tensorflow.tf_private import is_generated as is_generated
 
+_BRANCHES = frozenset(["If", "StatelessIf", "Case", "StatelessCase"])
 check_override = _canary.prove
 # A long-lived tf.function must not keep the traces of every rule it ever met.
 FunctionCache = _function_cache.FunctionCache
@@ -213,6 +215,38 @@ def reachable_definitions(function: Any) -> list[Any]:
         names = set[str]().union(*map(_names_called, definition.node_def))
         todo += _definitions(names - found.keys(), library)
     return list(found.values())
+
+
+def describe_resources(library: Any, function: Any) -> None:
+    """Write what the variables hold that a function was given into its definition and those it calls.
+
+    TensorFlow leaves it out of definitions, and gives no gradient of a variable in a loop or branch without it.
+    """
+    definitions = {definition.signature.name: definition for definition in library.function}
+    known = [_handle_data(tensor) for tensor in function.graph.inputs]
+    todo = [(function.function_def.signature.name, known)]
+    while todo:
+        name, known = todo.pop()
+        definition = definitions[name]
+        by_name: dict[str, Any] = {}
+        for argument, data in zip(definition.signature.input_arg, known, strict=True):
+            if data is not None and data.is_set and not argument.handle_data:
+                held = data.shape_and_type[0]
+                argument.handle_data.add(dtype=held.dtype, shape=held.shape)
+            by_name[argument.name] = data
+        for node in definition.node_def:
+            callees = sorted(_names_called(node) & definitions.keys())
+            given = [by_name.get(tensor) for tensor in node.input if not tensor.startswith("^")]
+            # the first input of a branch is what decides which one it is
+            given = given[1:] if node.op in _BRANCHES else given
+            todo += [(callee, given) for callee in callees if any(d is not None for d in given)]
+
+
+def _handle_data(tensor: Any) -> Any:
+    """What the variable holds that a tensor is the handle of; `None` for any other tensor."""
+    if tensor.dtype != tf.resource:
+        return None
+    return _variable_ops.get_eager_safe_handle_data(tensor)
 
 
 def _children(function: Any) -> list[Any]:
