@@ -91,11 +91,16 @@ class Activation:
         finally:
             leave(self.override)
 
-    def settle_once(self) -> None:
-        """Complain about what had no effect, if nobody has looked yet."""
-        if not self._settled and not self.is_rehearsal:
+    def settle_once(self, *, is_whole: bool = True) -> None:
+        """Complain about what had no effect, if nobody has looked yet; warn, where only a part has run."""
+        if self._settled or self.is_rehearsal:
+            return
+        if is_whole:
             self.settle()
-            self._settled = True
+        else:
+            for problem in self.verdict():
+                warnings.warn(f"in a part of what was overridden: {problem}", stacklevel=3)
+        self._settled = is_whole
 
     def verdict(self) -> list[PullbackError]:
         """What to complain about, once the block or call is over."""

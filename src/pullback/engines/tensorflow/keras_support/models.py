@@ -18,7 +18,6 @@ from typing import Any
 
 import keras
 
-from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.keras_support.lines import Lines
 from pullback.engines.tensorflow.keras_support.saving import (
     OVERRIDDEN,
@@ -26,6 +25,7 @@ from pullback.engines.tensorflow.keras_support.saving import (
     override_config,
 )
 from pullback.engines.tensorflow.override.apply import overridden
+from pullback.engines.tensorflow.override.export import for_export
 from pullback.engines.tensorflow.override.regions import layer_body
 from pullback.engines.tensorflow.tf_private import keras_models, overriding
 from pullback.extend import Activation, Override, flatten, running, set_for
@@ -47,23 +47,25 @@ class Link:
         activation = Activation(override) if whole is None else whole.activations[0]
         # Outermost first: the override that was applied last is opened first.
         self.activations: tuple[Activation, ...] = (activation, *(inner.activations if inner else ()))
-        self.whole = whole
+        self.root: Link | None = None if whole is None else whole.root or whole
         self.is_judged = whole is None  # not what is a part only
         self.synced = True
         self.parts: dict[int, Any] = {}
-        self._waiting: set[int] | None = None
+        self._waiting: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
 
     @property
     def in_force(self) -> bool:
-        """Whether the override is open here already."""
-        return self.activations[0].in_force
+        """Whether all that it runs under is open here already."""
+        return all(activation.in_force for activation in self.activations)
 
     def part(self, layer: Any) -> Any:
         """A layer or operation inside, under the same override."""
         if _is_under(layer, self.activations[0]):
             return layer
         if id(layer) not in self.parts:
-            self.parts[id(layer)] = _made(layer, Link(layer, self.override, self))
+            is_input = isinstance(layer, keras.layers.InputLayer)  # which runs nothing
+            made = _copied(layer) if is_input else _made(layer, Link(layer, self.override, self))
+            self.parts[id(layer)] = made
         return self.parts[id(layer)]
 
     def run(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -81,15 +83,28 @@ class Link:
         return run(*args, **kwargs)
 
     def ran(self, part: Any) -> None:
-        """Note that a part has run by itself; once all have, the whole has, and is judged."""
-        if self._waiting is None:
-            known = getattr(self.source, "operations", None) or getattr(self.source, "layers", ())
-            inputs = keras.layers.InputLayer
-            self._waiting = {id(self.part(o)) for o in known if not isinstance(o, inputs)}
-        if id(part) in self._waiting:
-            self._waiting.remove(id(part))
-            if not self._waiting:
-                self.activations[0].settle_once()
+        """Note that a part has run by itself; once all have of the model that it runs in, that one is judged."""
+        outer = keras_models.model_being_called()
+        cut = self.source if outer is None or outer is part else outer
+        if cut not in self._waiting:
+            self._waiting[cut] = self._parts_in(cut)
+        waiting = self._waiting[cut]
+        if id(part) in waiting:
+            waiting.remove(id(part))
+            if not waiting:
+                is_whole = self._parts_in(self.source) <= self._parts_in(cut)
+                self.activations[0].settle_once(is_whole=is_whole)
+
+    def _parts_in(self, cut: Any) -> set[int]:
+        """What must have run of a model before it is judged."""
+        found = keras_models.operations_inside(cut)
+        if cut is self.source:
+            found = [self.part(each) for each in found if isinstance(each, keras.Layer)]
+        return {id(each) for each in found if _is_under(each, self.activations[0])}
+
+
+def _copied(layer: Any) -> Any:
+    return type(layer).from_config(layer.get_config())
 
 
 def _inside(parents: tuple[Any, ...], function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -135,8 +150,8 @@ class UnderOverride(SavedOverride):
         if link.is_judged:
             return link.run(call, *args, **kwargs)
         result = link.run_part(call, *args, **kwargs)
-        if link.whole is not None:
-            link.whole.ran(self)
+        if link.root is not None:
+            link.root.ran(self)
         return result
 
     def get_config(self) -> dict[str, Any]:
@@ -145,13 +160,13 @@ class UnderOverride(SavedOverride):
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
         """Write a SavedModel, in which the gradient is kept in the form that a file can hold."""
-        with set_for(exporting, True):
+        with for_export():
             return super().export(*args, **kwargs)  # type: ignore[misc]  # Keras' class is next
 
     @property
     def _default_save_signature(self) -> Any:
         """What tf.saved_model.save traces."""
-        with set_for(exporting, True):
+        with for_export():
             made: Any = super()._default_save_signature  # type: ignore[misc]  # Keras' class is next
             if made is not None:
                 made.get_concrete_function()
@@ -200,7 +215,7 @@ def _parts_of(link: Link, value: Any) -> Any:
     return parts if type(value) is list else tuple(parts)
 
 
-@overridden.register(keras.Layer)
+@overridden.register(keras.Operation)
 def overridden_layer(layer: Any, override: Override) -> Any:
     """A layer or model of the same class and with the same weights, under the override."""
     made = _made(layer, Link(layer, override))
@@ -299,7 +314,7 @@ def _method(name: str, function: Any) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(function, types.FunctionType):
             return self._pullback_link.run_part(function, self, *args, **kwargs)
-        return self._pullback_link.run_part(function.__get__(self), *args, **kwargs)
+        return self._pullback_link.run_part(function.__get__(self, type(self)), *args, **kwargs)
 
     return method
 

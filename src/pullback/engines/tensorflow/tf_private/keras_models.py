@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras.src.backend.common import global_state as _global_state
 from keras.src.models.functional import Functional as Functional
 from keras.src.ops.node import Node as _Node
 from keras.src.utils import python_utils as _python_utils
@@ -49,6 +50,21 @@ def direct_layers(layer: Any) -> list[Any]:
     return list(getattr(layer, "_layers", ()))
 
 
+def operations_inside(model: Any) -> list[Any]:
+    """The operations of a functional or sequential model and of those inside it; nothing for any other."""
+    found: list[Any] = []
+    if isinstance(model, (Functional, keras.Sequential)):
+        for each in getattr(model, "operations", None) or model.layers:
+            found += operations_inside(each) or [each]
+    return found
+
+
+def model_being_called() -> Any:
+    """The outermost layer or model that is being called here; `None` outside of any call."""
+    context = _global_state.get_global_attribute("current_call_ctx")
+    return None if context is None else context.entry_layer
+
+
 def of_graph(model: Any, replace: Callable[[Any], Any]) -> dict[str, Any]:
     """The attributes of a functional model over the same graph with other operations, which need no running."""
     fresh: Any = _rebuilt(model, replace)
@@ -72,9 +88,13 @@ def _rebuilt(model: Any, replace: Callable[[Any], Any]) -> Any:
     tensors: dict[int, Any] = {}
     for depth in sorted(model._nodes_by_depth, reverse=True):
         for node in model._nodes_by_depth[depth]:
-            args, kwargs = ((), {}) if node.is_input else node.arguments.fill_in(tensors)
-            outputs = [copy.copy(tensor) for tensor in node.outputs]
-            _Node(replace(node.operation), args, kwargs, outputs)
+            operation = replace(node.operation)
+            if node.is_input:
+                outputs = operation._inbound_nodes[0].outputs
+            else:
+                outputs = [copy.copy(tensor) for tensor in node.outputs]
+                args, kwargs = node.arguments.fill_in(tensors)
+                _Node(operation, args, kwargs, outputs)
             tensors |= {id(old): new for old, new in zip(node.outputs, outputs, strict=True)}
     inputs, outputs = keras.tree.map_structure(
         lambda tensor: tensors[id(tensor)], (model._inputs_struct, model._outputs_struct)
