@@ -22,6 +22,7 @@ from pullback.engines.tensorflow.keras_support.lines import Lines
 from pullback.engines.tensorflow.keras_support.saving import (
     OVERRIDDEN,
     SavedOverride,
+    copy_of,
     override_config,
 )
 from pullback.engines.tensorflow.override.apply import overridden
@@ -64,7 +65,7 @@ class Link:
             return layer
         if id(layer) not in self.parts:
             is_input = isinstance(layer, keras.layers.InputLayer)  # which runs nothing
-            made = _copied(layer) if is_input else _made(layer, Link(layer, self.override, self))
+            made = copy_of(layer) if is_input else _made(layer, Link(layer, self.override, self))
             self.parts[id(layer)] = made
         return self.parts[id(layer)]
 
@@ -101,10 +102,6 @@ class Link:
         if cut is self.source:
             found = [self.part(each) for each in found if isinstance(each, keras.Layer)]
         return {id(each) for each in found if _is_under(each, self.activations[0])}
-
-
-def _copied(layer: Any) -> Any:
-    return type(layer).from_config(layer.get_config())
 
 
 def _inside(parents: tuple[Any, ...], function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -228,7 +225,9 @@ def overridden_layer(layer: Any, override: Override) -> Any:
 def _made(source: Any, link: Link) -> Any:
     """An object like the source, with this link."""
     own = getattr(source, "__pullback_class__", type(source))
-    made: Any = object.__new__(_class_for(own, _is_composite(source, own)))
+    has_graph = isinstance(source, (keras_models.Functional, keras.Sequential))
+    kind = _class_for(own, _is_composite(source, own))
+    made: Any = (keras.Layer if has_graph else object).__new__(kind)
     for name, value in (("_pullback_link", link), ("_inbound_nodes", []), ("_outbound_nodes", [])):
         object.__setattr__(made, name, value)
     if isinstance(source, keras.Model):
@@ -250,10 +249,12 @@ def _state_of(model: Any, link: Link) -> dict[str, Any]:
         for name, value in vars(model).items()
     }
     if isinstance(model, keras_models.Functional):
-        return state | keras_models.of_graph(model, link.part)
-    if isinstance(model, keras.Sequential):
-        return state | keras_models.of_list(model, link.part)
-    return state
+        state |= keras_models.of_graph(model, link.part)
+    elif isinstance(model, keras.Sequential):
+        state |= keras_models.of_list(model, link.part)
+    else:
+        return state  # and with it the `build` of the original, where weights are made
+    return {name: value for name, value in state.items() if name not in keras_models.BOUND}
 
 
 def _share_built_state(made: Any, args: Any = (), kwargs: Any = None) -> None:

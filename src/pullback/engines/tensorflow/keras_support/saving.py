@@ -74,7 +74,7 @@ class SavedOverride:
         if "lines" not in config:  # of the layer's own class, for which Keras takes this one
             return vars(cls)["__pullback_class__"].from_config(config)
         with keras.saving.custom_object_scope(custom_objects or {}):
-            model = Kept.read(config["model"], _copy, keras.saving.deserialize_keras_object)
+            model = Kept.read(config["model"], copy_of, keras.saving.deserialize_keras_object)
             pairs = [
                 (Kept.read(e["target"], _same, _target), Kept.read(e["rule"], _same, _rule))
                 for e in config["lines"]
@@ -85,7 +85,8 @@ class SavedOverride:
 OVERRIDDEN = keras.saving.register_keras_serializable("pullback", "Overridden")
 
 
-def _copy(model: Any) -> Any:
+def copy_of(model: Any) -> Any:
+    """A Keras object with the same configuration, and weights of its own."""
     return type(model).from_config(model.get_config())
 
 
@@ -112,6 +113,13 @@ def described(recipe: tuple[Any, ...]) -> dict[str, Any]:
 def remade(description: dict[str, Any]) -> Any:
     """What a recipe makes."""
     return RECIPES[description["verb"]](*[_restore(part) for part in description["parts"]])
+
+
+def copied(recipe: tuple[Any, ...]) -> Any:
+    """What a recipe makes of copies of its parts."""
+    verb, parts = recipe
+    is_object = (keras.Layer, keras.losses.Loss)
+    return verb(*[copy_of(part) if isinstance(part, is_object) else part for part in parts])
 
 
 def override_config(lines: Lines, model: Any) -> dict[str, Any]:

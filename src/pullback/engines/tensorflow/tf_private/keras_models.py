@@ -16,6 +16,8 @@ from keras.src.utils import python_utils as _python_utils
 
 # Marks a `build` that Keras takes for its own, so that it finds out the shapes through `call`.
 default_method = _python_utils.default
+# What Keras puts into the attributes of each layer that is bound to that layer.
+BOUND = frozenset({"build", "quantize"})
 # What a functional model keeps of its graph, and the lists of what belongs to it, with their keeper.
 _GRAPH = frozenset(
     {
