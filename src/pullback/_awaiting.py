@@ -1,4 +1,4 @@
-"""Engines are loaded when something is imported that reads files with our objects in them, as no verb is called then."""
+"""Engines are loaded once something is imported that reads files with our objects in them: no verb is called then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READERS = frozenset({"keras"})
 def load_engines() -> None:
     """Load the engines of what is imported, now and as soon as a reader of files is."""
     _load()
-    if not READERS <= sys.modules.keys():
+    if not sys.modules.keys() >= READERS:
         sys.meta_path.insert(0, _Awaiting())
 
 
@@ -52,7 +52,8 @@ class _Awaiting(importlib.abc.MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             del loader.exec_module
-            sys.meta_path.remove(self)
+            with contextlib.suppress(ValueError):
+                sys.meta_path.remove(self)
             run(module)
             _load()
 

@@ -10,110 +10,28 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import types
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from pullback.engines.tensorflow.keras_support.lines import Lines
+from pullback.engines.tensorflow.keras_support.links import Link
+from pullback.engines.tensorflow.keras_support.methods import methods_of
 from pullback.engines.tensorflow.keras_support.saving import (
     OVERRIDDEN,
     SavedOverride,
-    copy_of,
     override_config,
 )
 from pullback.engines.tensorflow.override.apply import overridden
 from pullback.engines.tensorflow.override.export import for_export
-from pullback.engines.tensorflow.override.regions import layer_body
 from pullback.engines.tensorflow.tf_private import keras_models, overriding
-from pullback.extend import Activation, Override, flatten, running, set_for
+from pullback.extend import Override, flatten
 
 _OWN_FUNCTIONS = ("train_function", "test_function", "predict_function")
 _OWN = frozenset({*_OWN_FUNCTIONS, "compiled"})
-_STEPS = frozenset({"train_step", "test_step", "predict_step"})
-_LIBRARIES = frozenset({"keras", "tensorflow", "builtins"})
-
-
-class Link:
-    """What an overridden object knows of the one it was made from. Not a Keras object, so Keras does not save it."""
-
-    def __init__(self, source: Any, override: Override, whole: Link | None = None) -> None:
-        self.source = source
-        self.override = override
-        self.parents: tuple[Any, ...] = () if whole is None else (*whole.parents, whole.source)
-        inner = getattr(source, "_pullback_link", None)
-        activation = Activation(override) if whole is None else whole.activations[0]
-        # Outermost first: the override that was applied last is opened first.
-        self.activations: tuple[Activation, ...] = (activation, *(inner.activations if inner else ()))
-        self.root: Link | None = None if whole is None else whole.root or whole
-        self.is_judged = whole is None  # not what is a part only
-        self.synced = True
-        self.parts: dict[int, Any] = {}
-        self._waiting: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
-
-    @property
-    def in_force(self) -> bool:
-        """Whether all that it runs under is open here already."""
-        return all(activation.in_force for activation in self.activations)
-
-    def part(self, layer: Any) -> Any:
-        """A layer or operation inside, under the same override."""
-        if _is_under(layer, self.activations[0]):
-            return layer
-        if id(layer) not in self.parts:
-            is_input = isinstance(layer, keras.layers.InputLayer)  # which runs nothing
-            made = copy_of(layer) if is_input else _made(layer, Link(layer, self.override, self))
-            self.parts[id(layer)] = made
-        return self.parts[id(layer)]
-
-    def run(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what the override was applied to."""
-        return self._run("run", function, args, kwargs)
-
-    def run_part(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call a part of it: that a target is not in there says nothing."""
-        return self._run("run_part", function, args, kwargs)
-
-    def _run(self, how: str, function: Any, args: Any, kwargs: Any) -> Any:
-        run = functools.partial(_inside, self.parents, overriding.converted(function))
-        for activation in reversed(self.activations):
-            run = functools.partial(getattr(activation, how), run)
-        return run(*args, **kwargs)
-
-    def ran(self, part: Any) -> None:
-        """Note that a part has run by itself; once all have of the model that it runs in, that one is judged."""
-        outer = keras_models.model_being_called()
-        cut = self.source if outer is None or outer is part else outer
-        if cut not in self._waiting:
-            self._waiting[cut] = self._parts_in(cut)
-        waiting = self._waiting[cut]
-        if id(part) in waiting:
-            waiting.remove(id(part))
-            if not waiting:
-                is_whole = self._parts_in(self.source) <= self._parts_in(cut)
-                self.activations[0].settle_once(is_whole=is_whole)
-
-    def _parts_in(self, cut: Any) -> set[int]:
-        """What must have run of a model before it is judged."""
-        found = keras_models.operations_inside(cut)
-        if cut is self.source:
-            found = [self.part(each) for each in found if isinstance(each, keras.Layer)]
-        return {id(each) for each in found if _is_under(each, self.activations[0])}
-
-
-def _inside(parents: tuple[Any, ...], function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function as a part of something larger."""
-    if not parents:
-        return function(*args, **kwargs)
-    with set_for(running, (*running.get(), *parents)):
-        return function(*args, **kwargs)
-
-
-def _is_under(layer: Any, activation: Activation) -> bool:
-    return isinstance(layer, UnderOverride) and layer._pullback_link.activations[0] is activation
 
 
 class UnderOverride(SavedOverride):
@@ -123,6 +41,7 @@ class UnderOverride(SavedOverride):
     __slots__ = ("_inbound_nodes", "_outbound_nodes", "_pullback_link")
     __pullback_class__: type
     _pullback_link: Link
+    _tracked: list[str]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Keras makes copies by calling the class: their layers carry the override, where it has any."""
@@ -163,11 +82,15 @@ class UnderOverride(SavedOverride):
     @property
     def _default_save_signature(self) -> Any:
         """What tf.saved_model.save traces."""
-        with for_export():
-            made: Any = super()._default_save_signature  # type: ignore[misc]  # Keras' class is next
-            if made is not None:
-                made.get_concrete_function()
-        return made
+        made: Any = super()._default_save_signature  # type: ignore[misc]  # Keras' class is next
+        if made is None:
+            return None
+
+        def serving_default(*args: Any) -> Any:
+            with for_export():
+                return made.python_function(*args)
+
+        return tf.function(serving_default, input_signature=made.input_signature, autograph=False)
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Build the original, as a file says."""
@@ -199,6 +122,14 @@ class _Composite(UnderOverride):
             return value
         return _parts_of(link, value)
 
+    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> Any:
+        """What TensorFlow saves; it finds layers only in lists of a class of Keras', which those of the original are."""
+        children: Any = super()._trackable_children(save_type, **options)  # type: ignore[misc]  # Keras' class is next
+        if save_type == "savedmodel":
+            held: Any = self._pullback_link.source._trackable_children(save_type, **options)
+            children |= {name: held[name] for name in self._tracked if name in held}
+        return children
+
 
 def _parts_of(link: Link, value: Any) -> Any:
     if isinstance(value, keras.Layer):
@@ -215,15 +146,18 @@ def _parts_of(link: Link, value: Any) -> Any:
 @overridden.register(keras.Operation)
 def overridden_layer(layer: Any, override: Override) -> Any:
     """A layer or model of the same class and with the same weights, under the override."""
-    made = _made(layer, Link(layer, override))
+    made = _made(Link(layer, override, _made))
     if isinstance(layer, keras.Model) and layer.compiled:
-        settings: Any = keras.tree.map_structure(_without_state, keras_models.compile_settings(layer))
+        settings: Any = keras.tree.map_structure(
+            _without_state, keras_models.compile_settings(layer)
+        )
         made.compile(**settings)
     return made
 
 
-def _made(source: Any, link: Link) -> Any:
-    """An object like the source, with this link."""
+def _made(link: Link) -> Any:
+    """An object like the source of this link."""
+    source = link.source
     own = getattr(source, "__pullback_class__", type(source))
     has_graph = isinstance(source, (keras_models.Functional, keras.Sequential))
     kind = _class_for(own, _is_composite(source, own))
@@ -290,42 +224,8 @@ def _class_for(base: type, composite: bool) -> type:
     if composite not in made:
         kind = _Composite if composite else UnderOverride
         names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__slots__": ()}
-        names |= {"__doc__": base.__doc__, "__pullback_class__": base, **_methods(base)}
+        names |= {"__doc__": base.__doc__, "__pullback_class__": base, **methods_of(base)}
         made[composite] = type(base.__name__, (kind, base), names)
         # Keras writes the name under which a class is registered; any of these classes can read it.
         OVERRIDDEN(made[composite])
     return made[composite]
-
-
-def _methods(base: type) -> dict[str, Any]:
-    """What may be called past `__call__`: `call`, training steps of the user's own, and methods that Keras does not know."""
-    known = set(dir(keras.Model)) - _STEPS
-    found: dict[str, Any] = {}
-    for each in reversed(base.__mro__):
-        if each.__module__.partition(".")[0] not in _LIBRARIES:
-            own = {n: v for n, v in vars(each).items() if n not in known and n[:1] != "_"}
-            found |= {n: v for n, v in own.items() if callable(v) and hasattr(type(v), "__get__")}
-    found = {name: _method(name, value) for name, value in found.items()}
-    call = inspect.getattr_static(base, "call", None)
-    return found | ({"call": _call(call)} if isinstance(call, types.FunctionType) else {})
-
-
-def _method(name: str, function: Any) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(function, types.FunctionType):
-            return self._pullback_link.run_part(function, self, *args, **kwargs)
-        return self._pullback_link.run_part(function.__get__(self, type(self)), *args, **kwargs)
-
-    return method
-
-
-def _call(function: types.FunctionType) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        link = self._pullback_link
-        if link.in_force or overriding.in_keras_symbolic_scope():
-            return overriding.converted(function)(self, *args, **kwargs)
-        return link.run_part(functools.partial(layer_body, function), self, *args, **kwargs)
-
-    return call

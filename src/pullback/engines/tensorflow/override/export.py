@@ -55,12 +55,15 @@ def _parts(target: Any, signature: Sequence[Any] | None) -> tuple[list[Any], lis
         specs = list(signature or _specs_of(target))
         return [v.value for v in target.variables], specs
     if not callable(target):
-        raise ExportError(f"wanted a function or model that runs under an override; got {target!r}.")
+        raise ExportError(
+            f"wanted a function or model that runs under an override; got {target!r}."
+        )
     own = getattr(target, "input_signature", None)
     specs = signature or own or getattr(_wrapped(target), "input_signature", None)
     if not specs:
         raise ExportError(
-            f"the shapes and dtypes of the arguments are needed to write a function. {_SIGNATURE}"
+            "the shapes and dtypes of the arguments are needed to write a function that runs under an override. "
+            f"{_SIGNATURE}"
         )
     return [], list(specs)
 
@@ -125,7 +128,9 @@ def _with_key(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def make_function_context(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
-        return made._replace(scope_type=(made.scope_type, "for export")) if exporting.get() else made
+        return (
+            made._replace(scope_type=(made.scope_type, "for export")) if exporting.get() else made
+        )
 
     return make_function_context
 

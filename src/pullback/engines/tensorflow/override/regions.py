@@ -97,7 +97,7 @@ def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kw
         function = _body_of(layer)
         if chain and function is None:
             return _Region(stack, chain, patched, layer)(args[1:], kwargs)
-        if chain:
+        if chain and function is not None:
             entered.enter_context(PatchedFunction.of(function, _on_layer_body))
         entered.enter_context(set_for(_expected_layer, (layer, chain)))
         return patched.run(*args, **kwargs)

@@ -98,7 +98,7 @@ def _rebuilt(model: Any, replace: Callable[[Any], Any]) -> Any:
                 args, kwargs = node.arguments.fill_in(tensors)
                 _Node(operation, args, kwargs, outputs)
             tensors |= {id(old): new for old, new in zip(node.outputs, outputs, strict=True)}
-    inputs, outputs = keras.tree.map_structure(
-        lambda tensor: tensors[id(tensor)], (model._inputs_struct, model._outputs_struct)
-    )
+    ends: Any = (model._inputs_struct, model._outputs_struct)
+    new_ends: Any = keras.tree.map_structure(lambda tensor: tensors[id(tensor)], ends)
+    inputs, outputs = new_ends
     return Functional(inputs, outputs, name=model.name)
