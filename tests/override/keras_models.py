@@ -1,4 +1,4 @@
-"""Models of ones, whose gradients can be counted: so many paths, times what the rules of the ReLUs on a path make of it."""
+"""Models of ones, whose gradients can be counted: so many paths, times what the rules on a path make of it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -147,6 +147,7 @@ def test_a_layer_inside_a_layer() -> None:
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
             self.by_name = {"first": keras.layers.Dense(2, activation="relu", **ONES)}
+            self.nested = [[self.by_name["first"]]]
 
         def call(self, x: Any) -> Any:
             return tf.nn.relu(self.by_name["first"](x))
@@ -157,7 +158,10 @@ def test_a_layer_inside_a_layer() -> None:
     assert input_gradient(twin.get_layer("block")) == 98.0
     assert input_gradient(twin.get_layer("block").call) == 98.0
     assert input_gradient(twin.get_layer("block").by_name["first"]) == -14.0
+    assert input_gradient(twin.get_layer("block").nested[0][0]) == -14.0
     assert input_gradient(model.get_layer("block").by_name["first"]) == 2.0
+    with pytest.raises(AttributeError, match="append"):
+        twin.get_layer("block").nested.append(1)
 
 
 def is_rectify(op: Any) -> bool:
@@ -310,7 +314,7 @@ def test_rules_without_a_name_can_be_copied_but_not_written(tmp_path: Path) -> N
     twin = pb.override({tf.nn.relu: lambda dy: -7.0 * dy})(functional())
     assert input_gradient(keras.models.clone_model(twin)) == -686.0
     assert input_gradient(copy.deepcopy(twin)) == -686.0
-    with pytest.raises(ExportError, match="the rule .*lambda.* cannot be written to a file"):
+    with pytest.raises(ExportError, match=r"the rule .*lambda.* cannot be written to a file"):
         twin.save(tmp_path / "model.keras")
 
 

@@ -41,7 +41,6 @@ class UnderOverride(SavedOverride):
     __slots__ = ("_inbound_nodes", "_outbound_nodes", "_pullback_link")
     __pullback_class__: type
     _pullback_link: Link
-    _tracked: list[str]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Keras makes copies by calling the class: their layers carry the override, where it has any."""
@@ -123,24 +122,27 @@ class _Composite(UnderOverride):
         return _parts_of(link, value)
 
     def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> Any:
-        """What TensorFlow saves; it finds layers only in lists of a class of Keras', which those of the original are."""
+        """What TensorFlow saves: it finds layers in lists of Keras' own class, which those of the original are."""
         children: Any = super()._trackable_children(save_type, **options)  # type: ignore[misc]  # Keras' class is next
         if save_type == "savedmodel":
             held: Any = self._pullback_link.source._trackable_children(save_type, **options)
-            children |= {name: held[name] for name in self._tracked if name in held}
+            children |= {name: held[name] for name in getattr(self, "_tracked", ()) if name in held}
         return children
 
 
 def _parts_of(link: Link, value: Any) -> Any:
+    """A layer under the override; a structure of layers, which is then a copy and cannot be changed; else the value."""
     if isinstance(value, keras.Layer):
         return link.part(value)
-    held = list(value.values() if isinstance(value, dict) else value)
-    if not any(isinstance(each, keras.Layer) for each in held):
-        return value
-    parts = [link.part(each) if isinstance(each, keras.Layer) else each for each in held]
     if isinstance(value, dict):
-        return types.MappingProxyType(dict(zip(value, parts, strict=True)))
-    return parts if type(value) is list else tuple(parts)
+        parts = {key: _parts_of(link, each) for key, each in value.items()}
+        is_same = all(parts[key] is value[key] for key in value)
+        return value if is_same else types.MappingProxyType(parts)
+    if isinstance(value, (list, tuple)):
+        held = [_parts_of(link, each) for each in value]
+        is_same = all(one is other for one, other in zip(held, value, strict=True))
+        return value if is_same else held if type(value) is list else tuple(held)
+    return value
 
 
 @overridden.register(keras.Operation)
