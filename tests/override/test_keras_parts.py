@@ -310,6 +310,11 @@ def test_keras_cannot_export_a_part_and_we_say_what_can(tmp_path: Path) -> None:
     assert input_gradient(lambda x: loaded.serve([x])) == -686.0
 
 
+def test_the_old_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"Save an overridden model as `\.keras`"):
+        SEVEN(functional()).save(tmp_path / "model.h5")
+
+
 def test_rules_without_a_name_can_be_copied_but_not_written(tmp_path: Path) -> None:
     twin = pb.override({tf.nn.relu: lambda dy: -7.0 * dy})(functional())
     assert input_gradient(keras.models.clone_model(twin)) == -686.0

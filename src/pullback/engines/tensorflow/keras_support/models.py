@@ -28,6 +28,7 @@ from pullback.engines.tensorflow.keras_support.saving import (
 from pullback.engines.tensorflow.override.apply import overridden
 from pullback.engines.tensorflow.override.export import for_export
 from pullback.engines.tensorflow.tf_private import keras_models, overriding
+from pullback.errors import ExportError
 from pullback.extend import Override, flatten
 
 _OWN_FUNCTIONS = ("train_function", "test_function", "predict_function")
@@ -72,6 +73,15 @@ class UnderOverride(SavedOverride):
     def get_config(self) -> dict[str, Any]:
         """What Keras writes to a file, or makes a copy from."""
         return override_config(Lines.of(self._pullback_link), self._pullback_link.source)
+
+    def save(self, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        """Write a `.keras` file."""
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise ExportError(
+                f"{str(filepath)!r} is a file of the old HDF5 format, which cannot hold an override. "
+                "Save an overridden model as `.keras`, or its weights by `save_weights`."
+            )
+        return super().save(filepath, *args, **kwargs)  # type: ignore[misc]  # Keras' class is next
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
         """Write a SavedModel, in which the gradient is kept in the form that a file can hold."""

@@ -57,6 +57,11 @@ class Kept:
         """What Keras writes to a file."""
         return {"described": self._describe(self.value)}
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """As it was written, for the formats in which Keras reads the parts first."""
+        return {"config": config}
+
     @staticmethod
     def read(part: Any, live: Callable[[Any], Any], restore: Callable[[Any], Any]) -> Any:
         """What a part of a configuration stands for."""
