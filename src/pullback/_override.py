@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pullback._engine import engine_of_targets
 from pullback._overriding import Override
 from pullback._targets import Rules
-from pullback.errors import ExportError
 
 
 def override(rules: Rules, *, strict: bool = True) -> Override:
@@ -31,7 +31,9 @@ def override(rules: Rules, *, strict: bool = True) -> Override:
 
 
 def export(overridden: Any, path: Any, **options: Any) -> None:
-    """Write an overridden function or model so that its gradient survives without pullback.
+    """Write a function or model that runs under an override so that its gradient survives without pullback.
+
+    It may be overridden itself, or call what is: a function with pre-processing, a saliency map with its tape.
 
     >>> import pullback as pb
     >>> pb.export(len, "somewhere")
@@ -39,9 +41,5 @@ def export(overridden: Any, path: Any, **options: Any) -> None:
     pullback.errors.ExportError: ...
     """
     source = getattr(overridden, "__pullback_override__", None)
-    if source is None:
-        raise ExportError(
-            f"{overridden!r} carries no override. Write "
-            "`pb.export(pb.override({...})(model_or_function), path)`."
-        )
-    source.engine.export(overridden, str(path), **options)
+    engine = engine_of_targets([overridden]).overrides if source is None else source.engine
+    engine.export(overridden, str(path), **options)

@@ -62,22 +62,45 @@ class Activation:
         self.ledger = Ledger([override.ledger])
         self.unreachable: str | None = None  # why what did not match could not be reached, if known
         self.seen: dict[str, None] = {}  # the op types that ran
+        # Opened where only shapes are worked out: what is in the block will run again, in earnest.
+        self.is_rehearsal = False
         self._settled = False
+
+    @property
+    def in_force(self) -> bool:
+        """Whether it is open here."""
+        stack = self.override.engine.current()
+        return stack is not None and any(each is self for each in stack.activations)
 
     def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function under the override, and complain if a target never had an effect."""
-        stack = self.override.engine.current()
-        if stack is not None and any(each is self for each in stack.activations):
+        if self.in_force:
             return function(*args, **kwargs)
+        result = self.run_part(function, *args, **kwargs)
+        self.settle_once()
+        return result
+
+    def run_part(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a part of what the override was applied to: not every target need be in it."""
+        if self.in_force:
+            return function(*args, **kwargs)
+        self.is_rehearsal = False
         enter(self)
         try:
-            result = function(*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             leave(self.override)
-        if not self._settled:
+
+    def settle_once(self, *, is_whole: bool = True) -> None:
+        """Complain about what had no effect, if nobody has looked yet; warn, where only a part has run."""
+        if self._settled or self.is_rehearsal:
+            return
+        if is_whole:
             self.settle()
-            self._settled = True
-        return result
+        else:
+            for problem in self.verdict():
+                warnings.warn(f"in a part of what was overridden: {problem}", stacklevel=3)
+        self._settled = is_whole
 
     def verdict(self) -> list[PullbackError]:
         """What to complain about, once the block or call is over."""
@@ -105,6 +128,8 @@ class Activation:
 
     def settle(self) -> None:
         """Raise, or warn about, what had no effect; warn about what had one in some places only."""
+        if self.is_rehearsal:
+            return
         for problem in self.verdict():
             if self.override.strict:
                 raise problem

@@ -52,6 +52,7 @@ from pullback._reach import function_behind as function_behind
 from pullback._reach import package_of as package_of
 from pullback._reach import referred as referred
 from pullback._reach import walk as walk
+from pullback._rule import DEFAULT as DEFAULT
 from pullback._rule import Rule as Rule
 from pullback._rule import location_of as location_of
 from pullback._scope import SUSPENDED as SUSPENDED

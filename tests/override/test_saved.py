@@ -247,7 +247,9 @@ def test_what_cannot_be_exported_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="signature="):
         pb.export(changed, tmp_path / "model")
     with pytest.raises(ExportError, match="carries no override"):
-        pb.export(tf.nn.relu, tmp_path / "model")
+        pb.export(tf.nn.relu, tmp_path / "model", signature=[tf.TensorSpec([3])])
+    with pytest.raises(ExportError, match="wanted a function or model"):
+        pb.export("model", tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 

@@ -94,7 +94,12 @@ def _attach_portably(graph: Any, given: Given) -> Any:
         again = recorded.run(call, given.leaves, _converted)
         outputs = [values.gradient_tensor(again.leaves[i]) for i in record.returned]
         record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
-    return recorded.finish(record, given, result, [*tensors, *record.values])
+    returned = record.values
+    finished = recorded.finish(record, given, result, [*tensors, *returned])
+    if "original" in call.definition.kept:
+        # Functions called in the body get outputs for their backward passes now: a file cannot add them later.
+        capture_ahead(graph, record.backward, returned)
+    return finished
 
 
 def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:

@@ -82,6 +82,7 @@ def intercept(stack: Stack, undo: contextlib.ExitStack) -> None:
     """Have the ops of this thread matched with a stack, until `undo` is closed."""
     # Not earlier: the canary runs ops, and a strategy may have to be set up before any op runs.
     overriding.check_override()
+    stack.activation.is_rehearsal = overriding.in_keras_symbolic_scope()
     if not private.executing_eagerly() and overriding.in_batched_loop():
         stack.traits = BATCHED
     undo.enter_context(while_open)

@@ -46,9 +46,14 @@ def layer_names(layer: Any) -> list[str]:
 
 
 def is_same(owner: Any, instance: Any) -> bool:
-    """Whether this is the object, or was made from it by an override."""
-    link = getattr(owner, "_pullback_link", None)
-    return owner is instance or getattr(link, "source", None) is instance
+    """Whether these are one object, or were made from one by overrides."""
+    return owner is instance or _origin(owner) is _origin(instance)
+
+
+def _origin(value: Any) -> Any:
+    while (link := getattr(value, "_pullback_link", None)) is not None:
+        value = link.source
+    return value
 
 
 def _called_on(instance: Any) -> Conditions:
