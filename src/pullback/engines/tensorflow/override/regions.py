@@ -46,8 +46,8 @@ from pullback.extend import (
 )
 
 LAYER_CALL = "layer call"  # the handle of lines about layers
-# The layer whose `call` is to be a region, and the lines that say so.
-_expected_layer: contextvars.ContextVar[tuple[Any, Chain] | None] = contextvars.ContextVar(
+# The layer whose `call` is to be a region, that function, and the lines that say so.
+_expected_layer: contextvars.ContextVar[tuple[Any, Any, Chain] | None] = contextvars.ContextVar(
     "pullback_expected_layer", default=None
 )
 Args = tuple[Any, ...]
@@ -55,7 +55,11 @@ Kwargs = dict[str, Any]
 
 
 def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
-    """A function that is a target, or a part in which targets are looked for, is called."""
+    """A function that is a target, or the `call` of one, or a part in which targets are looked for, is called."""
+    expected = _expected_layer.get()
+    if expected and args and args[0] is expected[0] and patched.function is expected[1]:
+        with set_for(_expected_layer, None):
+            return _Region(stack, expected[2], patched, args[0])(args[1:], kwargs)
     chain = stack.one_op.get(patched.function)
     if chain is not None and not guarded.get():
         return _as_one_op(chain, patched, args, kwargs)
@@ -98,18 +102,10 @@ def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kw
         function = inspect.getattr_static(type(layer), "call", None)
         if "call" in vars(layer) or not isinstance(function, types.FunctionType):
             return _Region(stack, chain, patched, layer)(args[1:], kwargs)
-        with set_for(_expected_layer, (layer, chain)), PatchedFunction.of(function, _on_layer_body):
+        # The region is its `call`: masks and casts belong to the layer.
+        expected = set_for(_expected_layer, (layer, function, chain))
+        with expected, PatchedFunction.of(function, on_call):
             return patched.run(*args, **kwargs)
-
-
-def _on_layer_body(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
-    """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
-    expected = _expected_layer.get()
-    if expected is None or not args or args[0] is not expected[0]:
-        return patched.run(*args, **kwargs)
-    layer, chain = expected
-    with set_for(_expected_layer, None):
-        return _Region(stack, chain, patched, layer)(args[1:], kwargs)
 
 
 def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:

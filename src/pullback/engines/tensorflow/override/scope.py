@@ -71,6 +71,11 @@ def current() -> Stack | None:
     return None if stack is SUSPENDED else stack
 
 
+def is_tracing() -> bool:
+    """Whether ops are put into a graph here."""
+    return not private.executing_eagerly()
+
+
 def _inherited() -> Stack | None:
     for callback in private.op_callbacks():
         if isinstance(callback, Callback) and not _is_of_this_thread(callback):

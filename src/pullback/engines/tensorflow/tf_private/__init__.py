@@ -162,10 +162,14 @@ def registered_gradient(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def global_seed_kept() -> Generator[None]:
-    """Give back what tf.random.set_seed replaces: it can be set in public, but not read."""
+def global_seed_kept(meanwhile: Any = None) -> Generator[None]:
+    """Give back what tf.random.set_seed replaces: it can be set in public, but not read.
+
+    Ops draw their seeds from `meanwhile`, if it is given, so that those that follow are drawn as if nothing had run.
+    """
     context = _context.context()
     before = {name: vars(context)[name] for name in ("_seed", "_rng") if name in vars(context)}
+    vars(context).update({"_rng": meanwhile} if meanwhile and "_rng" in before else {})
     try:
         yield
     finally:
