@@ -33,7 +33,7 @@ class Place:
     source: str | None = None
 
 
-ELSEWHERE: Final = Place("…", "…")
+ELSEWHERE: Final = Place(_audit_text.UNKNOWN, _audit_text.UNKNOWN)
 _Key: TypeAlias = "tuple[int, Place | None, str, bool, str | None]"
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from pullback._audit_text import family
+
 if TYPE_CHECKING:
     from pullback._listing import Target, Targets
 
@@ -53,7 +55,7 @@ def _layers(rows: tuple[Target, ...]) -> Iterator[str]:
     """Layers whose names differ by numbers are one line: a regular expression, which is a target too."""
     groups: dict[str, list[Target]] = {}
     for row in rows:
-        groups.setdefault(_NUMBER.sub("*", row.expression), []).append(row)
+        groups.setdefault(family(row.expression), []).append(row)
     for group in groups.values():
         name = _LAYER.search(group[0].expression)
         if len(group) == 1 or name is None:
@@ -68,5 +70,5 @@ def families(names: Iterable[str]) -> list[str]:
     """Names of which those that differ by numbers only are one, with stars."""
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(_NUMBER.sub("*", name), []).append(name)
+        groups.setdefault(family(name), []).append(name)
     return [stars if len(group) > 1 else group[0] for stars, group in groups.items()]

@@ -124,7 +124,7 @@ class _Region:
         self.patched = patched
         self.is_method = owner is not None
         self.body = functools.partial(patched.run, owner) if self.is_method else patched.run
-        self.where = Where("function", getattr(owner, "name", None) or patched.twin.__name__)
+        self.where = Where("function", getattr(owner, "name", None) or patched.title)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
         if overriding.in_keras_symbolic_scope():
