@@ -63,9 +63,12 @@ class Names:
 
     def __init__(self, root: Any, names: Mapping[str, Any]) -> None:
         self._names = {name: value for name, value in names.items() if not name.startswith("_")}
-        self._layers = dict(_paths_to_layers(self._roots(root)))
+        self._layers: dict[int, str] = {}
+        for roots in self._roots(root):
+            _add_paths(self._layers, roots)
 
-    def _roots(self, root: Any) -> list[tuple[str, Any]]:
+    def _roots(self, root: Any) -> list[list[tuple[str, Any]]]:
+        """Where ways to layers begin: the model itself, then whatever the caller and the function know by name."""
         named = [(name, value) for name, value in self._names.items() if value is root]
         if not named and isinstance(root, keras.Layer):
             named = [(_MODEL, root)]
@@ -74,7 +77,7 @@ class Names:
             if isinstance(function, types.FunctionType):
                 cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
                 scope |= {name: cell.cell_contents for name, cell in cells}
-        return [*named[:1], *scope.items()]
+        return [named[:1], list(scope.items())]
 
     def layer(self, layer: Any) -> str | None:
         """The way to a layer."""
@@ -125,18 +128,15 @@ def _path(module: str, name: str) -> str:
     return name if module == "__main__" else f"{module}.{name}"
 
 
-def _paths_to_layers(roots: list[tuple[str, Any]]) -> Iterator[tuple[int, str]]:
-    """The layers that can be got at from these, each by the first way that is found."""
-    seen: set[int] = set()
-    level = list(roots)
-    while level and len(seen) < _MOST_LAYERS:
+def _add_paths(known: dict[int, str], roots: list[tuple[str, Any]]) -> None:
+    """Add the shortest ways to the layers that can be got at from these and have none yet."""
+    level = roots
+    while level and len(known) < _MOST_LAYERS:
         further: list[tuple[str, Any]] = []
         for path, thing in level:
-            if id(thing) in seen or not isinstance(thing, keras.Layer):
-                continue
-            seen.add(id(thing))
-            yield id(thing), path
-            further += _parts(path, thing)
+            if isinstance(thing, keras.Layer) and id(thing) not in known:
+                known[id(thing)] = path
+                further += _parts(path, thing)
         level = further
 
 

@@ -40,7 +40,7 @@ def targets(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Mapping[str, Any]
 ) -> list[Target]:
     """What runs in this call and decides its gradient, each with an expression out of these names."""
-    watch = _Watch(Flow())
+    watch = _Watch(Flow(), function)
     with _state_kept(function, args, kwargs), observed(watch.flow, watch.layer):
         _differentiate(function, args, kwargs, watch)
     naming = Names(function, names)
@@ -152,8 +152,9 @@ class _Open(NamedTuple):
 class _Watch:
     """Sees the calls of functions and layers while a call runs."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, root: Any) -> None:
         self.flow = flow
+        self._root = root
         self.calls: list[Run] = []  # of functions: code and module
         self.layers: list[Run] = []  # of layers
         self.classes: list[Run] = []
@@ -230,5 +231,5 @@ class _Watch:
             return
         self._running.pop()
         self.layers[slot] = run
-        if self._open and not any(isinstance(each, type(what)) for each in self._running):
+        if what is not self._root and not any(isinstance(r, type(what)) for r in self._running):
             self.classes.append(run._replace(what=type(what)))
