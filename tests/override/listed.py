@@ -96,8 +96,13 @@ def loaded() -> tuple[Any, tuple[Any, ...]]:
     return tf.saved_model.load(folder), (tf.constant([[1.0, 2.0]]),)
 
 
+@tf.custom_gradient
+def straight(x: Any) -> Any:
+    return tf.round(tf.sinh(x)), lambda dy: dy
+
+
 def mine(x: Any) -> Any:
-    return own_gradient(tf.exp(x)) + tf.sin(x)
+    return own_gradient(tf.exp(x)) + straight(tf.sin(x))
 
 
 own_gradient = pb.with_gradient(tf.tanh, lambda dy, *, inputs: dy * inputs[0])

@@ -121,7 +121,8 @@ def test_what_runs_in_a_custom_gradient_is_left_out() -> None:
     def hides(x: Any) -> Any:
         return tf.sinh(x), lambda dy: dy
 
-    assert expressions(lambda x: hides(tf.cosh(x)), X) == {"tf.cosh", '"Cosh"'}
+    found = pb.targets(lambda x: hides(tf.cosh(x)), X)
+    assert [row.expression for row in found] == ["tf.cosh", "hides", '"Cosh"']
 
 
 def test_nested_models_and_names_of_the_caller() -> None:

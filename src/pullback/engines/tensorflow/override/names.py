@@ -105,11 +105,12 @@ class Names:
 
 
 def _runs(value: Any, code: types.CodeType) -> bool:
-    """Whether a function or tf.function runs this code, and can be a target by itself."""
+    """Whether a function, a tf.function or a custom gradient of TensorFlow's runs this code."""
     if not isinstance(value, types.FunctionType | types.MethodType):
-        value = getattr(value, "python_function", None)
-    value = getattr(value, "__func__", value)
-    return isinstance(value, types.FunctionType) and original_code(value) is code
+        made = type(value).__module__.startswith("tensorflow.")
+        value = getattr(value, "python_function", value) if made else None
+    functions = [f for f in unwrapped(value) if isinstance(f, types.FunctionType)]
+    return any(original_code(f) is code for f in functions)
 
 
 def _in_module(module: str, kind: type) -> str | None:

@@ -8,6 +8,7 @@ is put back: variables and random numbers.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import random
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -161,7 +162,7 @@ class _Watch:
         self._running: list[Any] = []  # layers
         self._open: list[_Open] = []
         self._layer_call = layer_call_function().__code__
-        self._converted_call = overriding.autograph_api.converted_call.__code__
+        self._handing_on = overriding.codes_that_call_f()
         self._public = public_functions()
         self._known: dict[Any, tuple[Any, Any] | None] = {}
 
@@ -192,8 +193,9 @@ class _Watch:
         code = frame.f_code
         if code is self._layer_call:
             return frame.f_locals["self"]
-        if code is self._converted_call:  # by AutoGraph, which runs a copy
+        if code in self._handing_on:
             function = frame.f_locals["f"]
+            function = inspect.unwrap(function) if callable(function) else function
             return self._known_as(getattr(function, "__code__", None), function.__module__)
         return self._known_as(code, frame.f_globals.get("__name__"))
 
