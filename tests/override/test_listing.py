@@ -179,6 +179,7 @@ def test_nothing_is_left_changed() -> None:
     def trained(x: Any) -> Any:
         steps.assign_add(1.0)
         noise = tf.random.normal([1]) + np.random.normal() + random.random()
+        noise += tf.random.get_global_generator().normal([1])
         return model(x, training=True) + noise
 
     def state() -> list[Any]:
@@ -186,10 +187,13 @@ def test_nothing_is_left_changed() -> None:
         return [steps.numpy(), *map(keras.ops.convert_to_numpy, held)]
 
     def drawn() -> list[float]:
-        return [float(tf.random.normal([])), np.random.normal(), random.random()]
+        mine = float(tf.random.get_global_generator().normal([]))
+        return [float(tf.random.normal([])), np.random.normal(), random.random(), mine]
 
+    tf.random.set_global_generator(tf.random.Generator.from_seed(1))
     keras.utils.set_random_seed(5)
     before, wanted = state(), drawn()
+    tf.random.set_global_generator(tf.random.Generator.from_seed(1))
     keras.utils.set_random_seed(5)
     assert pb.targets(trained, tf.ones([2, 3])).of("layer class")
     assert drawn() == wanted

@@ -115,7 +115,7 @@ def _raised(what: str) -> Generator[None]:
 @contextlib.contextmanager
 def _state_kept(*things: Any) -> Generator[None]:
     """What the block changes of variables and global random numbers is put back."""
-    state = State(reachable_variables(*things))
+    state = State([*reachable_variables(*things), *private.global_generator_state()])
     with contextlib.ExitStack() as undo:
         undo.callback(lambda: state.restore(state.changed()))
         undo.callback(np.random.set_state, np.random.get_state())

@@ -31,6 +31,7 @@ from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow
 from tensorflow.python.ops import gen_array_ops as _array_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import resource_variable_ops as _variable_ops
+from tensorflow.python.ops import stateful_random_ops as _stateful_random_ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 # An operation is recorded with a gradient of our own on every tape and accumulator, without running it twice.
@@ -174,6 +175,12 @@ def global_seed_kept(meanwhile: Any = None) -> Generator[None]:
         yield
     finally:
         vars(context).update(before)
+
+
+def global_generator_state() -> list[Any]:
+    """The variable of the global random generator, if there is one: asking for it in public makes one."""
+    generator = _stateful_random_ops.global_generator
+    return [] if generator is None else [generator.state]
 
 
 @contextlib.contextmanager
