@@ -19,6 +19,7 @@ from pullback.errors import EngineError, UnsupportedError
 if TYPE_CHECKING:
     from pullback._call import Call
     from pullback._function import Definition
+    from pullback._listing import Target
     from pullback._overriding import OverrideEngine
     from pullback.check.probe import Probes
 
@@ -180,6 +181,17 @@ class Engine(abc.ABC):
         """The operations that a call runs, in order."""
         del function, args
         raise self.unsupported("trace")
+
+    def targets(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        names: Mapping[str, Any],
+    ) -> Sequence[Target]:
+        """What runs in a call and decides its gradient, with expressions out of the caller's names. State is kept."""
+        del function, args, kwargs, names
+        raise self.unsupported("override")
 
     def unsupported(self, what: str) -> UnsupportedError:
         """The error that says what this engine cannot do, and why."""

@@ -37,6 +37,10 @@ class OverrideEngine(Protocol):
         """The stack of overrides that is in force here; `None` where nothing is overridden."""
         ...
 
+    def is_tracing(self) -> bool:
+        """Whether what runs here becomes part of a program that runs later, once or often."""
+        ...
+
     def intercept(self, stack: Stack, undo: ExitStack) -> None:
         """Match what runs in this context with the lines of `stack`, until `undo` is closed."""
         ...
@@ -123,7 +127,8 @@ class Activation:
             return UnreachableOverride(f"{entry.label} was not overridden: {self.unreachable}")
         return UnmatchedOverride(
             f"{entry.label} did not run here, so its gradient was not changed. "
-            f"{self.override.engine.similar(self, entry)}"
+            f"{self.override.engine.similar(self, entry)} "
+            "`pb.targets(model_or_function, *args)` lists what can be overridden there."
         )
 
     def settle(self) -> None:

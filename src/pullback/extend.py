@@ -27,6 +27,7 @@ from pullback._function import RECIPES as RECIPES
 from pullback._function import Definition as Definition
 from pullback._function import GradientFunction as GradientFunction
 from pullback._function import provide as provide
+from pullback._listing import Target as Target
 from pullback._names import Reference as Reference
 from pullback._names import find as find
 from pullback._names import is_found as is_found
@@ -51,6 +52,7 @@ from pullback._reach import cells_of as cells_of
 from pullback._reach import function_behind as function_behind
 from pullback._reach import package_of as package_of
 from pullback._reach import referred as referred
+from pullback._reach import unwrapped as unwrapped
 from pullback._reach import walk as walk
 from pullback._rule import DEFAULT as DEFAULT
 from pullback._rule import Rule as Rule
@@ -64,15 +66,18 @@ from pullback._scope import OneOpCall as OneOpCall
 from pullback._scope import Resolved as Resolved
 from pullback._scope import ScopedRule as ScopedRule
 from pullback._scope import Stack as Stack
+from pullback._scope import enter as enter
 from pullback._scope import gathering as gathering
 from pullback._scope import guarded as guarded
 from pullback._scope import guarding as guarding
 from pullback._scope import hidden as hidden
+from pullback._scope import leave as leave
 from pullback._scope import matching as matching
 from pullback._scope import note as note
 from pullback._scope import one_op_call as one_op_call
 from pullback._scope import postponed as postponed
 from pullback._scope import reactivate as reactivate
+from pullback._scope import rehearsing as rehearsing
 from pullback._scope import running as running
 from pullback._scope import set_for as set_for
 from pullback._scope import stack_here as stack_here

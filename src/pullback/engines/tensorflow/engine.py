@@ -17,7 +17,7 @@ from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.engines.tensorflow.override.places import user_line
 from pullback.errors import UnsupportedError
-from pullback.extend import Attach, Call, Definition, Engine, TracedOp
+from pullback.extend import Attach, Call, Definition, Engine, Target, TracedOp
 
 # A checker wants to see `self` in methods, which functions of modules do not have.
 _method: Any = staticmethod
@@ -104,3 +104,15 @@ class TensorFlowEngine(Engine):
             TracedOp(op.name, op.type, tuple(t.op.name for t in op.inputs), user_line(op))
             for op in traced.graph.get_operations()
         ]
+
+    def targets(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        names: Mapping[str, Any],
+    ) -> Sequence[Target]:
+        """What runs in a call and can be overridden."""
+        from pullback.engines.tensorflow.override.observe import targets
+
+        return self.overrides and targets(function, args, kwargs, names)

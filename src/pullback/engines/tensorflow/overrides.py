@@ -22,6 +22,7 @@ class Overrides:
     resolve = staticmethod(resolve)
     current = staticmethod(scope.current)
     intercept = staticmethod(scope.intercept)
+    is_tracing = staticmethod(scope.is_tracing)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

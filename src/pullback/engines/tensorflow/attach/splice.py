@@ -20,6 +20,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.values import tensors_in
+from pullback.extend import rehearsing, set_for
 
 Backward = Callable[..., Sequence[Any]]
 
@@ -99,7 +100,9 @@ def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
 def capture_ahead(graph: Any, backward: Backward, values: Sequence[Any]) -> None:
     """Capture now what a backward function will read from outside this graph once the graph is finished."""
     with private.stop_recording():
-        for tensor in traced(backward, values).captured_inputs:
+        with set_for(rehearsing, True):
+            reads = traced(backward, values)
+        for tensor in reads.captured_inputs:
             graph.capture(tensor)
 
 

@@ -56,10 +56,7 @@ def public_name(function: Any) -> str | None:
 
 def label(target: Any) -> str | None:
     """How a function or class of TensorFlow or Keras reads in messages; `None` for anything else."""
-    if not isinstance(target, (type, types.FunctionType)):
-        return public_name(target) if callable(target) else None
-    short = {"tensorflow": "tf", "keras": "keras"}.get(package_of(target))
-    return public_name(target) or (short and f"{short}.{target.__qualname__}")
+    return public_name(target) if callable(target) else None
 
 
 @functools.cache

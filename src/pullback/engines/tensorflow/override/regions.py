@@ -57,7 +57,14 @@ Kwargs = dict[str, Any]
 
 
 def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
-    """A function that is a target, or a part in which targets are looked for, is called."""
+    """A function that is a target, or the `call` of a layer, or a part in which targets are looked for, is called."""
+    layer = args[0] if args and isinstance(args[0], keras.Layer) else None
+    if layer is not None and patched.function is _body_of(layer):
+        return _on_layer_body(stack, patched, layer, args, kwargs)
+    return _on_function(stack, patched, args, kwargs)
+
+
+def _on_function(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     chain = stack.one_op.get(patched.function)
     if chain is not None and not guarded.get():
         return _as_one_op(chain, patched, args, kwargs)
@@ -98,25 +105,27 @@ def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kw
         if chain and function is None:
             return _Region(stack, chain, patched, layer)(args[1:], kwargs)
         if chain and function is not None:
-            entered.enter_context(PatchedFunction.of(function, _on_layer_body))
+            entered.enter_context(PatchedFunction.of(function, on_call))
         entered.enter_context(set_for(_expected_layer, (layer, chain)))
         return patched.run(*args, **kwargs)
 
 
 def layer_body(function: types.FunctionType, /, *args: Any, **kwargs: Any) -> Any:
     """Run the `call` of a layer, past its `__call__`, as what it is: a call of the layer."""
-    with PatchedFunction.of(function, _on_layer_body):
+    with PatchedFunction.of(function, on_call):
         return overriding.converted(function)(*args, **kwargs)
 
 
-def _on_layer_body(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
+def _on_layer_body(
+    stack: Stack, patched: PatchedFunction, layer: Any, args: Args, kwargs: Kwargs
+) -> Any:
     """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
-    layer, (expected, chain) = args[0] if args else None, _expected_layer.get()
-    if layer is not None and layer is expected:
+    expected, chain = _expected_layer.get()
+    if layer is expected:
         with set_for(_expected_layer, _NOTHING_EXPECTED):
             return _body(stack, chain, patched, layer, args, kwargs)
-    if not isinstance(layer, keras.Layer) or any(layer is each for each in running.get()):
-        return patched.run(*args, **kwargs)  # of the class that a layer's class inherits from
+    if any(layer is each for each in running.get()):
+        return _on_function(stack, patched, args, kwargs)
     # Some layers run the `call` of another one without calling it, as TimeDistributed does.
     with _running_layer(stack, layer) as entered:
         entered.enter_context(set_for(_expected_layer, _NOTHING_EXPECTED))
@@ -127,7 +136,7 @@ def _body(
     stack: Stack, chain: Chain, patched: PatchedFunction, layer: Any, args: Args, kwargs: Kwargs
 ) -> Any:
     if not chain:
-        return patched.run(*args, **kwargs)
+        return _on_function(stack, patched, args, kwargs)
     return _Region(stack, chain, patched, layer)(args[1:], kwargs)
 
 
@@ -138,7 +147,7 @@ def _running_layer(stack: Stack, layer: Any) -> Generator[contextlib.ExitStack]:
         entered.enter_context(set_for(running, (*running.get(), layer)))
         if not isinstance(layer, (keras_models.Functional, keras.Sequential)):
             for function in _bodies_inside(stack, layer):
-                entered.enter_context(PatchedFunction.of(function, _on_layer_body))
+                entered.enter_context(PatchedFunction.of(function, on_call))
         yield entered
 
 
@@ -177,7 +186,7 @@ class _Region:
         self.patched = patched
         self.is_method = owner is not None
         self.body = functools.partial(patched.run, owner) if self.is_method else patched.run
-        self.where = Where("function", getattr(owner, "name", None) or patched.twin.__name__)
+        self.where = Where("function", getattr(owner, "name", None) or patched.title)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
         if overriding.in_keras_symbolic_scope():

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
 from pullback.engines.tensorflow.override.intercept import BATCHED, on_op
-from pullback.engines.tensorflow.override.op_names import is_library
+from pullback.engines.tensorflow.override.op_names import is_library, public_name
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import SUSPENDED, Replacement, Stack, Together, stack_here, suspended
 from pullback.extend import PatchedFunction as CorePatchedFunction
@@ -69,6 +69,11 @@ def current() -> Stack | None:
     if stack is None:
         return _inherited()
     return None if stack is SUSPENDED else stack
+
+
+def is_tracing() -> bool:
+    """Whether ops are put into a graph here."""
+    return not private.executing_eagerly()
 
 
 def _inherited() -> Stack | None:
@@ -148,6 +153,11 @@ def hook(owner: Any, name: str) -> Callable[[_F], _F]:
 
 class PatchedFunction(CorePatchedFunction):
     """A function whose calls are handed to `dispatch` with the stack in force; tf.function does not notice."""
+
+    @functools.cached_property
+    def title(self) -> str:
+        """How it reads in messages: by its public name, if it has one."""
+        return public_name(self.function) or self.function.__name__
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the trampoline calls."""

@@ -171,7 +171,7 @@ def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
         return [(innermost(target.__func__), target.__self__, True)]
     if isinstance(target, types.FunctionType):
         function = innermost(target)
-        return [(function, None, False), *((f, None, True) for f in _symbolic_twins(function))]
+        return [(function, None, False), *((f, None, True) for f in symbolic_twins(function))]
     call = inspect.getattr_static(type(target), "__call__", None)
     if isinstance(call, types.FunctionType) and not isinstance(target, (int, float)):
         return [(innermost(call), target, True)]
@@ -181,7 +181,7 @@ def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
     )
 
 
-def _symbolic_twins(function: types.FunctionType) -> list[types.FunctionType]:
+def symbolic_twins(function: types.FunctionType) -> list[types.FunctionType]:
     """In a functional model, `keras.ops.relu` is an operation object of its own, made when the model was built."""
     if not (function.__module__ or "").startswith("keras."):
         return []

@@ -31,6 +31,7 @@ from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow
 from tensorflow.python.ops import gen_array_ops as _array_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import resource_variable_ops as _variable_ops
+from tensorflow.python.ops import stateful_random_ops as _stateful_random_ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 # An operation is recorded with a gradient of our own on every tape and accumulator, without running it twice.
@@ -162,14 +163,24 @@ def registered_gradient(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def global_seed_kept() -> Generator[None]:
-    """Give back what tf.random.set_seed replaces: it can be set in public, but not read."""
+def global_seed_kept(meanwhile: Any = None) -> Generator[None]:
+    """Give back what tf.random.set_seed replaces: it can be set in public, but not read.
+
+    Ops draw their seeds from `meanwhile`, if it is given, so that those that follow are drawn as if nothing had run.
+    """
     context = _context.context()
     before = {name: vars(context)[name] for name in ("_seed", "_rng") if name in vars(context)}
+    vars(context).update({"_rng": meanwhile} if meanwhile and "_rng" in before else {})
     try:
         yield
     finally:
         vars(context).update(before)
+
+
+def global_generator_state() -> list[Any]:
+    """The variable of the global random generator, if there is one: asking for it in public makes one."""
+    generator = _stateful_random_ops.global_generator
+    return [] if generator is None else [generator.state]
 
 
 @contextlib.contextmanager

@@ -158,6 +158,13 @@ def converted(function: Any, *, body: bool = False) -> Any:
     return function
 
 
+def codes_that_call_f() -> frozenset[Any]:
+    """Code that is given a function of the user's as `f`, and calls it or a copy: AutoGraph's and custom gradients'."""
+    eager, graph = custom_gradient._eager_mode_decorator, custom_gradient._graph_mode_decorator
+    functions = map(inspect.unwrap, (autograph_api.converted_call, eager, graph))
+    return frozenset(function.__code__ for function in functions)
+
+
 def in_batched_loop() -> bool:
     """Whether the body of a tf.vectorized_map is being traced here."""
     frame: Any = sys._getframe(1)
