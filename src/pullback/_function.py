@@ -81,7 +81,7 @@ class Definition:
             return result, self.rule
         if not isinstance(result, (tuple, list)) or len(result) < 2 or not callable(result[-1]):
             raise BodyResultError(_no_backward(self.function, result))
-        rule = Rule(result[-1], FUNCTION_OFFERS)
+        rule = Rule(result[-1], FUNCTION_OFFERS, returned_by_body=True)
         if not rule.kept <= self._known:
             self._known |= rule.kept
             self.kept = self._known & _RECORDED

@@ -83,7 +83,7 @@ def unexpected_reads(expected: Sequence[Any]) -> Generator[list[Any]]:
 
 
 class Variables(contextlib.ExitStack):
-    """Open it around a body; then it knows the trainable variables that the body read and did not make itself."""
+    """Open it around a body; then it knows the trainable variables that the body read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,12 +95,13 @@ class Variables(contextlib.ExitStack):
         self.enter_context(self._watcher)
         return self
 
-    def found(self) -> list[Any]:
-        """The variables by name, those of the same name in the order of their making."""
-        read = [v for v in self._watcher.watched_variables() if not any(v is m for m in self.made)]
-        for variable in read:
+    def found(self, temporary: Sequence[Any] = ()) -> list[Any]:
+        """The variables that were read, but for temporary ones, in the order in which they were made."""
+        read = self._watcher.watched_variables()
+        lasting = [v for v in read if not any(v is other for other in temporary)]
+        for variable in lasting:
             private.variable_accessed(variable)
-        return sorted(read, key=lambda v: v.name)
+        return lasting
 
     def _note(self, make: Any, **options: Any) -> Any:
         self.made.append(make(**options))

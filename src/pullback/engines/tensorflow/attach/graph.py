@@ -44,13 +44,19 @@ def attach(given: Given) -> Any:
         result = recorded.run(given.call, given.leaves, _converted)
     record = _record(graph, given, result)
     outputs = record.values
-    if "original" in given.call.definition.kept:
-        # Each argument for itself: what one is computed from does not count as its own gradient.
-        record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
     found = variables.found()
-    foreign = _foreign(graph, outputs, tensors, before)
     if "variables" in record.rule.requested:
         record.variables = found
+    if "original" in given.call.definition.kept:
+        leaves = [given.leaves[i] for i in given.flowing]
+        sources = [
+            *map(values.handle_or_tensor, leaves, tensors),
+            *(v.handle for v in record.variables),
+        ]
+        inside = [_in_this(graph, source) for source in sources]
+        # Each argument for itself: what one is computed from does not count as its own gradient.
+        record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
+    foreign = _foreign(graph, outputs, tensors, before)
     captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
@@ -122,7 +128,7 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     def is_foreign(tensor: Any) -> bool:
         operation = tensor.op
         old = private.operation_number(operation) <= before or operation.type == "Placeholder"
-        return old or operation.name in captured
+        return old or operation.name in captured or any(map(_is_reference, operation.inputs))
 
     def used(tensor: Any) -> list[Any]:
         return [t for t in tensor.op.inputs if id(t) not in given]
@@ -131,6 +137,11 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     made = private.newest_operation(graph) - before
     reached = walk(*start, stop=is_foreign, depth=made, inside=used)
     return [t for t in reached if values.flows(t) and is_foreign(t)]
+
+
+def _is_reference(tensor: Any) -> bool:
+    """Whether a tensor is a variable of the old kind, which an identity op reads."""
+    return tensor.dtype != tensor.dtype.base_dtype
 
 
 def _in_this(graph: Any, tensor: Any) -> Any:
