@@ -199,8 +199,9 @@ def _read_request(function: Any, offered: tuple[str, ...]) -> Request:
             names.add("variables")  # wrappers written for stock TensorFlow pass them on
         asked = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         needed = parameter.default is inspect.Parameter.empty
-        # A positional parameter with a default is how stock TensorFlow spells `variables=None`.
-        if parameter.name in offered and (asked or not needed):
+        # Stock TensorFlow has `variables=None` and `variables` among the positional parameters.
+        stock = not needed or parameter.name == "variables"
+        if parameter.name in offered and (asked or stock):
             names.add(parameter.name)
             required |= {parameter.name} if needed else set()
         elif asked and needed:
