@@ -220,6 +220,27 @@ def autograph_body(x):
     return with_branch(x)
 
 
+def ten(dy):
+    return 10.0 * dy
+
+
+@feature("a closed-over tensor computed from an argument", [X], [12 + 0 * X])
+def depends_on_argument(x):
+    c = x * 2.0
+    return pb.with_gradient(lambda x: x + c, ten)(x)
+
+
+@feature("a closed-over tensor computed from two arguments", [X, Y], [10 + Y, X])
+def depends_on_both(x, y):
+    c = x * y
+
+    @pb.custom_gradient
+    def function(x):
+        return x + c, ten
+
+    return function(x)
+
+
 class Scaled:
     factor = 9.0
 

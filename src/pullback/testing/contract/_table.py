@@ -172,6 +172,10 @@ enter(Subject([X], _with_integers), "a rule for integers", lambda dz: (dz, None)
 enter(VARIABLE, "variables nobody asked for", tripled, [3 * ONE, X])
 enter(VARIABLE, "variables in a list", lambda dy, *, variables: (dy, [9.0 * dy]), [ONE, 9 * ONE])
 enter(VARIABLE, "variables in a dict", Of(_keyed), [ONE, 9 * ONE])
+enter(VARIABLE, "DEFAULT for a variable", lambda dy, *, variables: (dy, [pb.DEFAULT]), [ONE, X])
+enter(VARIABLE, "DEFAULT for all", lambda dy, *, variables: (dy, pb.DEFAULT), [ONE, X])
+enter(VARIABLE, "a variable's name", lambda dy, *, variables: (dy, {"weight": dy}), [ONE, ONE])
+enter(VARIABLE, "original with variables", lambda dy, *, original, variables: original(dy), [Y, X])
 
 
 def _before_rows(a: Adapter, replace: Replace) -> Function:
