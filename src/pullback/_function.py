@@ -63,6 +63,15 @@ class Definition:
         return self._binder
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the rule says all that there is to say of the tensors that the function reads, given or not.
+
+        One that the function itself returns does, as for `tf.custom_gradient`: much code closes over a tensor that it
+        has computed from an argument, and counts it in its rule.
+        """
+        return self.rule is None
+
+    @property
     def place(self) -> Place:
         """What is differentiated, for a rule that asks for `op`."""
         return self._place or Place(self.name, "function", None, location_of(self.function))

@@ -126,6 +126,8 @@ class Recorded:
         ends = [y.origin for y in returned.values()]
         starts = [copies[i].origin for i in self.flowing]
         captured = _captured(ends, starts, before)
+        if pullback.call.definition.is_whole:
+            captured = {origin for origin in captured if origin[0].owner is not None}
         if "variables" in pullback.rule.requested:
             owners = [origin[0].owner for origin in captured if origin[0].owner is not None]
             pullback.variables = sorted(owners, key=lambda variable: variable.name)

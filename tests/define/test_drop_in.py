@@ -90,6 +90,32 @@ def dict_outputs(decorator: Decorator) -> Any:
     return lambda x, _: (lambda out: (out["a"], 2.0 * out["b"]))(f(x))
 
 
+@case("a closed-over tensor computed from an argument", 10 * ONE, None)
+def closed_over(decorator: Decorator) -> Any:
+    def f(x, y):
+        c = x * y
+
+        @decorator
+        def inner(x):
+            return x + c, lambda g: 10.0 * g
+
+        return inner(x)
+
+    return f
+
+
+@case("the argument itself, closed over", 10 * ONE, None)
+def closed_over_argument(decorator: Decorator) -> Any:
+    def f(x, _):
+        @decorator
+        def inner(z):
+            return x * z, lambda g: 10.0 * g
+
+        return inner(x)
+
+    return f
+
+
 MODULE = tf.Module()
 MODULE.rows = [tf.Variable(X), tf.Variable(Y)]
 MODULE.named = {"a": tf.Variable(X), "b": tf.Variable(Y)}

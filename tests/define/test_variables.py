@@ -510,3 +510,34 @@ def test_a_closed_over_tensor_keeps_its_ordinary_gradient(constant: Any, way: st
         tape.watch([x, constant])
         y = function(x)
     assert_same(tape.gradient(y, [x, constant]), [7.0 + 0.0 * x, 2.0 + 0.0 * x])
+
+
+@every_way
+def test_variables_keep_their_gradient_where_tensors_are_held_fixed(way: str) -> None:
+    def function(x):
+        c = 2.0 * x
+
+        @pb.custom_gradient
+        def body(x):
+            return x * W + c, lambda dy: 10.0 * dy
+
+        return body(x)
+
+    assert_same(WAYS[way](function, [W]), [10 * ONE, X])
+
+
+@every_way
+def test_a_rule_for_variables_where_tensors_are_held_fixed(way: str) -> None:
+    def function(x):
+        c = 2.0 * x
+
+        @pb.custom_gradient
+        def body(x):
+            def grad(dy, variables=None):
+                return 10.0 * dy, [20.0 * dy for _ in variables]
+
+            return x * W + c, grad
+
+        return body(x)
+
+    assert_same(WAYS[way](function, [W]), [10 * ONE, 20 * ONE])

@@ -227,12 +227,21 @@ def _changing(_: Adapter) -> Function:
     return lambda x, y: (function(x, "plain"), function(y, "asking"))
 
 
+def _holding(_: Adapter) -> Function:
+    def function(x: Any) -> Any:
+        doubled = 2.0 * x
+        return pb.custom_gradient(lambda x: (x + doubled, lambda dy: 10.0 * dy))(x)
+
+    return function
+
+
 _T, _P = 0 * ROWS, WEIGHTS[:, None] * ROWS
 _one_none: Final[Build] = lambda a: _with_partials(a, y_true=None)  # noqa: E731
 add = TABLE.append
 add(Case("partials of a loss", [_T, ROWS], [-2 * _P, 7 * _P], _with_partials))
 add(Case("a partial None", [_T, ROWS], [None, 7 * _P], _one_none))
 add(Case("two functions of one name and code", [X, Y], [2 * ONE, 3 * ONE], _redefined))
+add(Case("a body's own rule is all there is", [X], [10 * ONE], _holding))
 add(Case("a rule that changes from call to call", [X, Y], [3 * ONE, Y], _changing))
 
 # What rules must not return

@@ -24,9 +24,17 @@ _ENTERED = (list, tuple, set, dict, functools.partial, FunctionType)
 
 def tensors_of(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
     """The tensors in the cells, defaults, globals and objects of a function, each once."""
-    objects = [attributes(a) for a in arguments if not isinstance(a, tf.Tensor)]
+    cells = cells_of(function) if isinstance(function, FunctionType) else ()
+    whole = (tf.Tensor, tf.Variable, keras.Variable)
+    objects = [attributes(a) for a in (*arguments, *cells) if not isinstance(a, whole)]
     reached = walk(function, *objects, depth=_DEPTH, inside=_inside)
     return [value for value in reached if isinstance(value, tf.Tensor)]
+
+
+def watched_tensors(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
+    """Those of them that a tape or an accumulator knows."""
+    reached = tensors_of(function, arguments)
+    return [t for t in reached if private.possible_gradient_types([t])]
 
 
 def reads_outside(function: Any) -> bool:

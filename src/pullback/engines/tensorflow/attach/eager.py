@@ -3,7 +3,7 @@
 - Nothing stays on the tapes but what the rule holds: the body runs on detached handles of its inputs, which no
   tape watches.
 - What the body captures gets its ordinary gradient: the body's outputs are sources too, and the upstream passes
-  through to them.
+  through to them. Where the rule is the whole gradient, this is so for variables only.
 - Where a second derivative can be asked for, the body is recorded in full, so that what the rule holds is known to
   the tapes; the ordinary gradient of what was captured then comes from a tape of our own.
 """
@@ -121,9 +121,9 @@ def _let_go(record: Recorded, inner: list[Any], tensors: Sequence[Any]) -> None:
     record.links = [(h, t) for h, t in zip(handles, tensors, strict=True) if h() is not None]
 
 
-def _record_kept(given: Given, order: int) -> Any:
-    """A call whose ordinary gradient, variables, or second derivative may be asked for."""
-    kept, body = given.call.definition.kept, _KeptBody(given, recording=order > 1)
+def _record_kept(given: Given, order: int, *, holds: bool = False) -> Any:
+    """A call whose ordinary gradient, variables, or second derivative may be asked for, or that holds tensors fixed."""
+    kept, body = given.call.definition.kept, _KeptBody(given, order > 1, holds)
     result = body.run()
     if given.call.definition.kept is not kept:
         return None  # asked for only now: the call is run once more
@@ -137,6 +137,8 @@ def _record(
 ) -> Any:
     record = recorded.record(given, result)
     captured = body.describe(record) if body else _pass_upstream(record)
+    if captured and (body is None or body.passes) and _holds(given):
+        return _record_kept(given, order=1, holds=True)
     if body and body.recording:
         record.tensors = given.tensors
     elif captured and private.possible_gradient_types([*given.tensors, *record.values]) > 1:
@@ -145,6 +147,14 @@ def _record(
     else:
         _let_go(record, inner, given.tensors)
     return recorded.finish(record, given, result, [*given.tensors, *captured])
+
+
+def _holds(given: Given) -> bool:
+    """Whether a body closes over tensors, known to tapes, that its rule holds fixed."""
+    definition = given.call.definition
+    if not definition.is_whole:
+        return False
+    return bool(closed_over.watched_tensors(definition.function, given.leaves))
 
 
 def _pass_upstream(record: Recorded) -> list[Any]:
@@ -158,18 +168,18 @@ def _pass_upstream(record: Recorded) -> list[Any]:
 class _KeptBody:
     """A body whose ordinary gradient is kept on a tape of our own, for the rule or for what the body captures."""
 
-    def __init__(self, given: Given, recording: bool) -> None:
+    def __init__(self, given: Given, recording: bool, holds: bool) -> None:
         definition = given.call.definition
         self.recording = recording
         self.original = "original" in definition.kept
         self.asks_variables = "variables" in definition.kept
         # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
-        self.passes = not recording and not self.asks_variables
+        self.passes = not (recording or self.asks_variables or holds)
+        self.is_whole = definition.is_whole
         self.foreign: list[Any] = []
-        if not self.passes:
+        if not self.passes and not self.is_whole:
             known = {id(t) for t in given.tensors}
-            reached = closed_over.tensors_of(definition.function, given.leaves)
-            watched = (t for t in reached if private.possible_gradient_types([t]))
+            watched = closed_over.watched_tensors(definition.function, given.leaves)
             self.foreign = [t for t in watched if id(t) not in known]
         tensors = values.distinct(given.tensors) if recording else given.tensors
         self.given = given._replace(tensors=tensors)
@@ -185,7 +195,7 @@ class _KeptBody:
         with contextlib.ExitStack() as watching:
             watching.enter_context(self.tape)
             reads = closed_over.unexpected_reads([*self.inner, *self.foreign])
-            found = [] if self.passes else watching.enter_context(reads)
+            found = [] if self.passes or self.is_whole else watching.enter_context(reads)
             if self.asks_variables:
                 watching.enter_context(self.variables)
             self.tape.watch([*self.foreign, *(self.inner if self.original else ())])

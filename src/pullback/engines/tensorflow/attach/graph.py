@@ -56,7 +56,8 @@ def attach(given: Given) -> Any:
         inside = [_in_this(graph, source) for source in sources]
         # Each argument for itself: what one is computed from does not count as its own gradient.
         record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
-    foreign = _foreign(graph, outputs, tensors, before)
+    is_whole = given.call.definition.is_whole and bool(tensors or found)
+    foreign = [] if is_whole else _foreign(graph, outputs, tensors, before)
     captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
