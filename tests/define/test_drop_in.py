@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.engines.tensorflow.tf_private import canary
 from tests.modes import MODES, assert_gradients
 
 X = np.array([0.5, -1.5, 2.0], np.float32)
@@ -275,11 +274,6 @@ def test_integers_only_are_no_matter_where_nothing_is_differentiated(recwarn: An
 
     assert int(largest(tf.constant(X))) == 2
     assert not recwarn.list
-
-
-def test_ours_in_the_place_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tf, "custom_gradient", pb.custom_gradient)
-    assert canary.changed_parts() == []
 
 
 _WITHOUT_EAGER = """
