@@ -56,8 +56,9 @@ def attach(given: Given) -> Any:
         inside = [_in_this(graph, source) for source in sources]
         # Each argument for itself: what one is computed from does not count as its own gradient.
         record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
-    is_whole = given.call.definition.is_whole and bool(tensors or found)
-    foreign = [] if is_whole else _foreign(graph, outputs, tensors, before)
+    foreign = _foreign(graph, outputs, tensors, before)
+    if given.call.definition.is_whole and (tensors or found):
+        foreign = [t for t in foreign if _reads_reference(t.op)]
     captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
@@ -129,7 +130,7 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     def is_foreign(tensor: Any) -> bool:
         operation = tensor.op
         old = private.operation_number(operation) <= before or operation.type == "Placeholder"
-        return old or operation.name in captured or any(map(_is_reference, operation.inputs))
+        return old or operation.name in captured or _reads_reference(operation)
 
     def used(tensor: Any) -> list[Any]:
         return [t for t in tensor.op.inputs if id(t) not in given]
@@ -140,9 +141,9 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     return [t for t in reached if values.flows(t) and is_foreign(t)]
 
 
-def _is_reference(tensor: Any) -> bool:
-    """Whether a tensor is a variable of the old kind, which an identity op reads."""
-    return tensor.dtype != tensor.dtype.base_dtype
+def _reads_reference(operation: Any) -> bool:
+    """Whether an op reads a variable of the old kind, which is a tensor of a dtype of its own."""
+    return any(t.dtype != t.dtype.base_dtype for t in operation.inputs)
 
 
 def _in_this(graph: Any, tensor: Any) -> Any:
