@@ -31,7 +31,8 @@ def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) ->
     """Define a function together with its gradient.
 
     `fn` returns its outputs and a backward function: `(outputs, backward)` or, flat, `(z, w, backward)`. The
-    backward function is a rule: it takes one upstream gradient per output and returns one gradient per input.
+    backward function is a rule: it takes one upstream gradient per output and returns one gradient per input. As in
+    TensorFlow, it is all there is: tensors that `fn` closes over are held fixed. Variables keep their gradient.
 
     >>> import tensorflow as tf
     >>> import pullback as pb

@@ -149,8 +149,8 @@ class Engine(abc.ABC):
         return None
 
     def same_variable(self, key: Any, variable: Any) -> bool:
-        """Whether a key of a rule's result means this variable."""
-        return key is variable
+        """Whether a key of a rule's result means this variable; a text is its name."""
+        return key == variable.name if isinstance(key, str) else key is variable
 
     def origin_of_line(self, file: str, line: int) -> tuple[str, int]:
         """Where the user wrote a line, if the framework runs a rewritten copy of the code."""

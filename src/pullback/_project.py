@@ -6,12 +6,13 @@ says what to write.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pullback._engine import Engine, Kind, Shape, Spec
 from pullback._rule import DEFAULT
-from pullback._tree import Structure, flatten, paths
+from pullback._tree import Structure, flatten, paths, scatter, unflatten
 from pullback.errors import Mismatch
 
 
@@ -54,6 +55,7 @@ class Entries:
     def __init__(self, names: Sequence[str], structure: Structure, kinds: Sequence[Kind]) -> None:
         self.names = names
         self.children = structure.children()
+        self.leaf_kinds = kinds
         self.kinds: list[Kind] = []
         start = 0
         for child in self.children:
@@ -73,7 +75,12 @@ class Entries:
         ]
         if isinstance(returned, Mapping) and not self._is_only_input(returned, choices):
             return self._by_name(returned)
-        found = next((a for c in choices for a in self._ways(returned, c) if self._fits(a)), None)
+        ways = itertools.chain(
+            *(self._ways(returned, c) for c in choices), self._in_a_row(returned)
+        )
+        if returned is None and not choices[-1]:
+            return {}
+        found = next((way for way in ways if self._fits(way)), None)
         return self._nearest(returned, choices) if found is None else found
 
     def _ways(self, returned: Any, choice: list[int]) -> Iterator[dict[int, Any]]:
@@ -84,6 +91,19 @@ class Entries:
             yield {choice[0]: returned}
         if _is_plain_sequence(returned) and len(returned) == len(choice):
             yield dict(zip(choice, returned, strict=True))
+
+    def _in_a_row(self, returned: Any) -> Iterator[dict[int, Any]]:
+        """One gradient per tensor of nested lists and tuples, whose order leaves no doubt, as TensorFlow has it."""
+        if not _is_plain_sequence(returned) or not all(map(_is_of_rows, self.children)):
+            return
+        for least in (Kind.TENSOR, Kind.NUMBER, Kind.STATIC):
+            leaves = [i for i, kind in enumerate(self.leaf_kinds) if kind >= least]
+            if len(returned) == len(leaves):
+                row = iter(scatter(len(self.leaf_kinds), leaves, returned))
+                yield {
+                    i: unflatten(child, list(itertools.islice(row, child.num_leaves)))
+                    for i, child in enumerate(self.children)
+                }
 
     def _is_row_with_one(self, returned: Any, index: int) -> bool:
         """Whether it has `None` for every argument but this one, whose structure it has there."""
@@ -313,7 +333,7 @@ def _parts(gradient: Any, wanted: Structure) -> list[Any] | None:
     if isinstance(gradient, Mapping):
         same = set(gradient) == set(entries)
         return [gradient[entry] for entry in entries] if same else None
-    if wanted.type in (list, tuple) or issubclass(wanted.type or object, tuple):
+    if issubclass(wanted.type or object, (list, tuple)):
         fits = isinstance(gradient, (list, tuple)) and len(gradient) == len(entries)
         return list(gradient) if fits else None
     _, structure = flatten(gradient)
@@ -330,6 +350,12 @@ def _is_like(gradient: Any, wanted: Structure) -> bool:
         return not (_is_plain_sequence(gradient) or isinstance(gradient, Mapping))
     parts = _parts(gradient, wanted)
     return parts is not None and all(map(_is_like, parts, wanted.children()))
+
+
+def _is_of_rows(structure: Structure) -> bool:
+    """Whether a structure is made of lists and tuples only."""
+    plain = structure.is_leaf() or issubclass(structure.type or object, (list, tuple))
+    return plain and all(map(_is_of_rows, structure.children()))
 
 
 def _keys_of(structure: Structure) -> set[Any] | None:

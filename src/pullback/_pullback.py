@@ -51,14 +51,14 @@ class Pullback:
         self.specs = specs
         self.inputs: Sequence[Any] | None = None  # leaves, where the rule asks for them
         self.outputs: Sequence[Any] | None = None
-        # Upstream per leaf of the outputs -> ordinary gradient per leaf of the inputs.
+        # Upstream per leaf of the outputs -> ordinary gradient per leaf of the inputs, then per variable.
         self.ordinary: Callable[[Sequence[Any]], list[Any]] | None = None
         self.variables: Sequence[Any] = ()
 
     def run(self, upstream: Sequence[Any]) -> Gradients:
         """The gradients of all leaves for this upstream, one entry per leaf of the outputs."""
         rule = self.rule
-        spread = upstream if self.form is ONE_OUTPUT else self.form.spread(upstream)
+        spread = upstream if self.form is ONE_OUTPUT else self._spread(upstream)
         rule.check_upstream(len(spread))
         offers = self._offers() if rule.requested else _NO_OFFERS
         returned = rule(spread, offers)
@@ -68,10 +68,15 @@ class Pullback:
         gradients, second = split_second(returned)
         variables: list[Any] = []
         if "variables" in offers:
-            gradients, variables = self._split_variables(gradients, offers["variables"])
+            gradients, variables = self._split_variables(gradients, upstream)
         elif "variables" in rule.requested and _has_no_variables(gradients):
             gradients = gradients[0]
         return Gradients(self.fit(gradients, upstream), variables, second)
+
+    def _spread(self, upstream: Sequence[Any]) -> Sequence[Any]:
+        """The upstream as the rule takes it: one value per output, or per leaf of the outputs."""
+        spread = self.form.spread(upstream)
+        return upstream if self.rule.takes_leaves(len(spread), len(upstream)) else spread
 
     def fit(self, returned: Any, upstream: Sequence[Any] | None = None) -> list[Any]:
         """One projected gradient per leaf of whatever a rule returned."""
@@ -133,9 +138,13 @@ class Pullback:
                 offers[name] = None if self.ordinary is None else self.original
             elif name != "variables":
                 offers[name] = self.call.offer(name)
-            elif self.variables or name in rule.required:
+            elif self._offers_variables(rule):
                 offers[name] = list(self.variables)
         return offers
+
+    def _offers_variables(self, rule: Rule) -> bool:
+        """Whether a rule gets variables, and so returns their gradients as well."""
+        return "variables" in (rule.requested if self.variables else rule.required)
 
     def original(self, *upstream: Any) -> Any:
         """The gradient that would have run otherwise, called and returned in the form of a rule."""
@@ -145,7 +154,9 @@ class Pullback:
                 f"rule {self.rule} of {self.call.title} called `original` with {len(upstream)} upstream gradients; "
                 "it takes what the rule itself was called with, one per output."
             )
-        return self.call.in_rule_form(self.ordinary(leaves), self.kinds)
+        ordinary, count = self.ordinary(leaves), len(self.specs)
+        gradients = self.call.in_rule_form(ordinary[:count], self.kinds)
+        return (gradients, ordinary[count:]) if self._offers_variables(self.rule) else gradients
 
     def _fitting(self, returned: Any) -> list[Any] | None:
         """The result itself, where arguments have no structure and each that flows has a gradient that fits already."""
@@ -174,7 +185,9 @@ class Pullback:
         form = self.call.in_rule_form(full, self.kinds)
         return form if isinstance(form, tuple) else (form,)
 
-    def _fill_default(self, flat: Sequence[Any], upstream: Sequence[Any] | None) -> list[Any]:
+    def _fill_default(
+        self, flat: Sequence[Any], upstream: Sequence[Any] | None, start: int = 0
+    ) -> list[Any]:
         if self.ordinary is None or upstream is None:
             reason = (
                 f"but {self.call.title} has no gradient of its own"
@@ -184,40 +197,42 @@ class Pullback:
             )
             raise self.error(f"returned pb.DEFAULT, {reason}")
         ordinary = self.ordinary(upstream)
-        return [ordinary[i] if g is DEFAULT else g for i, g in enumerate(flat)]
+        return [ordinary[i] if g is DEFAULT else g for i, g in enumerate(flat, start)]
 
-    def _split_variables(self, returned: Any, variables: Sequence[Any]) -> tuple[Any, list[Any]]:
+    def _split_variables(self, returned: Any, upstream: Sequence[Any]) -> tuple[Any, list[Any]]:
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self.error(
                 f"asks for `variables`, so it returns two things; it returned {describe(returned)}. "
                 "Write `return gradients, variable_gradients`, the second a list in the order of `variables` "
-                "or a dict by variable"
+                "or a dict by variable or name"
             )
         gradients, given = returned
+        variables = self.variables
         if isinstance(given, Mapping):
             listed = self._variables_by_key(given, variables)
         elif isinstance(given, (list, tuple)) and len(given) == len(variables):
             listed = list(given)
-        elif given is None:
-            listed = [None] * len(variables)
+        elif given is None or given is DEFAULT:
+            listed = [given] * len(variables)
         else:
             raise self.error(
                 f"returned {describe(given)} as the gradients of {len(variables)} variables "
                 f"({', '.join(str(v.name) for v in variables)}). Return a list of {len(variables)}, or a dict"
             )
+        if any(g is DEFAULT for g in listed):
+            listed = self._fill_default(listed, upstream, len(self.specs))
         return gradients, [self._fit_variable(g, v) for g, v in zip(listed, variables, strict=True)]
 
     def _variables_by_key(self, given: Mapping[Any, Any], variables: Sequence[Any]) -> list[Any]:
         same = self.call.engine.same_variable
         listed: list[Any] = [None] * len(variables)
+        taken: dict[int, Any] = {}
         for key, gradient in given.items():
-            index = next((i for i, v in enumerate(variables) if same(key, v)), None)
-            if index is None:
-                raise self.error(
-                    f"returned a gradient for {key!r}, which is not among the variables read inside: "
-                    f"{', '.join(str(v.name) for v in variables) or 'none'}"
-                )
-            listed[index] = gradient
+            found = [i for i, v in enumerate(variables) if same(key, v)]
+            if len(found) != 1 or found[0] in taken:
+                raise self.error(f"returned {_about_key(key, found, taken, variables)}")
+            taken[found[0]] = key
+            listed[found[0]] = gradient
         return listed
 
     def _fit_variable(self, gradient: Any, variable: Any) -> Any:
@@ -278,6 +293,19 @@ def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:
         return returned, None
     rest = returned[:-1]
     return (rest[0] if len(rest) == 1 else rest), returned[-1]
+
+
+def _about_key(
+    key: Any, found: Sequence[int], taken: Mapping[int, Any], variables: Sequence[Any]
+) -> str:
+    """What is wrong with a key of a dict of gradients of variables."""
+    if len(found) == 1:
+        return f"two gradients for one variable, by {taken[found[0]]!r} and by {key!r}"
+    if found:
+        named = ", ".join(str(variables[i].name) for i in found)
+        return f"a gradient for {key!r}, which names several variables ({named}). Give more of the name, or a list"
+    read = ", ".join(str(v.name) for v in variables) or "none"
+    return f"a gradient for {key!r}, which is not among the variables read inside: {read}"
 
 
 def _has_no_variables(returned: Any) -> bool:

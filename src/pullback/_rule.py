@@ -57,12 +57,17 @@ class Request(NamedTuple):
 class Rule:
     """A function from upstream gradients to gradients, and what it asks for."""
 
-    __slots__ = ("_accepted", "function", "kept", "requested", "required")
+    __slots__ = ("_accepted", "function", "kept", "requested", "required", "returned_by_body")
 
     def __init__(
-        self, function: Callable[..., Any], offered: tuple[str, ...] = OVERRIDE_OFFERS
+        self,
+        function: Callable[..., Any],
+        offered: tuple[str, ...] = OVERRIDE_OFFERS,
+        *,
+        returned_by_body: bool = False,
     ) -> None:
         self.function = function
+        self.returned_by_body = returned_by_body
         self.requested, self.required, self.kept = _request_of(function, offered)
         self._accepted = -1  # the number of upstream gradients that was checked last
 
@@ -84,6 +89,14 @@ class Rule:
         if len(offers) > len(self.requested):
             offers = {name: offers[name] for name in self.requested}
         return self.function(*upstream, **offers)
+
+    def takes_leaves(self, outputs: int, leaves: int) -> bool:
+        """Whether it is written, as for stock TensorFlow, for every tensor inside structured outputs by itself."""
+        if not self.returned_by_body or outputs == leaves:
+            return False
+        least, most = _upstream_counts(signature_of(self.function), self.requested)
+        only_any_number = least == 0 and most == math.inf
+        return only_any_number or (not least <= outputs <= most and least <= leaves <= most)
 
     def check_upstream(
         self, count: int, what: str = "upstream gradient", per: str = "output"
@@ -186,8 +199,9 @@ def _read_request(function: Any, offered: tuple[str, ...]) -> Request:
             names.add("variables")  # wrappers written for stock TensorFlow pass them on
         asked = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         needed = parameter.default is inspect.Parameter.empty
-        # A positional parameter with a default is how stock TensorFlow spells `variables=None`.
-        if parameter.name in offered and (asked or not needed):
+        # Stock TensorFlow has `variables=None` and `variables` among the positional parameters.
+        stock = not needed or parameter.name == "variables"
+        if parameter.name in offered and (asked or stock):
             names.add(parameter.name)
             required |= {parameter.name} if needed else set()
         elif asked and needed:

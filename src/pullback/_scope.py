@@ -88,6 +88,7 @@ class ScopedRule(Rule):
         rule = entry.rule
         self.function, self.requested = rule.function, rule.requested
         self.required, self.kept, self._accepted = rule.required, rule.kept, -1
+        self.returned_by_body = False
         self._index, self._ledger = entry.index, activation.ledger
         self._is_traced = activation.override.engine.is_tracing
 

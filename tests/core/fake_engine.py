@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -125,17 +126,25 @@ class Recorded:
         ends = [y.origin for y in returned.values()]
         starts = [copies[i].origin for i in self.flowing]
         captured = _captured(ends, starts, before)
+        if pullback.call.definition.is_whole:
+            captured = {origin for origin in captured if origin[0].owner is not None}
         if "variables" in pullback.rule.requested:
             owners = [origin[0].owner for origin in captured if origin[0].owner is not None]
             pullback.variables = sorted(owners, key=lambda variable: variable.name)
         self.captured = list(captured - {v.origin for v in pullback.variables})
         self.ends = ends if self.captured else []
-        if "original" in pullback.rule.kept:
-            pullback.ordinary = lambda upstream: self._scatter(
-                pull_back(ends, starts, [upstream[i] for i in self.specs])
-            )
         variables = [v.origin for v in pullback.variables]
+        if "original" in pullback.rule.kept:
+            pullback.ordinary = functools.partial(self._ordinary, ends, [*starts, *variables])
         self.sources = [*(leaves[i].origin for i in self.flowing), *self.captured, *variables]
+
+    def _ordinary(self, ends: Any, sources: Any, upstream: Sequence[Any]) -> list[Any]:
+        """The framework's own gradient, per leaf of the inputs and then per variable."""
+        found, count = (
+            pull_back(ends, sources, [upstream[i] for i in self.specs]),
+            len(self.flowing),
+        )
+        return [*self._scatter(found[:count]), *found[count:]]
 
     def vjp(self, upstream: Sequence[Any]) -> list[Any]:
         """One gradient per source: inputs by the rule, what was captured by ordinary means, variables by the rule."""

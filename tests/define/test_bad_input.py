@@ -422,7 +422,7 @@ WRONG["a variable gradient of a wrong shape"] = Wrong(
     r"for the variable `weight:0`, float32\[\]; wanted a gradient float32\[3\]",
 )
 WRONG["a gradient of an unknown variable"] = Wrong(
-    variable_rule(lambda dy: {"weight": dy}), RuleResultError, "for 'weight', which is not among"
+    variable_rule(lambda dy: {"height": dy}), RuleResultError, "for 'height', which is not among"
 )
 
 

@@ -91,7 +91,7 @@ def test_the_weights_of_a_wrapped_layer_keep_their_ordinary_gradient():
 
 def test_a_rule_of_a_layer_may_ask_for_its_variables():
     def rule(dy, *, original, variables):
-        return original(dy), [tf.ones(v.shape) * 5.0 for v in variables]
+        return original(dy)[0], [tf.ones(v.shape) * 5.0 for v in variables]
 
     wrapped = pb.with_gradient(keras.layers.Dense(3), rule)
     wrapped.build((None, 4))

@@ -1,7 +1,7 @@
 """TensorFlow values: what carries a gradient, what to remember of one, and the array operations of the core.
 
 Every differentiable leaf has exactly one tensor in which its gradient lives: a tensor itself, the flat values of a
-RaggedTensor, the values of IndexedSlices.
+RaggedTensor, the values of IndexedSlices and of a SparseTensor.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ FLOWING = frozenset(
     d.as_datatype_enum
     for d in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
 )
+_COMPOSITE = (tf.RaggedTensor, tf.SparseTensor)
 _NOT_NUMBERS = (tf.string, tf.bool, tf.resource, tf.variant)
 
 
@@ -36,9 +37,10 @@ def kind(leaf: Any) -> Kind:
         return Kind.STATIC
     if isinstance(leaf, (np.ndarray, np.generic, numbers.Number)):
         return Kind.NUMBER
-    if isinstance(leaf, (*_VARIABLES, *_TENSORS)):
-        takes_none = isinstance(leaf, tf.SparseTensor) or not getattr(leaf, "trainable", True)
-        return Kind.TENSOR if takes_none or not flows(leaf) else Kind.DIFFERENTIABLE
+    if isinstance(leaf, _VARIABLES):
+        return Kind.DIFFERENTIABLE if _takes_gradient(leaf) else Kind.TENSOR
+    if isinstance(leaf, _TENSORS):
+        return Kind.DIFFERENTIABLE if flows(leaf) else Kind.TENSOR
     if isinstance(leaf, tf.experimental.ExtensionType):
         raise UnsupportedError(
             f"an ExtensionType ({type(leaf).__name__}) cannot be an argument or an output of a "
@@ -52,17 +54,31 @@ def flows(leaf: Any) -> bool:
     return tf.as_dtype(leaf.dtype).as_datatype_enum in FLOWING
 
 
+def _takes_gradient(variable: Any) -> bool:
+    """Whether a variable has a gradient: one that is trained has, another where a tape watches it, or may do so."""
+    if tf.as_dtype(variable.dtype).base_dtype.as_datatype_enum not in FLOWING:
+        return False
+    if variable.trainable or not private.executing_eagerly():
+        return True
+    copies = getattr(underlying(variable), "values", (underlying(variable),))  # one per replica
+    return private.possible_gradient_types([copy.handle for copy in copies]) > 0
+
+
 def differentiable(leaves: Sequence[Any]) -> list[int]:
     """The positions of the leaves that are differentiable."""
     return [i for i, leaf in enumerate(leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
 
 
 def read(leaf: Any) -> Any:
-    """A variable that takes gradients as the tensor that the ordinary read gives; anything else as it is."""
+    """A variable that takes gradients as the tensor that the ordinary read gives; anything else as it is.
+
+    In a graph nobody knows whether one that is not trained will be watched: it stays, so that a body can assign to it.
+    """
     if isinstance(leaf, tf.IndexedSlices) and isinstance(leaf.values, _VARIABLES):
         return tf.IndexedSlices(read(leaf.values), leaf.indices, leaf.dense_shape)
-    is_read = isinstance(leaf, _VARIABLES) and kind(leaf) is Kind.DIFFERENTIABLE
-    return tf.convert_to_tensor(leaf) if is_read else leaf
+    if not isinstance(leaf, _VARIABLES) or not _takes_gradient(leaf):
+        return leaf
+    return tf.convert_to_tensor(leaf) if leaf.trainable or private.executing_eagerly() else leaf
 
 
 def tensors_in(gradients: Sequence[Any]) -> list[Any]:
@@ -97,7 +113,18 @@ def with_gradient_tensor(leaf: Any, tensor: Any) -> Any:
         return leaf.with_values(tensor)
     if isinstance(leaf, tf.IndexedSlices):
         return tf.IndexedSlices(tensor, leaf.indices, leaf.dense_shape)
-    return tensor
+    return leaf if isinstance(leaf, _VARIABLES) else tensor
+
+
+def source(leaf: Any) -> Any:
+    """The tensor towards which a call is recorded for a differentiable leaf; of a variable, a reading."""
+    tensor = gradient_tensor(leaf)
+    return tf.convert_to_tensor(tensor) if isinstance(tensor, _VARIABLES) else tensor
+
+
+def handle_or_tensor(leaf: Any, tensor: Any) -> Any:
+    """Towards what the gradient of a leaf is taken where a body reads it: of a variable, its handle."""
+    return underlying(leaf).handle if isinstance(leaf, _VARIABLES) else tensor
 
 
 def with_gradient_tensors(
@@ -129,7 +156,9 @@ def underlying(variable: Any) -> Any:
 
 
 def same_variable(key: Any, variable: Any) -> bool:
-    """Whether a key of a rule's result means this variable."""
+    """Whether a key of a rule's result means this variable: a variable, a reference to one, or the end of a name."""
+    if isinstance(key, str):
+        return f"/{variable.name}".removesuffix(":0").endswith(f"/{key.removesuffix(':0')}")
     return underlying(key) is underlying(variable)
 
 
@@ -142,11 +171,11 @@ def spec_of(leaf: Any) -> Spec | None:
         return Spec(private.concrete_shape(leaf), leaf.dtype)
     if kind(leaf) is not Kind.DIFFERENTIABLE:
         return None
-    tensor = gradient_tensor(leaf)
+    tensor = leaf if isinstance(leaf, _VARIABLES) else gradient_tensor(leaf)
     static = tf.TensorShape(tensor.shape)
     dynamic = None if static.is_fully_defined() else tf.shape(tensor)
-    form = tf.RaggedTensor if isinstance(leaf, tf.RaggedTensor) else None
-    return Spec(_dims(static), tf.as_dtype(tensor.dtype), dynamic, form)
+    form = next((form for form in _COMPOSITE if isinstance(leaf, form)), None)
+    return Spec(_dims(static), tf.as_dtype(tensor.dtype).base_dtype, dynamic, form)
 
 
 def fits(gradient: Any, spec: Spec) -> bool:
@@ -165,7 +194,9 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
             raise Mismatch("a RaggedTensor; wanted a tensor. Write gradient.to_tensor()")
         gradient = gradient.flat_values
     if isinstance(gradient, tf.SparseTensor):
-        raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
+        if spec.form is not tf.SparseTensor:
+            raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
+        gradient = gradient.values
     if isinstance(gradient, tf.IndexedSlices):
         _check_rows(gradient, spec)
     if isinstance(gradient, _VARIABLES):

@@ -44,13 +44,21 @@ def attach(given: Given) -> Any:
         result = recorded.run(given.call, given.leaves, _converted)
     record = _record(graph, given, result)
     outputs = record.values
-    if "original" in given.call.definition.kept:
-        # Each argument for itself: what one is computed from does not count as its own gradient.
-        record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
     found = variables.found()
-    foreign = _foreign(graph, outputs, tensors, before)
     if "variables" in record.rule.requested:
         record.variables = found
+    if "original" in given.call.definition.kept:
+        leaves = [given.leaves[i] for i in given.flowing]
+        sources = [
+            *map(values.handle_or_tensor, leaves, tensors),
+            *(v.handle for v in record.variables),
+        ]
+        inside = [_in_this(graph, source) for source in sources]
+        # Each argument for itself: what one is computed from does not count as its own gradient.
+        record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
+    foreign = _foreign(graph, outputs, tensors, before)
+    if given.call.definition.is_whole and (tensors or found):
+        foreign = [t for t in foreign if _reads_reference(t.op)]
     captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
@@ -127,7 +135,7 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     def is_foreign(tensor: Any) -> bool:
         operation = tensor.op
         old = private.operation_number(operation) <= before or operation.type == "Placeholder"
-        return old or operation.name in captured
+        return old or operation.name in captured or _reads_reference(operation)
 
     def used(tensor: Any) -> list[Any]:
         return [t for t in tensor.op.inputs if id(t) not in given]
@@ -136,6 +144,11 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     made = private.newest_operation(graph) - before
     reached = walk(*start, stop=is_foreign, depth=made, inside=used)
     return [t for t in reached if values.flows(t) and is_foreign(t)]
+
+
+def _reads_reference(operation: Any) -> bool:
+    """Whether an op reads a variable of the old kind, which is a tensor of a dtype of its own."""
+    return any(t.dtype != t.dtype.base_dtype for t in operation.inputs)
 
 
 def _in_this(graph: Any, tensor: Any) -> Any:

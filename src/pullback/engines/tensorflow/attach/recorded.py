@@ -6,6 +6,7 @@ then whatever the body captured, then the variables that the rule asked for.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,7 +24,16 @@ from pullback.engines.tensorflow.attach.transposing import (
     where_present,
 )
 from pullback.errors import UnsupportedError
-from pullback.extend import Call, ForwardResult, Gradients, Kind, Pullback, Rule, scatter
+from pullback.extend import (
+    Call,
+    ForwardResult,
+    Gradients,
+    Kind,
+    Pullback,
+    Rule,
+    describe,
+    scatter,
+)
 
 FlatGradient = Callable[[Sequence[Any]], Any]  # upstream -> one gradient per source
 
@@ -114,7 +124,9 @@ class Recorded(Pullback):
 
         def ordinary(upstream: Sequence[Any]) -> list[Any]:
             given = [values.gradient_tensor(upstream[i]) for i in self.returned]
-            return scatter(len(self.kinds), self.flowing, differentiate(given))
+            found, count = list(differentiate(given)), len(self.flowing)
+            leaves = scatter(len(self.kinds), self.flowing, found[:count])
+            return [*leaves, *found[count:]]
 
         self.ordinary = ordinary
 
@@ -228,7 +240,19 @@ def record(given: Given, result: ForwardResult) -> Recorded:
     recorded.returned = values.differentiable(result.leaves)
     recorded.values = [values.gradient_tensor(result.leaves[i]) for i in recorded.returned]
     recorded.jvp = given.call.definition.jvp
+    if given.flowing and not recorded.returned and given.call.definition.owner is not None:
+        _warn_of_integers(recorded, result)
     return recorded
+
+
+def _warn_of_integers(recorded: Recorded, result: ForwardResult) -> None:
+    """Not an error: code that never differentiates the outputs is right."""
+    came = ", ".join(map(describe, result.leaves)) or "nothing"
+    warnings.warn(
+        f"{recorded.call.title} returned {came}, through which no gradient can flow, so that its rule {recorded.rule} "
+        "will never run. Return outputs of a floating dtype.",
+        stacklevel=2,
+    )
 
 
 def finish(recorded: Recorded, given: Given, result: ForwardResult, sources: Sequence[Any]) -> Any:

@@ -98,8 +98,11 @@ def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
 
 
 def capture_ahead(graph: Any, backward: Backward, values: Sequence[Any]) -> None:
-    """Capture now what a backward function will read from outside this graph once the graph is finished."""
-    with private.stop_recording():
+    """Capture now what a backward function will read from outside this graph once the graph is finished.
+
+    One that fails does so again when its gradient is asked for, which may be never.
+    """
+    with private.stop_recording(), contextlib.suppress(Exception):
         with set_for(rehearsing, True):
             reads = traced(backward, values)
         for tensor in reads.captured_inputs:

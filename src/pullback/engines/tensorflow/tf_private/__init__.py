@@ -47,6 +47,8 @@ VariableWatcher = _record.VariableWatcher
 variable_accessed = _variable_ops.variable_accessed
 # As tf.executing_eagerly, without the cost of its wrapper: this is asked at every call.
 executing_eagerly = _context.executing_eagerly
+# Ops that run at once, also where eager execution has been disabled.
+eager_mode = _context.eager_mode
 # The class of concrete tensors: a type test is the fastest way to tell them from symbolic ones.
 EagerTensor = _ops.EagerTensor
 # The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
