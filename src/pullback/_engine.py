@@ -124,20 +124,17 @@ class Engine(abc.ABC):
     def prepare(self, definition: Definition) -> Attach:
         """How calls of a function with its own gradient are run; asked for once per definition."""
 
-    def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Two random upstreams like these, and their sum: a rule that is linear is additive on them."""
-        del at
-        raise self.unsupported("forward mode")
-
-    def require_additive(
+    def require_linear(
         self,
-        parts: Sequence[Sequence[Any]],
         results: Sequence[Any],
+        rule: Callable[[Sequence[Any]], Sequence[Any]],
         at: Sequence[Any],
-        error: Exception,
+        errors: tuple[Exception, Exception],
     ) -> list[Any]:
-        """The results, if the third part is the sum of the first two; else the error, now or when the program runs."""
-        del parts, results, at, error
+        """The results, if a rule is linear on random upstreams like `at`, small and large, and ⟨rule(u), t⟩ = ⟨u,
+        transpose(t)⟩ for the framework's transpose of it; else the first or second error, now or when the program runs.
+        """
+        del results, rule, at, errors
         raise self.unsupported("forward mode")
 
     def wrap(

@@ -117,7 +117,7 @@ class Pullback:
         gradients: Callable[[Sequence[Any]], Sequence[Any]],
         at: Sequence[Any],
     ) -> list[Any]:
-        """The results as they are, if the rule is additive in its upstream; an error otherwise."""
+        """The results as they are, if the rule is linear in its upstream and can be transposed; else an error."""
         return require_linear(self.call.engine, results, gradients, at, self.rule, self.call.title)
 
     def _offers(self, rule: Rule | None = None) -> dict[str, Any]:
@@ -263,13 +263,19 @@ def require_linear(
     rule: Rule | str,
     title: str,
 ) -> list[Any]:
-    """The results, if a rule is additive in its upstream, tried on random ones like `at`; an error otherwise."""
-    error = NotLinearError(
-        f"rule {rule} of {title} is not linear in its upstream gradient, so forward mode does not follow from it. "
-        "Give the tangents yourself: jvp=your_function"
+    """The results, if a rule is linear in its upstream and the framework's transpose of it is right; else an error."""
+    advice = (
+        "so forward mode does not follow from it. Give the tangents yourself: jvp=your_function"
     )
-    parts = [gradients(probe) for probe in engine.linearity_probes(at)]
-    return engine.require_additive(parts, results, at, error)
+    not_linear = NotLinearError(
+        f"rule {rule} of {title} is not linear in its upstream gradient, {advice}"
+    )
+    hidden = NotLinearError(
+        f"rule {rule} of {title} is linear in its upstream gradient, but part of it is hidden from differentiation "
+        "(stop_gradient, NumPy, a rounding, a custom gradient inside it): the transpose of it gives other numbers, "
+        + advice
+    )
+    return engine.require_linear(results, gradients, at, (not_linear, hidden))
 
 
 def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:
