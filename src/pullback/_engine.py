@@ -107,16 +107,28 @@ class Engine(abc.ABC):
         del array, spec, error
         raise self.unsupported("shapes that are known only at run time")
 
+    def require_shape(self, array: Any, spec: Spec, error: str) -> Any:
+        """The array, if it has the shape of the spec when the program runs; else fail with these words."""
+        del array, spec, error
+        raise self.unsupported("shapes that are known only at run time")
+
     @abc.abstractmethod
     def zeros(self, spec: Spec) -> Any:
         """Zeros of this spec."""
 
     @abc.abstractmethod
-    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Any:
-        """Upstream, with so many axes of size 1 put behind its own, times an array of partial derivatives.
+    def multiply(self, upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Any:
+        """Upstream, with new axes of size 1 so that they are these in the result, times an array of derivatives.
 
         Of complex ones the conjugate, where that is how the framework defines gradients; in the wider dtype.
         """
+
+    def multiply_dynamic(
+        self, upstream: Any, partial: Any, choices: Sequence[tuple[int, ...]], error: str
+    ) -> Any:
+        """The same with the only choice of new axes that fits at run time; where several do, fail with these words."""
+        del upstream, partial, choices, error
+        raise self.unsupported("shapes that are known only at run time")
 
     # Running
 

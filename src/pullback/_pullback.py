@@ -6,6 +6,7 @@ leaf of the inputs. Engines attach it to a call; they run no rule themselves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -235,16 +236,18 @@ class Pullback:
         """The readable path of a leaf of the inputs."""
         return leaf_path(self.call.names, self.call.structure, index)
 
-    def error(self, reason: str) -> RuleResultError:
-        """The error that says what is wrong with what the rule returned."""
-        return RuleResultError(f"rule {self.rule} of {self.call.title} {reason}.")
+    def error(self, reason: str, rule: str | None = None) -> RuleResultError:
+        """The error that says what is wrong with what the rule returned, or a part of it that is for one input."""
+        return RuleResultError(f"rule {rule or self.rule} of {self.call.title} {reason}.")
 
     def _is_array(self, gradient: Any) -> bool:
         return self.call.engine.as_array(gradient, ANYTHING) is not None
 
     def _error_at(self, index: int) -> Callable[[str], Exception]:
         def error(reason: str) -> Exception:
-            return self.error(f"returned, for the input `{self.path(index)}`, {reason}")
+            path = self.path(index)
+            rule = self.rule.of_input(index, re.split(r"\W", path, maxsplit=1)[0])
+            return self.error(f"returned, for the input `{path}`, {reason}", rule)
 
         return error
 

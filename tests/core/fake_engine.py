@@ -68,8 +68,8 @@ class FakeEngine(Engine):
     def zeros(self, spec: Spec) -> Array:
         return Array(np.zeros(spec.shape, spec.dtype))
 
-    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Array:
-        kept = upstream.shape + (1,) * new_axes
+    def multiply(self, upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Array:
+        kept = np.expand_dims(upstream.data, new_axes).shape
         return fake.spread(upstream, kept, kept) * partial
 
     def require_linear(self, results: Any, rule: Any, at: Any, errors: Any) -> list[Any]:

@@ -7,7 +7,9 @@ RaggedTensor, the values of IndexedSlices.
 from __future__ import annotations
 
 import collections
+import functools
 import numbers
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -144,9 +146,20 @@ def spec_of(leaf: Any) -> Spec | None:
         return None
     tensor = gradient_tensor(leaf)
     static = tf.TensorShape(tensor.shape)
-    dynamic = None if static.is_fully_defined() else tf.shape(tensor)
+    dynamic = None if static.is_fully_defined() else _shape_when_run(tensor)
     form = tf.RaggedTensor if isinstance(leaf, tf.RaggedTensor) else None
     return Spec(_dims(static), tf.as_dtype(tensor.dtype), dynamic, form)
+
+
+def _shape_when_run(tensor: Any) -> Any:
+    """The shape as a tensor; in control flow a function that gives it, to be called in the backward pass.
+
+    From there TensorFlow takes along whatever a loop has computed: XLA knows the shape of a tensor that was taken
+    along, but not what a shape was that was taken along.
+    """
+    if private.executing_eagerly() or not private.is_in_control_flow(tensor.graph):
+        return tf.shape(tensor)
+    return functools.partial(tf.shape, tensor)
 
 
 def fits(gradient: Any, spec: Spec) -> bool:
@@ -225,11 +238,38 @@ def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
     if isinstance(array, tf.IndexedSlices):
         return array  # their rows fit, and broadcasting makes no slices
     wanted = tf.convert_to_tensor(_run_time_shape(spec), tf.int32)
-    with tf.control_dependencies([_assert_fits(tf.shape(array), wanted, error)]):
-        _, axes = private.broadcast_gradient_args(tf.shape(array), wanted)
-    # XLA drops assertions; there this pair fails when the gradient is not one of its input.
-    fitted = tf.reshape(tf.reduce_sum(array, axes), wanted)
+    # XLA drops assertions; there the last ones fail when the gradient is not one of its input, and tell their names.
+    with tf.name_scope(_as_name(error)):
+        with tf.control_dependencies([_assert_fits(tf.shape(array), wanted, error)]):
+            _, axes = private.broadcast_gradient_args(tf.shape(array), wanted)
+        fitted = tf.reshape(tf.reduce_sum(array, axes), wanted)
     fitted.set_shape(spec.shape)
+    return fitted
+
+
+def _as_name(error: str) -> str:
+    """An error's words as the name of an operation: `rule_halves_file.py_line_3_of_f`."""
+    words = re.sub(r":(\d+)", r" line \1", re.split(r" returned|, has", error)[0])
+    return re.sub(r"[^A-Za-z0-9_.\-/]+", "_", words).strip("_/")
+
+
+def require_shape(array: Any, spec: Spec, error: str) -> Any:
+    """The array, if it has the shape of the spec when the program runs; else it fails with the error's words."""
+    came, wanted = tf.shape(array), tf.convert_to_tensor(_run_time_shape(spec), tf.int32)
+    least = tf.minimum(tf.size(came), tf.size(wanted))
+    same = tf.reduce_all(came[:least] == wanted[:least]) & (tf.size(came) == tf.size(wanted))
+    return _reshape_if(same, array, came, array.shape, error, wanted)
+
+
+def _reshape_if(right: Any, array: Any, shape: Any, static: Any, error: str, wanted: Any) -> Any:
+    """The array in this shape, if that is right when the program runs; else it fails with the error's words."""
+    with (
+        tf.name_scope(_as_name(error)),
+        tf.control_dependencies([tf.debugging.Assert(right, [error, tf.shape(array), wanted])]),
+    ):
+        # XLA drops assertions; there no entries are asked for out of some, which fails, and tells the name.
+        fitted = tf.reshape(array, tf.where(right, shape, 0))
+    fitted.set_shape(static)
     return fitted
 
 
@@ -247,15 +287,36 @@ def zeros(spec: Spec) -> Any:
 
 
 def _run_time_shape(spec: Spec) -> Any:
-    return spec.shape if spec.dynamic is None else spec.dynamic
+    shape = spec.shape if spec.dynamic is None else spec.dynamic
+    return shape() if callable(shape) else shape
 
 
-def multiply(upstream: Any, partial: Any, new_axes: int) -> Any:
-    """Upstream, with so many axes put behind its own, times an array."""
-    for _ in range(new_axes):
-        upstream = tf.expand_dims(upstream, -1)
+def multiply(upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Any:
+    """Upstream, with new axes that are these in the result, times an array."""
+    for axis in new_axes:
+        upstream = tf.expand_dims(upstream, axis)
     if partial.dtype.is_complex and not upstream.dtype.is_complex:
         wide = tf.complex128 if upstream.dtype == tf.float64 else tf.complex64
         upstream = tf.cast(upstream, wide)
     # TensorFlow's gradients of complex numbers are conjugates: dx = dy · conj(∂y/∂x).
     return upstream * tf.math.conj(tf.cast(partial, upstream.dtype))
+
+
+def multiply_dynamic(
+    upstream: Any, partial: Any, choices: Sequence[tuple[int, ...]], error: str
+) -> Any:
+    """The same with the only choice of new axes that fits when the program runs."""
+    ours, theirs = tf.shape(upstream), tf.shape(partial)
+    spreads = tf.stack([_with_ones(ours, axes, partial.shape.rank) for axes in choices])
+    fits = tf.reduce_all((spreads == theirs) | (spreads == 1), 1)
+    chosen = spreads[tf.argmax(tf.cast(fits, tf.int32))]
+    # Where others fit as well, they must come to the same.
+    same = tf.reduce_all(tf.reduce_all(spreads == chosen, 1) | ~fits) & tf.reduce_any(fits)
+    rank = tf.TensorShape([None] * partial.shape.rank)
+    return multiply(_reshape_if(same, upstream, chosen, rank, error, theirs), partial, ())
+
+
+def _with_ones(shape: Any, axes: tuple[int, ...], rank: int) -> Any:
+    """A shape with ones put in so that they are at these axes."""
+    sizes = iter(tf.unstack(shape, rank - len(axes)))
+    return tf.stack([1 if axis in axes else next(sizes) for axis in range(rank)])

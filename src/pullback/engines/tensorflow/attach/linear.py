@@ -50,17 +50,13 @@ def require_linear(
     gradients, transpose = pulled(rule, second)
     half = any(a.dtype == tf.float16 for a in at)
     small, large = _SCALES_OF_HALF if half else _SCALES
-    runs = (
-        _run(rule, first, small),
-        _run(
-            rule, first, -large
-        ),  # of either sign: what is largest is so for positive numbers only
-        [_wide(g) for g in gradients],
-        _run(rule, [a - b for a, b in pairs], large),
-    )
+    # Of either sign: a maximum is linear in positive numbers.
+    ends = _run(rule, first, small), _run(rule, first, -large)
+    runs = zip(gradients, *ends, _run(rule, [a - b for a, b in pairs], large), strict=True)
+    eps = max(_limits(a)[0] for a in at)
     trials = [
-        _Trial(*parts, max(_limits(a)[0] for a in (*at, g)), 8.0 * _limits(g)[1] / small)
-        for g, *parts in zip(gradients, *runs, strict=True)
+        _Trial(one, ten, _wide(g), apart, max(eps, _limits(g)[0]), _limits(g)[1] / small)
+        for g, one, ten, apart in runs
     ]
     curved = tf.reduce_any([_is_curved(t) for t in trials] or [False])
     hidden = _is_hidden(trials, gradients, transpose, first) & ~curved
@@ -71,8 +67,8 @@ def _is_curved(trial: _Trial) -> Any:
     """Whether a gradient is not homogeneous, or not additive."""
     small, large, second, difference, eps, tiny = trial
     one, ten, two, both = map(_largest, trial[:4])
-    scaled = _largest(small - large) > _SCALED * (one + ten) + tiny
-    added = _ADDED * (one + two + both) + _ROUNDINGS * eps + tiny
+    scaled = _largest(small - large) > _SCALED * (one + ten) + 8.0 * tiny
+    added = _ADDED * (one + two + both) + _ROUNDINGS * eps + 8.0 * tiny
     return scaled | (_largest(small - second - difference) > added)
 
 
@@ -133,9 +129,9 @@ def _probes(like: Any) -> tuple[Any, Any]:
 
 
 def _probes_of(like: Any, dtype: Any, seed: int) -> tuple[Any, Any]:
-    draw = tf.random.stateless_uniform(tf.shape(like), [seed, 5], -1.0, 1.0, dtype)
+    draw = tf.random.stateless_uniform(tf.shape(like), (seed, 5), -1.0, 1.0, dtype)
     first = draw + tf.sign(draw)
-    other = tf.random.stateless_uniform(tf.shape(like), [seed, 13], 1.0, 2.0, dtype)
+    other = tf.random.stateless_uniform(tf.shape(like), (seed, 13), 1.0, 2.0, dtype)
     return first, -tf.sign(draw) * other
 
 
