@@ -383,6 +383,32 @@ def test_linear_rules_of_complex_numbers_are_let_through(rule: Any) -> None:
     assert_let_through(rule, tf.constant([1 + 2j, 3 - 1j]))
 
 
+def pushed(function: Any, x: Any, dx: Any) -> Any:
+    with tf.autodiff.ForwardAccumulator(x, dx) as accumulator:
+        y = function(x)
+    return accumulator.jvp(y)
+
+
+MAPPED: dict[str, Callable[..., Any]] = {
+    "outside": lambda f, *x: pushed(lambda x: tf.vectorized_map(f, x), *x),
+    "outside, in a function": lambda f, *x: pushed(
+        tf.function(lambda x: tf.vectorized_map(f, x)), *x
+    ),
+    "inside": lambda f, *x: tf.vectorized_map(lambda row: pushed(f, *row), x),
+}
+
+
+@pytest.mark.parametrize("way", MAPPED)
+def test_vectorized_map_of_a_rule_that_asks_for_outputs_and_inputs(way: str) -> None:
+    def rule(dy, *, inputs, outputs):
+        return dy * inputs[0] * outputs
+
+    x = tf.constant([X, Y])
+    function = pb.with_gradient(lambda x: tf.exp(x), rule)
+    found = MAPPED[way](function, x, tf.constant([DX, DX]))
+    np.testing.assert_allclose(found, DX * x * np.exp(x), rtol=1e-5)
+
+
 def test_forward_over_forward() -> None:
     """The second derivative of a rule 10 x² by two accumulators."""
     x = tf.constant(X)
