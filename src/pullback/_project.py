@@ -6,7 +6,6 @@ says what to write.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -208,77 +207,6 @@ def project_tangent(
     return engine.require_shape(cast, spec, str(error("a tangent of another shape")))
 
 
-def multiply(
-    engine: Engine,
-    upstream: Any,
-    partial: Any,
-    reduced: tuple[int, ...] | None,
-    error: Callable[[str], Exception],
-    most: int,
-) -> Any:
-    """Upstream times a partial derivative, of which the function reduced these axes; `None`: as the shapes say.
-
-    No input of the function has more than `most` axes.
-    """
-    spec = engine.spec_of(upstream)
-    try:
-        array = None if spec is None else engine.as_array(partial, spec)
-    except Mismatch:
-        array = None
-    if spec is None or array is None:
-        raise error(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter")
-    ours, theirs = spec.shape, engine.shape(array)
-    if ours is None or theirs is None:
-        raise error("works on tensors of unknown rank; give them a rank first")
-    ways = _ways_to_reduce(theirs, ours, reduced)
-    if not ways or (reduced is None and len(theirs) > max(most, len(ours))):
-        raise error(
-            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the shape of the output, "
-            "or, where the function reduces axes, the shape from before" + _said(reduced)
-        )
-    if len(ways) == 1:
-        return engine.multiply(upstream, array, ways[0])
-    doubt = (
-        f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}: shapes do not tell which of "
-        f"its axes the function reduced. Say it: with_partials(..., reduced={_as_option(ways[0])}), or "
-        + " or ".join(map(_as_option, ways[1:]))
-    )
-    if None not in (*ours, *theirs):
-        raise error(doubt)
-    return engine.multiply_dynamic(upstream, array, ways, str(error(doubt)))
-
-
-def _ways_to_reduce(
-    came: Shape, output: Shape, reduced: tuple[int, ...] | None
-) -> list[tuple[int, ...]]:
-    """The choices of axes that reduced make the shape of an output out of that of a partial derivative."""
-    missing = len(came) - len(output)
-    if missing <= 0:
-        said = all(-len(came) <= a < len(came) and output[a] in (1, None) for a in reduced or ())
-        return [()] if said and _broadcasts(came, output) else []
-    choices = itertools.combinations(range(len(came)), missing)
-    if reduced is not None:
-        wanted = tuple(sorted(a % len(came) for a in reduced))
-        choices = [c for c in choices if c == wanted]
-    found: dict[Shape, tuple[int, ...]] = {}
-    for axes in reversed(list(choices)):
-        kept = [size for axis, size in enumerate(came) if axis not in axes]
-        if all(k == o or o == 1 or None in (k, o) for k, o in zip(kept, output, strict=True)):
-            sizes = iter(output)
-            # Unknown sizes may differ; where all are known, equal shapes mean the same product.
-            spread = tuple(1 if a in axes else next(sizes) for a in range(len(came)))
-            found.setdefault(spread, axes)
-    return list(found.values())
-
-
-def _as_option(axes: tuple[int, ...]) -> str:
-    return str(axes[0] if len(axes) == 1 else axes)
-
-
-def _said(reduced: tuple[int, ...] | None) -> str:
-    return "" if reduced is None else f", of which it reduces {_as_option(reduced)}"
-
-
 def compatible(came: Shape, wanted: Shape) -> bool:
     """Whether two shapes agree as far as they are known."""
     return len(came) == len(wanted) and all(
@@ -291,13 +219,6 @@ def _may_fit(came: Shape, wanted: Shape) -> bool:
     return len(came) >= len(wanted) and all(
         w in (None, 1, c) or c is None for c, w in zip(tail, wanted, strict=True)
     )
-
-
-def _broadcasts(came: Shape, wanted: Shape) -> bool:
-    """Whether arrays are multiplied as NumPy does, with no more axes than wanted; kept axes of size one are reduced."""
-    tail = zip(reversed(came), reversed(wanted), strict=False)
-    reduced = len(came) == len(wanted)
-    return all(c == w or None in (c, w) or c == 1 or (w == 1 and reduced) for c, w in tail)
 
 
 def spec_text(spec: Spec) -> str:

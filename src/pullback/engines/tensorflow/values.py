@@ -27,6 +27,7 @@ FLOWING = frozenset(
     d.as_datatype_enum
     for d in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
 )
+_OTHER_SHAPE = "a gradient of another shape; it and the input have the shapes"
 _NOT_NUMBERS = (tf.string, tf.bool, tf.resource, tf.variant)
 
 
@@ -179,8 +180,8 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
         gradient = gradient.flat_values
     if isinstance(gradient, tf.SparseTensor):
         raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
-    if isinstance(gradient, tf.IndexedSlices):
-        _check_rows(gradient, spec)
+    if isinstance(gradient, tf.IndexedSlices) and spec.shape is not None:
+        gradient = _checked_slices(gradient, spec.shape, spec)
     if isinstance(gradient, _VARIABLES):
         return tf.convert_to_tensor(gradient)
     if isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
@@ -189,12 +190,34 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
     return tf.convert_to_tensor(np.asarray(gradient), dtype_hint=spec.dtype) if numeric else None
 
 
-def _check_rows(slices: tf.IndexedSlices, spec: Spec) -> None:
-    came, wanted = shape(slices), spec.shape
-    if came is not None and wanted is not None and not compatible(came[1:], wanted[1:]):
+def _checked_slices(slices: tf.IndexedSlices, wanted: Shape, spec: Spec) -> tf.IndexedSlices:
+    """Slices of the input, as far as can be seen now; what they are slices of is the input, whatever they say."""
+    values, indices, whole = slices.values, slices.indices, slices.dense_shape
+    came = _dims(values.shape)
+    if came is not None and (not wanted or not compatible((None, *came[1:]), (None, *wanted[1:]))):
+        rows = f"rows {shape_text(wanted[1:])}" if wanted else "a gradient []"
+        raise Mismatch(f"IndexedSlices of rows {shape_text(came[1:])}; wanted {rows}")
+    counts = _dims(indices.shape)
+    if not indices.dtype.is_integer or (
+        counts is not None and not compatible(counts, (came or counts)[:1])
+    ):
         raise Mismatch(
-            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(wanted[1:])}"
+            f"IndexedSlices with indices {indices.dtype.name}{shape_text(indices.shape)}; wanted whole numbers, "
+            f"one for each of the slices {shape_text(values.shape)}"
         )
+    known = None if whole is None else tf.get_static_value(whole)
+    if known is not None and not compatible(tuple(known.tolist()), wanted):
+        raise Mismatch(
+            f"IndexedSlices of {shape_text(known)}; wanted those of {shape_text(wanted)}"
+        )
+    read = tf.get_static_value(indices) if wanted[0] is not None else None
+    if read is not None and read.size and not 0 <= read.min() <= read.max() < wanted[0]:
+        raise Mismatch(
+            f"IndexedSlices with the indices {read.min()} to {read.max()}; wanted those of {wanted[0]} rows"
+        )
+    if known is not None and None not in wanted:
+        return slices
+    return tf.IndexedSlices(values, indices, tf.cast(_run_time_shape(spec), indices.dtype))
 
 
 def _is_numpy_number(value: Any) -> bool:
@@ -236,7 +259,7 @@ def sum_to(array: Any, axes: tuple[int, ...], shape: Shape) -> Any:
 def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
     """Sum over broadcast axes when the program runs, or fail with the error's words."""
     if isinstance(array, tf.IndexedSlices):
-        return array  # their rows fit, and broadcasting makes no slices
+        return _slices_inside(array, error)  # their rows fit, and broadcasting makes no slices
     wanted = tf.convert_to_tensor(_run_time_shape(spec), tf.int32)
     # XLA drops assertions; there the last ones fail when the gradient is not one of its input, and tell their names.
     with tf.name_scope(_as_name(error)):
@@ -245,6 +268,18 @@ def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
         fitted = tf.reshape(tf.reduce_sum(array, axes), wanted)
     fitted.set_shape(spec.shape)
     return fitted
+
+
+def _slices_inside(slices: tf.IndexedSlices, error: str) -> tf.IndexedSlices:
+    """The slices, if their indices are inside the input when the program runs; what is known was checked before."""
+    whole: Any = slices.dense_shape
+    if all(tf.get_static_value(tensor) is not None for tensor in (slices.indices, whole)):
+        return slices
+    rows = tf.cast(whole[0], slices.indices.dtype)
+    inside = tf.reduce_all((slices.indices >= 0) & (slices.indices < rows))
+    words = error.replace(_OTHER_SHAPE, "IndexedSlices with indices outside of its rows")
+    with tf.control_dependencies([tf.debugging.Assert(inside, [words, slices.indices, rows])]):
+        return tf.IndexedSlices(tf.identity(slices.values), slices.indices, slices.dense_shape)
 
 
 def _as_name(error: str) -> str:
