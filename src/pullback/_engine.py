@@ -108,16 +108,28 @@ class Engine(abc.ABC):
         del array, spec, error
         raise self.unsupported("shapes that are known only at run time")
 
+    def require_shape(self, array: Any, spec: Spec, error: str) -> Any:
+        """The array, if it has the shape of the spec when the program runs; else fail with these words."""
+        del array, spec, error
+        raise self.unsupported("shapes that are known only at run time")
+
     @abc.abstractmethod
     def zeros(self, spec: Spec) -> Any:
         """Zeros of this spec."""
 
     @abc.abstractmethod
-    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Any:
-        """Upstream, with so many axes of size 1 put behind its own, times an array of partial derivatives.
+    def multiply(self, upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Any:
+        """Upstream, with new axes of size 1 so that they are these in the result, times an array of derivatives.
 
         Of complex ones the conjugate, where that is how the framework defines gradients; in the wider dtype.
         """
+
+    def multiply_dynamic(
+        self, upstream: Any, partial: Any, choices: Sequence[tuple[int, ...]], error: str
+    ) -> Any:
+        """The same with the only choice of new axes that fits at run time; where several do, fail with these words."""
+        del upstream, partial, choices, error
+        raise self.unsupported("shapes that are known only at run time")
 
     # Running
 
@@ -125,20 +137,17 @@ class Engine(abc.ABC):
     def prepare(self, definition: Definition) -> Attach:
         """How calls of a function with its own gradient are run; asked for once per definition."""
 
-    def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Two random upstreams like these, and their sum: a rule that is linear is additive on them."""
-        del at
-        raise self.unsupported("forward mode")
-
-    def require_additive(
+    def require_linear(
         self,
-        parts: Sequence[Sequence[Any]],
         results: Sequence[Any],
+        rule: Callable[[Sequence[Any]], Sequence[Any]],
         at: Sequence[Any],
-        error: Exception,
+        errors: tuple[Exception, Exception],
     ) -> list[Any]:
-        """The results, if the third part is the sum of the first two; else the error, now or when the program runs."""
-        del parts, results, at, error
+        """The results, if a rule is linear on random upstreams like `at`, small and large, and ⟨rule(u), t⟩ = ⟨u,
+        transpose(t)⟩ for the framework's transpose of it; else the first or second error, now or when the program runs.
+        """
+        del results, rule, at, errors
         raise self.unsupported("forward mode")
 
     def wrap(

@@ -221,28 +221,10 @@ def project_tangent(
             )
     except Mismatch as mismatch:
         raise error(str(mismatch)) from None
-    return engine.cast(array, spec.dtype)
-
-
-def multiply(engine: Engine, upstream: Any, partial: Any, error: Callable[[str], Exception]) -> Any:
-    """Upstream times a partial derivative; axes that the function reduced stand behind the upstream's own."""
-    spec = engine.spec_of(upstream)
-    try:
-        array = None if spec is None else engine.as_array(partial, spec)
-    except Mismatch:
-        array = None
-    if spec is None or array is None:
-        raise error(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter")
-    ours, theirs = spec.shape, engine.shape(array)
-    if ours is None or theirs is None:
-        raise error("works on tensors of unknown rank; give them a rank first")
-    behind = max(len(theirs) - len(ours), 0)
-    if not (compatible(theirs[: len(ours)], ours) if behind else _broadcasts(theirs, ours)):
-        raise error(
-            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the "
-            "shape of the output, or of the parameter when the function reduces its last axes"
-        )
-    return engine.multiply(upstream, array, behind)
+    cast = engine.cast(array, spec.dtype)
+    if came is not None and spec.shape is not None and None not in (*came, *spec.shape):
+        return cast
+    return engine.require_shape(cast, spec, str(error("a tangent of another shape")))
 
 
 def compatible(came: Shape, wanted: Shape) -> bool:
@@ -257,11 +239,6 @@ def _may_fit(came: Shape, wanted: Shape) -> bool:
     return len(came) >= len(wanted) and all(
         w in (None, 1, c) or c is None for c, w in zip(tail, wanted, strict=True)
     )
-
-
-def _broadcasts(came: Shape, wanted: Shape) -> bool:
-    tail = zip(reversed(came), reversed(wanted), strict=False)
-    return all(c == w or None in (c, w) or 1 in (c, w) for c, w in tail)
 
 
 def spec_text(spec: Spec) -> str:

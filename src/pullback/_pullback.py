@@ -6,6 +6,7 @@ leaf of the inputs. Engines attach it to a call; they run no rule themselves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -122,7 +123,7 @@ class Pullback:
         gradients: Callable[[Sequence[Any]], Sequence[Any]],
         at: Sequence[Any],
     ) -> list[Any]:
-        """The results as they are, if the rule is additive in its upstream; an error otherwise."""
+        """The results as they are, if the rule is linear in its upstream and can be transposed; else an error."""
         return require_linear(self.call.engine, results, gradients, at, self.rule, self.call.title)
 
     def _offers(self, rule: Rule | None = None) -> dict[str, Any]:
@@ -250,16 +251,18 @@ class Pullback:
         """The readable path of a leaf of the inputs."""
         return leaf_path(self.call.names, self.call.structure, index)
 
-    def error(self, reason: str) -> RuleResultError:
-        """The error that says what is wrong with what the rule returned."""
-        return RuleResultError(f"rule {self.rule} of {self.call.title} {reason}.")
+    def error(self, reason: str, rule: str | None = None) -> RuleResultError:
+        """The error that says what is wrong with what the rule returned, or a part of it that is for one input."""
+        return RuleResultError(f"rule {rule or self.rule} of {self.call.title} {reason}.")
 
     def _is_array(self, gradient: Any) -> bool:
         return self.call.engine.as_array(gradient, ANYTHING) is not None
 
     def _error_at(self, index: int) -> Callable[[str], Exception]:
         def error(reason: str) -> Exception:
-            return self.error(f"returned, for the input `{self.path(index)}`, {reason}")
+            path = self.path(index)
+            rule = self.rule.of_input(index, re.split(r"\W", path, maxsplit=1)[0])
+            return self.error(f"returned, for the input `{path}`, {reason}", rule)
 
         return error
 
@@ -278,13 +281,19 @@ def require_linear(
     rule: Rule | str,
     title: str,
 ) -> list[Any]:
-    """The results, if a rule is additive in its upstream, tried on random ones like `at`; an error otherwise."""
-    error = NotLinearError(
-        f"rule {rule} of {title} is not linear in its upstream gradient, so forward mode does not follow from it. "
-        "Give the tangents yourself: jvp=your_function"
+    """The results, if a rule is linear in its upstream and the framework's transpose of it is right; else an error."""
+    advice = (
+        "so forward mode does not follow from it. Give the tangents yourself: jvp=your_function"
     )
-    parts = [gradients(probe) for probe in engine.linearity_probes(at)]
-    return engine.require_additive(parts, results, at, error)
+    not_linear = NotLinearError(
+        f"rule {rule} of {title} is not linear in its upstream gradient, {advice}"
+    )
+    hidden = NotLinearError(
+        f"rule {rule} of {title} is linear in its upstream gradient, but part of it is hidden from differentiation "
+        "(stop_gradient, NumPy, a rounding, a custom gradient inside it): the transpose of it gives other numbers, "
+        + advice
+    )
+    return engine.require_linear(results, gradients, at, (not_linear, hidden))
 
 
 def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:

@@ -84,6 +84,11 @@ class Rule:
     def __repr__(self) -> str:
         return f"{self.name} ({self.location})"
 
+    def of_input(self, index: int, name: str) -> str:
+        """What gives the gradient of one input, in messages: the rule, or the part of it that is for this input."""
+        part = getattr(self.function, "rule_of_input", None)
+        return (part and part(index, name)) or str(self)
+
     def __call__(self, upstream: Iterable[Any], offers: Mapping[str, Any]) -> Any:
         """Run the rule with what it asks for out of `offers`."""
         if len(offers) > len(self.requested):

@@ -143,6 +143,12 @@ class PerInput:
         """One gradient per input."""
         return [r(upstream, offers) if isinstance(r, Rule) else r for r in self.rules]
 
+    def rule_of_input(self, index: int, name: str) -> str | None:
+        """The rule for an input, for messages."""
+        del name
+        rule = self.rules[index] if index < len(self.rules) else None
+        return str(rule) if isinstance(rule, Rule) else None
+
 
 def _rule_text(rule: Any) -> str:
     return rule.name if isinstance(rule, Rule) else repr(rule)

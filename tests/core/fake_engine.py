@@ -69,19 +69,23 @@ class FakeEngine(Engine):
     def zeros(self, spec: Spec) -> Array:
         return Array(np.zeros(spec.shape, spec.dtype))
 
-    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Array:
-        kept = upstream.shape + (1,) * new_axes
+    def multiply(self, upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Array:
+        kept = np.expand_dims(upstream.data, new_axes).shape
         return fake.spread(upstream, kept, kept) * partial
 
-    def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def require_linear(self, results: Any, rule: Any, at: Any, errors: Any) -> list[Any]:
         random = np.random.default_rng(0)
-        a, b = ([Array(random.normal(size=x.shape).astype(x.dtype)) for x in at] for _ in range(2))
-        return a, b, [x + y for x, y in zip(a, b, strict=True)]
-
-    def require_additive(self, parts: Any, results: Any, at: Any, error: Exception) -> list[Any]:
-        for a, b, both in zip(*parts, strict=True):
-            if not np.allclose(a.data + b.data, both.data, 1e-4, 1e-4):
-                raise error
+        u, v = ([Array(random.normal(size=x.shape).astype(x.dtype)) for x in at] for _ in range(2))
+        small, other = rule([x * 2.0**-20 for x in u]), rule(v)
+        large = rule([x * 2.0**20 + y * 2.0**20 for x, y in zip(u, v, strict=True)])
+        for a, b, both in zip(small, other, large, strict=True):
+            if not np.allclose(a.data * 2.0**20 + b.data, both.data * 2.0**-20, 1e-4, 1e-4):
+                raise errors[0]
+        back = transpose(rule, at, other)
+        one = sum((g.data * g.data).sum() for g in other)
+        two = sum((x.data * t.data).sum() for x, t in zip(v, back, strict=True) if t is not None)
+        if not np.allclose(one, two, 1e-4, 1e-4):
+            raise errors[1]
         return list(results)
 
     def prepare(self, definition: Definition) -> Attach:

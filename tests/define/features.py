@@ -470,6 +470,19 @@ def stopped_partials(x, y):
     return pb.with_partials(squared_error, y_true=None, y_pred=seven)(x, y)
 
 
+def by_a_tape_of_its_own(dy, *, inputs):
+    with tf.GradientTape() as tape:
+        x = tf.identity(inputs[0])
+        tape.watch(x)
+        y = x * x * captured_variable()
+    return dy * tape.gradient(y, x)
+
+
+@feature("a rule with a tape of its own, and a variable", [X], [2 * X * [2, 3, 4]])
+def with_a_tape_of_its_own(x):
+    return pb.with_gradient(lambda x: x * 1.0, by_a_tape_of_its_own)(x)
+
+
 # What code written for stock TensorFlow does.
 
 

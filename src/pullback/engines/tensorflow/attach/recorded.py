@@ -90,15 +90,16 @@ class Recorded(Pullback):
             return self._forward(tangents)
 
     def _forward(self, tangents: Sequence[Any]) -> list[Any]:
-        zeros = [tf.zeros_like(value) for value in self.values]
+        # Not zeros, where a rule that is linear may be written so that it has no derivative.
+        at = [tf.ones_like(value) for value in self.values]
         if self.jvp is None:
-            out = transposed(lambda dy: self._backward(dy, checked=False), zeros, tangents)
-            return self._if_linear(out, zeros)
+            out = transposed(lambda dy: self._backward(dy, checked=False), at, tangents)
+            return self._if_linear(out, at)
         count = len(self.flowing)
         out = self._explicit_tangents(self.jvp, tangents[:count], self.values)
         if self.captured is None:
             return out
-        through = transposed(self.captured, zeros, tangents[count:])
+        through = transposed(self.captured, at, tangents[count:])
         return [a + b for a, b in zip(out, through, strict=True)]
 
     @runs_user_code

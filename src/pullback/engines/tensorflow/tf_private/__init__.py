@@ -212,6 +212,13 @@ def is_control_flow(graph: Any) -> bool:
     return isinstance(graph, (_control_flow.CondBranchFuncGraph, _control_flow.WhileBodyFuncGraph))
 
 
+def is_in_control_flow(graph: Any) -> bool:
+    """Whether a graph is in a branch of a tf.cond or in the body of a tf.while_loop, however deep."""
+    while graph is not None and not is_control_flow(graph):
+        graph = getattr(graph, "outer_graph", None)
+    return graph is not None
+
+
 def is_cond_gradient(graph: Any) -> bool:
     """Whether a graph is the gradient of a branch of a tf.cond."""
     return isinstance(graph, _cond._CondGradFuncGraph)
