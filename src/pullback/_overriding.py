@@ -54,6 +54,14 @@ class OverrideEngine(Protocol):
         ...
 
 
+class Later(Protocol):
+    """A function that takes an override along to when it runs."""
+
+    def is_to_come(self) -> bool:
+        """Whether it may still run, now that the block or call is over."""
+        ...
+
+
 class Activation:
     """One opening of an override, with what happened since."""
 
@@ -62,7 +70,8 @@ class Activation:
         self.ledger = Ledger([override.ledger])
         self.unreachable: str | None = None  # why what did not match could not be reached, if known
         self.seen: dict[str, None] = {}  # the op types that ran
-        self._settled = False
+        self.later: set[Later] = set()  # what takes the override along, and has not run yet
+        self._settled = self._over = False
 
     def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function under the override, and complain if a target never had an effect."""
@@ -74,10 +83,22 @@ class Activation:
             result = function(*args, **kwargs)
         finally:
             leave(self.override)
-        if not self._settled:
-            self.settle()
-            self._settled = True
+        self.end()
         return result
+
+    def end(self) -> None:
+        """The block or call is over: complain now, or once what was to run later has run."""
+        self._over = True
+        if self._settled or (any(each.is_to_come() for each in self.later) and self.verdict()):
+            return
+        self.settle()
+        self._settled = True
+
+    def has_run(self, function: Later) -> None:
+        """What took the override along has run."""
+        self.later.discard(function)
+        if self._over:
+            self.end()
 
     def verdict(self) -> list[PullbackError]:
         """What to complain about, once the block or call is over."""
@@ -108,13 +129,13 @@ class Activation:
         for problem in self.verdict():
             if self.override.strict:
                 raise problem
-            warnings.warn(str(problem), stacklevel=3)
+            warnings.warn(str(problem), stacklevel=4)
         for entry in self.override.entries:
             for match in self.ledger.matches(entry.index):
                 if match.hidden_by and match.hidden_by not in HARMLESS:
                     where = f"{match.count} places: {match.hidden_by}"
                     warnings.warn(
-                        f"the rule for {entry.label} has no effect in {where}", stacklevel=3
+                        f"the rule for {entry.label} has no effect in {where}", stacklevel=4
                     )
 
 
@@ -163,7 +184,7 @@ class Override:
         """End the block; complain if a target had no effect in it."""
         activation = leave(self)
         if kind is None:
-            activation.settle()
+            activation.end()
 
     def __call__(self, target: Any) -> Any:
         """The same function or model with the changed gradient; the one given is left as it is."""

@@ -21,11 +21,12 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import in_function, note
-from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, note_eager
+from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, inert, note_eager
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
+    NOT_FLOATING,
     NOTHING_FLOATING,
     Call,
     Chain,
@@ -112,6 +113,10 @@ def _on_layer_body(stack: Stack, patched: PatchedFunction, args: Args, kwargs: K
         return _Region(stack, chain, patched, layer)(args[1:], kwargs)
 
 
+def _leaves_of(result: Any) -> Sequence[Any]:
+    return [result] if isinstance(result, tf.Tensor) else flatten(result)[0]
+
+
 def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
     leaves, _ = flatten((list(args), kwargs))
     return any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
@@ -136,10 +141,12 @@ class _Region:
                 bound.activation.unreachable = MODEL_WAS_BUILT
             return self.body(*args, **kwargs)
         call, leaves = self._call(0, args, kwargs)
-        self._note(bool(values.differentiable(leaves)))
         if exporting.get() and not private.executing_eagerly():
-            return _in_portable_function(self.stack, call, leaves)
-        return attach(call, leaves)
+            result = _in_portable_function(self.stack, call, leaves)
+        else:
+            result = self.body(*args, **kwargs) if inert.get() else attach(call, leaves)
+        self._note(leaves, result)
+        return result
 
     def _call(self, position: int, args: Args, kwargs: Kwargs) -> tuple[Call, Sequence[Any]]:
         """The call under the rule at this position, and its leaves."""
@@ -157,8 +164,12 @@ class _Region:
             return self.body(*args, **kwargs)
         return attach(*self._call(position, args, kwargs))
 
-    def _note(self, flows: bool) -> None:
-        reason = hidden.get() or (None if flows else NOTHING_FLOATING)
+    def _note(self, leaves: Sequence[Any], result: Any) -> None:
+        reason = hidden.get()
+        if not values.differentiable(leaves):
+            reason = NOTHING_FLOATING
+        elif not values.differentiable(_leaves_of(result)):
+            reason = NOT_FLOATING
         if private.executing_eagerly():
             note_eager(self.chain, self.where, private.could_possibly_record(), reason)
         else:

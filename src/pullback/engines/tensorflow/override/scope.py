@@ -43,6 +43,8 @@ class Callback:
         graph: Any = None,
     ) -> Any:
         """Look at one op; hand back its outputs, changed or not."""
+        if type(outputs) is tuple:
+            outputs = list(outputs)  # TensorFlow hands callbacks a tuple, where ops give a list
         stack = stack_here.get()
         if stack is None:
             if threading.get_ident() == self.thread:

@@ -217,7 +217,8 @@ def checked_type(op_type: str) -> str:
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
     similar = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise TargetError(
-        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'}"
+        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'} "
+        f"A layer of that name is `model.get_layer({op_type!r})` or `re.compile({op_type!r})`: a string is an op type."
     )
 
 

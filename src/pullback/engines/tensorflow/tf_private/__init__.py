@@ -46,6 +46,8 @@ VariableWatcher = _record.VariableWatcher
 variable_accessed = _variable_ops.variable_accessed
 # As tf.executing_eagerly, without the cost of its wrapper: this is asked at every call.
 executing_eagerly = _context.executing_eagerly
+# A block of eager code, also in a process in which eager execution was disabled.
+eager_mode = _context.eager_mode
 # The class of concrete tensors: a type test is the fastest way to tell them from symbolic ones.
 EagerTensor = _ops.EagerTensor
 # The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
@@ -135,6 +137,15 @@ def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Seq
 def set_gradient_name(operation: Any, name: str) -> None:
     """Mark an op so that its gradient is looked up under another name than its type."""
     operation._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
+    operation._gradient_function = None  # which would come before the name
+
+
+def own_gradient(operation: Any) -> Any:
+    """The gradient function that an op of a graph has been given in place of that of its type, if it has."""
+    if operation._gradient_function is not None:
+        return operation._gradient_function
+    name = operation.graph._gradient_override_map.get(operation.type) or gradient_name_of(operation)
+    return registered_gradient(name) if name else None
 
 
 def gradient_name_of(operation: Any) -> str:

@@ -26,6 +26,7 @@ from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.autograph.core import ag_ctx as autograph_context
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.impl import conversion as _conversion
+from tensorflow.python.data.ops import structured_function as _structured_function
 from tensorflow.python.eager import backprop as _backprop
 from tensorflow.python.eager import execute as execute
 from tensorflow.python.eager import forwardprop as _forwardprop
@@ -34,6 +35,7 @@ from tensorflow.python.eager.context import context as context
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.eager.polymorphic_function import function_context as function_context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function as _function
+from tensorflow.python.eager.polymorphic_function import tf_method_target as _method_target
 from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
 from tensorflow.python.ops import custom_gradient as custom_gradient
@@ -52,6 +54,10 @@ check_override = _canary.prove
 FunctionCache = _function_cache.FunctionCache
 # Functions that have a graph but no Python source are copied when they are called.
 ConcreteFunction = _concrete_function.ConcreteFunction
+# What a tf.function is: one that hands out a concrete function in a block must not hand out the override.
+Function = _function.Function
+# A function of a tf.data pipeline, which runs by itself and whenever the pipeline does.
+DataFunction = _structured_function.StructuredFunctionWrapper
 # Whether Keras only works out the shapes of a model here, in a graph that it throws away.
 in_keras_symbolic_scope = _symbolic_scope.in_symbolic_scope
 # The name scope that is open, in eager code and in graphs.
@@ -130,6 +136,12 @@ def python_function_of(function: Any) -> Any:
     return function.python_function if traced else None
 
 
+def has_lost_its_object(function: Any) -> bool:
+    """Whether a tf.function is a method of an object that is gone; TensorFlow does not keep it alive."""
+    target = getattr(inspect.unwrap(function.python_function), "__self__", None)
+    return isinstance(target, _method_target.TfMethodTarget) and target.target is None
+
+
 def function_like(function: Any, python_function: Any) -> Any:
     """A tf.function with the same settings around another Python function."""
     return function._clone(python_function)
@@ -172,6 +184,11 @@ def import_graph_def() -> Any:
     return inspect.unwrap(tf.graph_util.import_graph_def)
 
 
+def wrap_function() -> Any:
+    """The function behind `tf.compat.v1.wrap_function`."""
+    return inspect.unwrap(tf.compat.v1.wrap_function)
+
+
 def load_library(library: Any) -> dict[str, Any]:
     """Concrete functions of all definitions, under new names."""
     # TensorFlow warns of gradients that were not saved; ours are registered in this process.
@@ -200,6 +217,22 @@ def concrete_from(graph: Any, like: Any) -> Any:
 def functions_called(operation: Any) -> list[Any]:
     """The definitions of the functions that an op of a graph runs."""
     return _definitions(_names_called(operation.node_def), operation.graph._functions)
+
+
+def data_types_of(node: Any) -> tuple[list[int], list[int]]:
+    """The dtypes of the inputs and of the outputs of a node without its graph, as TensorFlow's numbers for them."""
+    definition = op_def_registry.get(node.op)
+    defaults = {a.name: a.default_value for a in definition.attr}
+
+    def of(argument: Any) -> list[int]:
+        name = argument.type_attr or argument.type_list_attr
+        if not name:
+            return [argument.type]
+        value = node.attr[name] if name in node.attr else defaults[name]
+        return [value.type] if argument.type_attr else list(value.list.type)
+
+    inputs, outputs = definition.input_arg, definition.output_arg
+    return [t for a in inputs for t in of(a)], [t for a in outputs for t in of(a)]
 
 
 def reachable_definitions(function: Any) -> list[Any]:
