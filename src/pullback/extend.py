@@ -83,6 +83,8 @@ from pullback._targets import PerInput as PerInput
 from pullback._targets import Where as Where
 from pullback._targets import label_of as label_of
 from pullback._targets import narrowest_first as narrowest_first
+from pullback._targets import refuse_twice as refuse_twice
+from pullback._targets import target_key as target_key
 from pullback._tree import Structure as Structure
 from pullback._tree import flat_tuple as flat_tuple
 from pullback._tree import flatten as flatten

@@ -22,6 +22,7 @@ from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import in_function, note
 from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, inert, note_eager
+from pullback.engines.tensorflow.override.op_names import names_inside
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
@@ -57,6 +58,9 @@ Kwargs = dict[str, Any]
 
 def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """A function that is a target, or a part in which targets are looked for, is called."""
+    names = names_inside(patched.function)
+    if names and overriding.is_called_by_machinery(names, patched.trampoline):
+        return patched.run(*args, **kwargs)
     chain = stack.one_op.get(patched.function)
     if chain is not None and not guarded.get():
         return _as_one_op(chain, patched, args, kwargs)
@@ -155,6 +159,8 @@ class _Region:
         body = guarding(bound, functools.partial(self._run, position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
         plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
+        if bound.line.names:
+            plan = plan.renamed(bound.line.names)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         return Call(definition, engine_of(leaves), plan, structure), leaves
 

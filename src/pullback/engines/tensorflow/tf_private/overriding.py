@@ -76,6 +76,58 @@ def is_layer_call(frame: Any) -> bool:
     )
 
 
+# Where TensorFlow, and this engine, trace, run and differentiate programs, and call functions of TensorFlow to do so.
+# The calls of other modules, which compute, are part of what the user wanted computed.
+_MACHINERY = (
+    "pullback.engines.",
+    *(
+        f"tensorflow.python.{name}"
+        for name in (
+            *(
+                "framework.",
+                "eager.",
+                "autograph.operators.",
+                "autograph.lang.",
+                "distribute.",
+                "data.",
+            ),
+            *("saved_model.", "checkpoint.", "trackable.", "training.", "module.", "compiler."),
+            *(
+                "ops.cond",
+                "ops.while_",
+                "ops.switch_case",
+                "ops.control_flow_",
+                "ops.functional_ops",
+            ),
+            *("ops.map_fn", "ops.tensor_array_ops", "ops.list_ops", "ops.resource_variable_ops"),
+            *("ops.variable", "ops.state_ops", "ops.custom_gradient", "ops.gradients_"),
+            *("ops.script_ops", "ops.handle_data_util", "ops.parallel_for."),
+        )
+    ),
+)
+# What is wrapped around exported functions.
+_WRAPPERS = ("tensorflow.python.util.", "tensorflow.python.ops.weak_tensor_ops")
+
+
+def is_called_by_machinery(names: frozenset[str], trampoline: Any) -> bool:
+    """Whether TensorFlow calls a function by one of its names, to trace or run a program; nobody handed it over."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code is not trampoline:
+        frame = frame.f_back
+    frame = frame and frame.f_back
+    while frame is not None and _module_of(frame).startswith(_WRAPPERS):
+        frame = frame.f_back
+    return (
+        frame is not None
+        and _module_of(frame).startswith(_MACHINERY)
+        and not names.isdisjoint(frame.f_code.co_names)
+    )
+
+
+def _module_of(frame: Any) -> str:
+    return frame.f_globals.get("__name__") or ""
+
+
 def forget_unconverted(function: Any) -> None:
     """Let AutoGraph decide again whether to convert a function."""
     _conversion._ALLOWLIST_CACHE._cache.pop(function, None)
