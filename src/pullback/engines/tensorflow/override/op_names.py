@@ -47,12 +47,7 @@ def is_one_op(function: Any) -> bool:
 
 def names_inside(function: types.FunctionType) -> frozenset[str]:
     """By which names TensorFlow calls a function of its own; none for those it generates, which it does not call."""
-    return _names_inside(function) if package_of(function) == "tensorflow" else frozenset()
-
-
-@functools.cache  # not of the functions of others, which it would keep alive
-def _names_inside(function: types.FunctionType) -> frozenset[str]:
-    if original_code(function) in _generated():
+    if package_of(function) != "tensorflow" or original_code(function) in _generated():
         return frozenset()
     return frozenset({function.__name__, (public_name(function) or "").rpartition(".")[2]})
 

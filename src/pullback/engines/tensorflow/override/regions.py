@@ -22,7 +22,6 @@ from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import in_function, note
 from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, inert, note_eager
-from pullback.engines.tensorflow.override.op_names import names_inside
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import overriding
@@ -58,7 +57,7 @@ Kwargs = dict[str, Any]
 
 def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """A function that is a target, or a part in which targets are looked for, is called."""
-    names = names_inside(patched.function)
+    names = patched.names_inside
     if names and overriding.is_called_by_machinery(names, patched.trampoline):
         return patched.run(*args, **kwargs)
     chain = stack.one_op.get(patched.function)

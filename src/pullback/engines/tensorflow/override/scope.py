@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
 from pullback.engines.tensorflow.override.intercept import BATCHED, on_op
-from pullback.engines.tensorflow.override.op_names import is_library
+from pullback.engines.tensorflow.override.op_names import is_library, names_inside
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import SUSPENDED, Replacement, Stack, Together, stack_here, suspended
 from pullback.extend import PatchedFunction as CorePatchedFunction
@@ -149,6 +149,11 @@ def hook(owner: Any, name: str) -> Callable[[_F], _F]:
 
 class PatchedFunction(CorePatchedFunction):
     """A function whose calls are handed to `dispatch` with the stack in force; tf.function does not notice."""
+
+    @functools.cached_property
+    def names_inside(self) -> frozenset[str]:
+        """By which names TensorFlow may call it for itself."""
+        return names_inside(self.function)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the trampoline calls."""
