@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.engines.tensorflow.override.aliases import aliases_of
 from pullback.errors import TargetError, UnmatchedOverride
 from tests.override.helpers import gradient, tenfold, times_seven
 
@@ -106,11 +105,6 @@ def test_arguments_that_only_one_name_has() -> None:
 def test_what_is_computed_with_a_function_is_not_that_function(target: Any, called: Any) -> None:
     with pytest.raises(UnmatchedOverride, match="did not run here"):
         pb.override({target: times_seven})(called)(tf.constant(ROWS))
-
-
-def test_what_keeps_state_is_not_tried_out() -> None:
-    dropout = inspect.unwrap(keras.random.dropout)
-    assert aliases_of(dropout) == ()
 
 
 def test_one_target_twice_is_refused() -> None:
