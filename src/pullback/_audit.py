@@ -19,8 +19,9 @@ NOT_FLOATING: Final = (
 NOTHING_FLOATING: Final = (
     "it was called without any floating-point tensor, so there is nothing to differentiate"
 )
+IDLE: Final = "it runs where nothing is differentiated"
 # Where gradients could not flow anyway, an override takes nothing away.
-HARMLESS: Final = frozenset({NOT_FLOATING, NOTHING_FLOATING})
+HARMLESS: Final = frozenset({NOT_FLOATING, NOTHING_FLOATING, IDLE})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -245,10 +245,14 @@ def only_engine() -> Engine:
     names = _imported()
     if len(names) == 1:
         return load(names[0])
-    found = f"more than one: {', '.join(names)}" if names else "none"
+    if not names:
+        raise EngineError(
+            f"this process has imported none of the frameworks that pullback supports ({', '.join(TABLE)}), so there "
+            f"is nothing to differentiate with. Write `import {next(iter(TABLE))}` before."
+        )
     raise EngineError(
-        f"nothing here belongs to a framework, and of the supported ones ({', '.join(TABLE)}) this process has "
-        f"imported {found}. Import the framework that is meant, and pass at least one of its tensors or functions."
+        f"nothing here belongs to a framework, and this process has imported more than one of those that pullback "
+        f"supports: {', '.join(names)}. Pass at least one tensor, function or layer of the one that is meant."
     )
 
 

@@ -58,6 +58,14 @@ class OverrideEngine(Protocol):
         ...
 
 
+class Later(Protocol):
+    """A function that takes an override along to when it runs."""
+
+    def is_to_come(self) -> bool:
+        """Whether it may still run, now that the block or call is over."""
+        ...
+
+
 class Activation:
     """One opening of an override, with what happened since."""
 
@@ -68,7 +76,8 @@ class Activation:
         self.seen: dict[str, None] = {}  # the op types that ran
         # Opened where only shapes are worked out: what is in the block will run again, in earnest.
         self.is_rehearsal = False
-        self._settled = False
+        self.later: set[Later] = set()  # what takes the override along, and has not run yet
+        self._settled = self._over = False
 
     @property
     def in_force(self) -> bool:
@@ -81,7 +90,7 @@ class Activation:
         if self.in_force:
             return function(*args, **kwargs)
         result = self.run_part(function, *args, **kwargs)
-        self.settle_once()
+        self.end()
         return result
 
     def run_part(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -95,9 +104,14 @@ class Activation:
         finally:
             leave(self.override)
 
-    def settle_once(self, *, is_whole: bool = True) -> None:
-        """Complain about what had no effect, if nobody has looked yet; warn, where only a part has run."""
-        if self._settled or self.is_rehearsal:
+    def end(self, *, is_whole: bool = True) -> None:
+        """The block or call is over: complain now, or once what was to run later has run.
+
+        Where only a part of what was overridden has run, that is a warning.
+        """
+        self._over = True
+        is_open = any(each.is_to_come() for each in self.later) and bool(self.verdict())
+        if self._settled or self.is_rehearsal or is_open:
             return
         if is_whole:
             self.settle()
@@ -105,6 +119,12 @@ class Activation:
             for problem in self.verdict():
                 warnings.warn(f"in a part of what was overridden: {problem}", stacklevel=3)
         self._settled = is_whole
+
+    def has_run(self, function: Later) -> None:
+        """What took the override along has run."""
+        self.later.discard(function)
+        if self._over:
+            self.end()
 
     def verdict(self) -> list[PullbackError]:
         """What to complain about, once the block or call is over."""
@@ -133,18 +153,16 @@ class Activation:
 
     def settle(self) -> None:
         """Raise, or warn about, what had no effect; warn about what had one in some places only."""
-        if self.is_rehearsal:
-            return
         for problem in self.verdict():
             if self.override.strict:
                 raise problem
-            warnings.warn(str(problem), stacklevel=3)
+            warnings.warn(str(problem), stacklevel=4)
         for entry in self.override.entries:
             for match in self.ledger.matches(entry.index):
                 if match.hidden_by and match.hidden_by not in HARMLESS:
                     where = f"{match.count} places: {match.hidden_by}"
                     warnings.warn(
-                        f"the rule for {entry.label} has no effect in {where}", stacklevel=3
+                        f"the rule for {entry.label} has no effect in {where}", stacklevel=4
                     )
 
 
@@ -193,7 +211,7 @@ class Override:
         """End the block; complain if a target had no effect in it."""
         activation = leave(self)
         if kind is None:
-            activation.settle()
+            activation.end()
 
     def __call__(self, target: Any) -> Any:
         """The same function or model with the changed gradient; the one given is left as it is."""

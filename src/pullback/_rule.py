@@ -29,6 +29,12 @@ INPUT_OFFERS: Final = tuple(name for name in OFFERED if name != "variables")
 JVP_OFFERS: Final = ("inputs", "outputs")
 
 
+_TENSORFLOW_FORM: Final = (
+    " What TensorFlow's own form `rule(op, grad)` reads from `op` is asked for by name: "
+    "`def rule(dy, *, inputs, outputs, attrs): ...`."
+)
+
+
 class Default:
     """The type of `pb.DEFAULT`: the gradient that would have run otherwise."""
 
@@ -124,6 +130,7 @@ class Rule:
                 f"rule {self} is called with {count} {what}{'s'[: count != 1]}, one per {per}, "
                 f"but is written as `{self.name}{signature}`. "
                 f"Write `def {_identifier(self.name)}({_upstream_names(count, per)}): ...`."
+                f"{_TENSORFLOW_FORM if 'op' in signature.parameters else ''}"
             )
 
 

@@ -32,6 +32,8 @@ class Line:
     op_types: tuple[str, ...] = ()  # of a function: what stands for it where only ops are left
     is_one_op: bool = False  # of a function: calling it is running that op, no more and no less
     is_method: bool = False  # the rule does not see the object that the function is called on
+    # Of a function that the target is another name for: its parameters as the target calls them.
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def is_plain(self) -> bool:

@@ -109,7 +109,21 @@ def entries_of(rules: Rules, public_name: PublicName) -> tuple[Entry, ...]:
     for index, (target, rule) in enumerate(pairs):
         label = label_of(target, public_name)
         entries.append(Entry(index, target, label, rule_of(rule, label)))
+    refuse_twice(entries, [target_key(entry.target) for entry in entries])
     return tuple(entries)
+
+
+def refuse_twice(entries: Sequence[Entry], meanings: Sequence[Any]) -> None:
+    """Refuse two lines that mean the same: only one of their rules could have an effect."""
+    first: dict[Any, Entry] = {}
+    for entry, meaning in zip(entries, meanings, strict=True):
+        other = first.setdefault(meaning, entry)
+        if other is not entry:
+            raise TargetError(
+                f"{entry.label} is a target twice, with the rules {other.rule} and {entry.rule}; only one can have an "
+                "effect. Keep one, narrow one of them with `pb.inside(part, target)`, or, to have one rule call the "
+                "other as its `original`, open two overrides one inside the other."
+            )
 
 
 def rule_of(rule: Any, label: str) -> Rule:

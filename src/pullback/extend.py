@@ -4,6 +4,7 @@ An engine is one folder under `pullback/engines/` whose package has a function `
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
+from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
 from pullback._audit import Place as Place
@@ -88,6 +89,8 @@ from pullback._targets import PerInput as PerInput
 from pullback._targets import Where as Where
 from pullback._targets import label_of as label_of
 from pullback._targets import narrowest_first as narrowest_first
+from pullback._targets import refuse_twice as refuse_twice
+from pullback._targets import target_key as target_key
 from pullback._tree import Structure as Structure
 from pullback._tree import flat_tuple as flat_tuple
 from pullback._tree import flatten as flatten

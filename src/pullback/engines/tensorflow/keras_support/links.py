@@ -84,7 +84,7 @@ class Link:
             waiting.remove(id(part))
             if not waiting:
                 is_whole = self._parts_in(self.source) <= self._parts_in(cut)
-                self.activations[0].settle_once(is_whole=is_whole)
+                self.activations[0].end(is_whole=is_whole)
 
     def _parts_in(self, cut: Any) -> set[int]:
         """What must have run of a model before it is judged."""

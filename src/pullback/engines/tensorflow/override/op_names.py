@@ -45,6 +45,13 @@ def is_one_op(function: Any) -> bool:
     return original_code(function) in _generated() or function is innermost(tf.stack)
 
 
+def names_inside(function: types.FunctionType) -> frozenset[str]:
+    """By which names TensorFlow calls a function of its own; none for those it generates, which it does not call."""
+    if package_of(function) != "tensorflow" or original_code(function) in _generated():
+        return frozenset()
+    return frozenset({function.__name__, (public_name(function) or "").rpartition(".")[2]})
+
+
 def public_name(function: Any) -> str | None:
     """The name by which users call a function of TensorFlow or Keras, such as `tf.nn.relu`."""
     for each in (function, getattr(function, "__wrapped__", None), innermost(function)):

@@ -22,11 +22,12 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import in_function, note
-from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, note_eager
+from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, inert, note_eager
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import PatchedFunction
 from pullback.engines.tensorflow.tf_private import keras_models, overriding
 from pullback.extend import (
+    NOT_FLOATING,
     NOTHING_FLOATING,
     Call,
     Chain,
@@ -58,6 +59,9 @@ Kwargs = dict[str, Any]
 
 def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """A function that is a target, or the `call` of a layer, or a part in which targets are looked for, is called."""
+    names = patched.names_inside
+    if names and overriding.is_called_by_machinery(names, patched.trampoline):
+        return patched.run(*args, **kwargs)
     layer = args[0] if args and isinstance(args[0], keras.Layer) else None
     if layer is not None and patched.function is _body_of(layer):
         return _on_layer_body(stack, patched, layer, args, kwargs)
@@ -170,6 +174,10 @@ def _body_of(layer: Any) -> types.FunctionType | None:
     return function if is_method else None
 
 
+def _leaves_of(result: Any) -> Sequence[Any]:
+    return [result] if isinstance(result, tf.Tensor) else flatten(result)[0]
+
+
 def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
     leaves, _ = flatten((list(args), kwargs))
     return any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
@@ -194,11 +202,12 @@ class _Region:
                 bound.activation.unreachable = MODEL_WAS_BUILT
             return self.body(*args, **kwargs)
         call, leaves = self._call(0, args, kwargs)
-        reads = any("variables" in bound.rule.requested for bound in self.chain)
-        self._note(reads or bool(values.differentiable(leaves)))
         if exporting.get() and not private.executing_eagerly():
-            return _in_portable_function(self.stack, call, leaves)
-        return attach(call, leaves)
+            result = _in_portable_function(self.stack, call, leaves)
+        else:
+            result = self.body(*args, **kwargs) if inert.get() else attach(call, leaves)
+        self._note(leaves, result)
+        return result
 
     def _call(self, position: int, args: Args, kwargs: Kwargs) -> tuple[Call, Sequence[Any]]:
         """The call under the rule at this position, and its leaves."""
@@ -207,6 +216,8 @@ class _Region:
         body = guarding(bound, functools.partial(self._run, position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
         plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
+        if bound.line.names:
+            plan = plan.renamed(bound.line.names)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         return Call(definition, engine_of(leaves), plan, structure), leaves
 
@@ -216,8 +227,13 @@ class _Region:
             return self.body(*args, **kwargs)
         return attach(*self._call(position, args, kwargs))
 
-    def _note(self, flows: bool) -> None:
-        reason = hidden.get() or (None if flows else NOTHING_FLOATING)
+    def _note(self, leaves: Sequence[Any], result: Any) -> None:
+        reason = hidden.get()
+        reads = any("variables" in bound.rule.requested for bound in self.chain)
+        if not reads and not values.differentiable(leaves):
+            reason = NOTHING_FLOATING
+        elif not values.differentiable(_leaves_of(result)):
+            reason = NOT_FLOATING
         if private.executing_eagerly():
             note_eager(self.chain, self.where, private.could_possibly_record(), reason)
         else:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
 from pullback.engines.tensorflow.override.intercept import BATCHED, on_op
-from pullback.engines.tensorflow.override.op_names import is_library, public_name
+from pullback.engines.tensorflow.override.op_names import is_library, names_inside, public_name
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import SUSPENDED, Replacement, Stack, Together, stack_here, suspended
 from pullback.extend import PatchedFunction as CorePatchedFunction
@@ -43,6 +43,8 @@ class Callback:
         graph: Any = None,
     ) -> Any:
         """Look at one op; hand back its outputs, changed or not."""
+        if type(outputs) is tuple:
+            outputs = list(outputs)  # TensorFlow hands callbacks a tuple, where ops give a list
         stack = stack_here.get()
         if stack is None:
             if threading.get_ident() == self.thread:
@@ -158,6 +160,11 @@ class PatchedFunction(CorePatchedFunction):
     def title(self) -> str:
         """How it reads in messages: by its public name, if it has one."""
         return public_name(self.function) or self.function.__name__
+
+    @functools.cached_property
+    def names_inside(self) -> frozenset[str]:
+        """By which names TensorFlow may call it for itself."""
+        return names_inside(self.function)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the trampoline calls."""

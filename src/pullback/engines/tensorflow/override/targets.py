@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import inspect
@@ -13,6 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pullback.engines.tensorflow.override.aliases import aliases_of
 from pullback.engines.tensorflow.override.op_names import (
     innermost,
     is_one_op,
@@ -33,10 +35,14 @@ from pullback.extend import (
     label_of,
     narrowest_first,
     original_code,
+    refuse_twice,
     running,
+    target_key,
 )
 from pullback.extend import Where as Predicate
 
+# TensorFlow puts these at the ends of functions, branches and loops: in a graph without source they tell nothing.
+IN_EVERY_GRAPH = frozenset({"Identity", "IdentityN"})
 Conditions = tuple[Callable[[Where], bool], ...]
 
 
@@ -77,14 +83,24 @@ def is_inside(part: Any, where: Where) -> bool:
 
 def resolve(entries: Sequence[Entry]) -> Resolved:
     """The lines of an override in the form in which they are matched."""
+    refuse_twice(entries, [_meaning(entry.target) for entry in entries])
     lines = _Lines()
     for entry in narrowest_first(entries):
         lines.resolve(entry, entry.target, ())
+    lines.add_aliases()
     return lines
+
+
+def _meaning(target: Any) -> Any:
+    return target_key(innermost(target) if isinstance(target, types.FunctionType) else target)
 
 
 class _Lines(Resolved):
     """The lines of an override, found by the kind of each target."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._aliases: list[tuple[types.FunctionType, Entry, Line]] = []
 
     def resolve(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         """Add the lines of a target."""
@@ -122,16 +138,25 @@ class _Lines(Resolved):
         _refuse(entry, "attrs", "ops have", "a function or layer")
         reads = "variables" in entry.rule.requested
         for function, instance, is_method in functions_of(target):
-            op_types = () if is_method else op_types_of(target)
-            one_op = bool(op_types) and is_one_op(function) and not reads
-            self.add(
-                function,
-                entry,
-                Line((*conditions, *_called_on(instance)), op_types, one_op, is_method),
-            )
-            self._intercept(function, on_call)
-            if one_op:
-                self.one_op_types |= set(op_types)
+            where = (*conditions, *_called_on(instance))
+            if is_method:
+                self._function(function, entry, Line(where, is_method=True))
+                continue
+            self._function(function, entry, _line_of(function, where, reads=reads))
+            for alias, names in aliases_of(function):
+                line = _line_of(alias, where, reads=reads)
+                self._aliases.append((alias, entry, dataclasses.replace(line, names=names)))
+
+    def _function(self, function: types.FunctionType, entry: Entry, line: Line) -> None:
+        self.add(function, entry, line)
+        self._intercept(function, on_call)
+        if line.is_one_op:
+            self.one_op_types |= set(line.op_types)
+
+    def add_aliases(self) -> None:
+        """Add the lines of functions that targets are other names for, after those that were named themselves."""
+        for function, entry, line in self._aliases:
+            self._function(function, entry, line)
 
     def _watch_part(self, part: Any) -> None:
         """Make it known, while the part runs, that it does."""
@@ -146,6 +171,12 @@ class _Lines(Resolved):
     def _intercept(self, function: types.FunctionType, dispatch: Callable[..., Any]) -> None:
         patch = functools.partial(PatchedFunction.of, function, dispatch)
         self.patches.setdefault(function, patch)
+
+
+def _line_of(function: types.FunctionType, conditions: Conditions, *, reads: bool) -> Line:
+    """The line of a function; one whose rule asks for variables needs more than the op."""
+    op_types = tuple(set(op_types_of(function)) - IN_EVERY_GRAPH)
+    return Line(conditions, op_types, bool(op_types) and is_one_op(function) and not reads)
 
 
 def _layer_class(target: type) -> type:
@@ -222,7 +253,8 @@ def checked_type(op_type: str) -> str:
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
     similar = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise TargetError(
-        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'}"
+        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'} "
+        f"A layer of that name is `model.get_layer({op_type!r})` or `re.compile({op_type!r})`: a string is an op type."
     )
 
 

@@ -138,6 +138,15 @@ def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Seq
 def set_gradient_name(operation: Any, name: str) -> None:
     """Mark an op so that its gradient is looked up under another name than its type."""
     operation._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
+    operation._gradient_function = None  # which would come before the name
+
+
+def own_gradient(operation: Any) -> Any:
+    """The gradient function that an op of a graph has been given in place of that of its type, if it has."""
+    if operation._gradient_function is not None:
+        return operation._gradient_function
+    name = operation.graph._gradient_override_map.get(operation.type) or gradient_name_of(operation)
+    return registered_gradient(name) if name else None
 
 
 def gradient_name_of(operation: Any) -> str:

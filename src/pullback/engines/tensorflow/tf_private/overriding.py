@@ -26,6 +26,7 @@ from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.autograph.core import ag_ctx as autograph_context
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.impl import conversion as _conversion
+from tensorflow.python.data.ops import structured_function as _structured_function
 from tensorflow.python.eager import backprop as _backprop
 from tensorflow.python.eager import execute as execute
 from tensorflow.python.eager import forwardprop as _forwardprop
@@ -34,6 +35,7 @@ from tensorflow.python.eager.context import context as context
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.eager.polymorphic_function import function_context as function_context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function as _function
+from tensorflow.python.eager.polymorphic_function import tf_method_target as _method_target
 from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
 from tensorflow.python.ops import custom_gradient as custom_gradient
@@ -54,6 +56,10 @@ check_override = _canary.prove
 FunctionCache = _function_cache.FunctionCache
 # Functions that have a graph but no Python source are copied when they are called.
 ConcreteFunction = _concrete_function.ConcreteFunction
+# What a tf.function is: one that hands out a concrete function in a block must not hand out the override.
+Function = _function.Function
+# A function of a tf.data pipeline, which runs by itself and whenever the pipeline does.
+DataFunction = _structured_function.StructuredFunctionWrapper
 # Whether Keras only works out the shapes of a model here, in a graph that it throws away.
 in_keras_symbolic_scope = _symbolic_scope.in_symbolic_scope
 # The name scope that is open, in eager code and in graphs.
@@ -70,6 +76,58 @@ def is_layer_call(frame: Any) -> bool:
         frame.f_code.co_name == "__call__"
         and frame.f_globals.get("__name__") == "keras.src.layers.layer"
     )
+
+
+# Where TensorFlow, and this engine, trace, run and differentiate programs, and call functions of TensorFlow to do so.
+# The calls of other modules, which compute, are part of what the user wanted computed.
+_MACHINERY = (
+    "pullback.engines.",
+    *(
+        f"tensorflow.python.{name}"
+        for name in (
+            *(
+                "framework.",
+                "eager.",
+                "autograph.operators.",
+                "autograph.lang.",
+                "distribute.",
+                "data.",
+            ),
+            *("saved_model.", "checkpoint.", "trackable.", "training.", "module.", "compiler."),
+            *(
+                "ops.cond",
+                "ops.while_",
+                "ops.switch_case",
+                "ops.control_flow_",
+                "ops.functional_ops",
+            ),
+            *("ops.map_fn", "ops.tensor_array_ops", "ops.list_ops", "ops.resource_variable_ops"),
+            *("ops.variable", "ops.state_ops", "ops.custom_gradient", "ops.gradients_"),
+            *("ops.script_ops", "ops.handle_data_util", "ops.parallel_for."),
+        )
+    ),
+)
+# What is wrapped around exported functions.
+_WRAPPERS = ("tensorflow.python.util.", "tensorflow.python.ops.weak_tensor_ops")
+
+
+def is_called_by_machinery(names: frozenset[str], trampoline: Any) -> bool:
+    """Whether TensorFlow calls a function by one of its names, to trace or run a program; nobody handed it over."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code is not trampoline:
+        frame = frame.f_back
+    frame = frame and frame.f_back
+    while frame is not None and _module_of(frame).startswith(_WRAPPERS):
+        frame = frame.f_back
+    return (
+        frame is not None
+        and _module_of(frame).startswith(_MACHINERY)
+        and not names.isdisjoint(frame.f_code.co_names)
+    )
+
+
+def _module_of(frame: Any) -> str:
+    return frame.f_globals.get("__name__") or ""
 
 
 def forget_unconverted(function: Any) -> None:
@@ -132,6 +190,12 @@ def python_function_of(function: Any) -> Any:
     return function.python_function if traced else None
 
 
+def has_lost_its_object(function: Any) -> bool:
+    """Whether a tf.function is a method of an object that is gone; TensorFlow does not keep it alive."""
+    target = getattr(inspect.unwrap(function.python_function), "__self__", None)
+    return isinstance(target, _method_target.TfMethodTarget) and target.target is None
+
+
 def function_like(function: Any, python_function: Any) -> Any:
     """A tf.function with the same settings around another Python function."""
     return function._clone(python_function)
@@ -181,6 +245,11 @@ def import_graph_def() -> Any:
     return inspect.unwrap(tf.graph_util.import_graph_def)
 
 
+def wrap_function() -> Any:
+    """The function behind `tf.compat.v1.wrap_function`."""
+    return inspect.unwrap(tf.compat.v1.wrap_function)
+
+
 def load_library(library: Any) -> dict[str, Any]:
     """Concrete functions of all definitions, under new names."""
     # TensorFlow warns of gradients that were not saved; ours are registered in this process.
@@ -209,6 +278,22 @@ def concrete_from(graph: Any, like: Any) -> Any:
 def functions_called(operation: Any) -> list[Any]:
     """The definitions of the functions that an op of a graph runs."""
     return _definitions(_names_called(operation.node_def), operation.graph._functions)
+
+
+def data_types_of(node: Any) -> tuple[list[int], list[int]]:
+    """The dtypes of the inputs and of the outputs of a node without its graph, as TensorFlow's numbers for them."""
+    definition = op_def_registry.get(node.op)
+    defaults = {a.name: a.default_value for a in definition.attr}
+
+    def of(argument: Any) -> list[int]:
+        name = argument.type_attr or argument.type_list_attr
+        if not name:
+            return [argument.type]
+        value = node.attr[name] if name in node.attr else defaults[name]
+        return [value.type] if argument.type_attr else list(value.list.type)
+
+    inputs, outputs = definition.input_arg, definition.output_arg
+    return [t for a in inputs for t in of(a)], [t for a in outputs for t in of(a)]
 
 
 def reachable_definitions(function: Any) -> list[Any]:
