@@ -11,7 +11,7 @@ from pullback._engine import engine_of_targets
 from pullback._listing import KINDS, Targets
 from pullback._overriding import Override
 from pullback._targets import Rules
-from pullback.errors import ExportError, TargetError
+from pullback.errors import TargetError
 
 
 def override(rules: Rules, *, strict: bool = True) -> Override:
