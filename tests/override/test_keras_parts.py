@@ -172,7 +172,7 @@ TARGETS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "layer": (lambda m: m.get_layer("conv"), 20.0),
     "class": (lambda m: keras.layers.Dense, 200.0),
     "name": (lambda m: re.compile("con.", re.IGNORECASE), 20.0),
-    "keras operation": (lambda m: keras.ops.relu, 20.0),
+    "keras operation": (lambda m: keras.ops.relu, 2000.0),
     "op": (lambda m: "Relu", 2000.0),
     "where": (lambda m: pb.where(is_rectify), 20.0),
     "inside a layer": (lambda m: pb.inside(m.get_layer("conv"), tf.nn.relu), 20.0),

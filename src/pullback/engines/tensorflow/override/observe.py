@@ -23,7 +23,7 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.override import scope
 from pullback.engines.tensorflow.override.flow import Flow, Run, observed
 from pullback.engines.tensorflow.override.names import Names, public_functions
-from pullback.engines.tensorflow.override.op_names import innermost
+from pullback.engines.tensorflow.override.op_names import innermost, names_inside
 from pullback.engines.tensorflow.override.targets import layer_call_function
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
 from pullback.engines.tensorflow.tf_private import overriding
@@ -165,6 +165,7 @@ class _Watch:
         self._handing_on = overriding.codes_that_call_f()
         self._public = public_functions()
         self._known: dict[Any, tuple[Any, Any] | None] = {}
+        self._names: dict[Any, frozenset[str]] = {}  # by which TensorFlow calls them for itself
 
     def layer(self) -> str | None:
         """The name of the layer that is running."""
@@ -197,7 +198,9 @@ class _Watch:
             function = frame.f_locals["f"]
             function = inspect.unwrap(function) if callable(function) else function
             return self._known_as(getattr(function, "__code__", None), function.__module__)
-        return self._known_as(code, frame.f_globals.get("__name__"))
+        found = self._known_as(code, frame.f_globals.get("__name__"))
+        names = self._names.get(code) if found is not None else None
+        return None if names and overriding.is_call_of_machinery(names, frame) else found
 
     def _known_as(self, code: Any, module: Any) -> tuple[Any, Any] | None:
         """A public function or one of the user's, as its code and module."""
@@ -210,6 +213,7 @@ class _Watch:
             found = self._public.get(code)
             own = original_code(innermost(found)) if found is not None else code
             self._known[code] = (own, module) if theirs or found is not None else None
+            self._names[code] = names_inside(innermost(found)) if found is not None else frozenset()
         return self._known[code]
 
     def _enter(self, frame: Any, what: Any) -> None:

@@ -112,11 +112,16 @@ _WRAPPERS = ("tensorflow.python.util.", "tensorflow.python.ops.weak_tensor_ops")
 
 
 def is_called_by_machinery(names: frozenset[str], trampoline: Any) -> bool:
-    """Whether TensorFlow calls a function by one of its names, to trace or run a program; nobody handed it over."""
+    """Whether TensorFlow calls a patched function by one of its names, to trace or run a program."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code is not trampoline:
         frame = frame.f_back
-    frame = frame and frame.f_back
+    return frame is not None and is_call_of_machinery(names, frame)
+
+
+def is_call_of_machinery(names: frozenset[str], frame: Any) -> bool:
+    """Whether the call in a frame is one that TensorFlow makes for itself, by name: nobody handed the function over."""
+    frame = frame.f_back
     while frame is not None and _module_of(frame).startswith(_WRAPPERS):
         frame = frame.f_back
     return (
