@@ -31,6 +31,7 @@ from pullback._function import provide as provide
 from pullback._listing import Target as Target
 from pullback._names import Reference as Reference
 from pullback._names import find as find
+from pullback._names import find_in_file as find_in_file
 from pullback._names import is_found as is_found
 from pullback._names import reference_to as reference_to
 from pullback._overriding import Activation as Activation

@@ -27,6 +27,7 @@ from pullback.extend import (
     Reference,
     Where,
     find,
+    find_in_file,
     provide,
     reference_to,
 )
@@ -241,11 +242,11 @@ def _warn_of_main(reference: Reference, what: str) -> None:
 
 
 def _found(module: str, name: str) -> Any:
-    found = find(Reference(module, name), keras.saving.get_registered_object)
+    found = find_in_file(Reference(module, name), keras.saving.get_registered_object)
     if found is None:
         raise ExportError(
-            f"the file names the function {name} of {module}, which this process does not have. "
-            f"Import that module before loading, or pass custom_objects={{{name!r}: your_function}}."
+            f"the file names the function {name} of {module}, which cannot be imported here. "
+            f"Make that module importable, or pass custom_objects={{{name!r}: your_function}}."
         )
     return found
 
