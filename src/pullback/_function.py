@@ -64,7 +64,7 @@ class Definition:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the rule says all that there is to say of the tensors that the function reads, given or not.
+        """Whether the rule says all that there is to say of the arguments, also where the function closes over them.
 
         One that the function itself returns does, as for `tf.custom_gradient`: much code closes over a tensor that it
         has computed from an argument, and counts it in its rule.

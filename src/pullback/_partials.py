@@ -140,11 +140,15 @@ def multiply(
     if ours is None or theirs is None:
         raise error("works on tensors of unknown rank; give them a rank first")
     ways = _ways_to_reduce(theirs, ours, reduced)
+    misfit = (
+        f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the shape of the output, "
+        "or, where the function reduces axes, the shape from before" + _said(reduced)
+    )
     if not ways or (reduced is None and len(theirs) > max(most, len(ours))):
-        raise error(
-            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the shape of the output, "
-            "or, where the function reduces axes, the shape from before" + _said(reduced)
-        )
+        raise error(misfit)
+    unknown = None in (*ours, *theirs)
+    if len(ways) == 1 and unknown and len(theirs) < len(ours):
+        return engine.multiply_dynamic(upstream, array, ways, str(error(misfit)))
     if len(ways) == 1:
         return engine.multiply(upstream, array, ways[0])
     doubt = (
@@ -152,7 +156,7 @@ def multiply(
         f"its axes the function reduced. Say it: with_partials(..., reduced={_as_option(ways[0])}), or "
         + " or ".join(map(_as_option, ways[1:]))
     )
-    if None not in (*ours, *theirs):
+    if not unknown:
         raise error(doubt)
     return engine.multiply_dynamic(upstream, array, ways, str(error(doubt)))
 

@@ -119,8 +119,10 @@ def refuse_twice(entries: Sequence[Entry], meanings: Sequence[Any]) -> None:
     for entry, meaning in zip(entries, meanings, strict=True):
         other = first.setdefault(meaning, entry)
         if other is not entry:
+            same = entry.label == other.label
+            names = entry.label if same else f"{entry.label}, the same as {other.label},"
             raise TargetError(
-                f"{entry.label} is a target twice, with the rules {other.rule} and {entry.rule}; only one can have an "
+                f"{names} is a target twice, with the rules {other.rule} and {entry.rule}; only one can have an "
                 "effect. Keep one, narrow one of them with `pb.inside(part, target)`, or, to have one rule call the "
                 "other as its `original`, open two overrides one inside the other."
             )

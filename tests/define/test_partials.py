@@ -227,3 +227,26 @@ def test_a_loss_of_batches_of_any_size(batch: int) -> None:
 
     ours = pb.with_partials(loss, y_pred=derivative, reduced=-1)
     np.testing.assert_allclose(trained(ours), trained(loss), rtol=1e-5)
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
+def test_a_partial_of_lower_rank_must_broadcast_to_the_output(unknown: bool) -> None:
+    """Squares of [3] as [3, 1]: a derivative of shape [3] would be laid along the other axis."""
+    column = pb.with_partials(lambda w: w[:, None] ** 2, w=lambda w: 2.0 * w)
+    row = pb.with_partials(lambda w, s: w * s, w=lambda w, s: s)
+    specs = [tf.TensorSpec([None]), tf.TensorSpec([None, None])]
+    w, table = tf.constant([1.0, -2.0, 3.0]), tf.ones([2, 3])
+    if unknown:
+        column = tf.function(column, input_signature=specs[:1])
+        row = tf.function(row, input_signature=specs[::-1])
+    with tf.GradientTape() as tape:
+        tape.watch(table)
+        y = row(table, w)
+    np.testing.assert_allclose(tape.gradient(y, table), [[1.0, -2.0, 3.0]] * 2)
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        y = column(w)
+    with pytest.raises(
+        (RuleResultError, tf.errors.OpError), match="wanted the shape of the output"
+    ):
+        tape.gradient(y, w)

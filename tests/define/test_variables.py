@@ -495,9 +495,18 @@ def test_a_variable_made_at_the_first_call_is_listed_at_once() -> None:
 SMALL, LARGE = tf.constant(X), tf.ones([200])
 
 
+DEFINED = {
+    "with_gradient": lambda function: pb.with_gradient(function, seven),
+    "custom_gradient": lambda function: pb.custom_gradient(lambda x: (function(x), seven)),
+}
+
+
+@pytest.mark.parametrize("define", DEFINED.values(), ids=DEFINED)
 @pytest.mark.parametrize("way", ["eager", "tape outside", "nested"])
 @pytest.mark.parametrize("constant", [SMALL, LARGE], ids=["small", "large"])
-def test_a_closed_over_tensor_keeps_its_ordinary_gradient(constant: Any, way: str) -> None:
+def test_a_closed_over_tensor_keeps_its_ordinary_gradient(
+    constant: Any, way: str, define: Any
+) -> None:
     """TensorFlow captures small tensors in another way than large ones."""
     x = tf.ones_like(constant) * 2.0
     wrap = {
@@ -505,11 +514,29 @@ def test_a_closed_over_tensor_keeps_its_ordinary_gradient(constant: Any, way: st
         "tape outside": tf.function,
         "nested": lambda f: tf.function(tf.function(f)),
     }
-    function = wrap[way](pb.with_gradient(lambda x: x * constant, seven))
+    function = wrap[way](define(lambda x: x * constant))
     with tf.GradientTape() as tape:
         tape.watch([x, constant])
         y = function(x)
     assert_same(tape.gradient(y, [x, constant]), [7.0 + 0.0 * x, 2.0 + 0.0 * x])
+
+
+@pytest.mark.parametrize("define", DEFINED.values(), ids=DEFINED)
+@every_way
+def test_an_argument_of_the_function_around_keeps_its_ordinary_gradient(
+    way: str, define: Any
+) -> None:
+    def around(x, y):
+        return define(lambda x: x * y)(x)
+
+    x, y = tf.constant(X), tf.constant(X + 1.0)
+    found = WAYS[way](lambda x: around(x, W), [W])
+    assert_same(found, [7 * ONE, X])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([x, y])
+        z = tf.function(around)(x, y) if way != "eager" else around(x, y)
+    assert_same(tape.gradient(z, [x, y]), [7 * ONE, X])
+    assert_same([tape.gradient(z, y)], [X])
 
 
 @every_way

@@ -77,10 +77,13 @@ def test_the_original_is_there_under_each_name() -> None:
             assert gradient(pb.override({target: tenfold})(called), ROWS) == wanted
 
 
-def test_the_name_that_is_given_wins_over_an_alias() -> None:
-    with pb.override({keras.activations.relu: times_seven, tf.nn.relu: tenfold}):
-        assert gradient(tf.nn.relu, ROWS) == [[10.0, 0.0, 10.0]]
-        assert gradient(keras.activations.relu, ROWS) == [[-7.0] * 3]
+def test_two_names_are_one_target() -> None:
+    with pytest.raises(
+        TargetError, match=r"the same as keras\.activations\.relu, is a target twice"
+    ):
+        pb.override({keras.activations.relu: times_seven, tf.nn.relu: tenfold})
+    with pytest.raises(TargetError, match=r"the same as tf\..*tanh, is a target twice"):
+        pb.override({tf.tanh: times_seven, keras.ops.tanh: tenfold})
 
 
 def test_arguments_that_only_one_name_has() -> None:

@@ -371,8 +371,17 @@ def multiply(upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Any:
 def multiply_dynamic(
     upstream: Any, partial: Any, choices: Sequence[tuple[int, ...]], error: str
 ) -> Any:
-    """The same with the only choice of new axes that fits when the program runs."""
+    """The same with the only choice of new axes that fits when the program runs.
+
+    A partial derivative of lower rank must broadcast to the upstream.
+    """
     ours, theirs = tf.shape(upstream), tf.shape(partial)
+    lacking = upstream.shape.rank - partial.shape.rank
+    if lacking > 0:
+        right = tf.reduce_all((theirs == ours[lacking:]) | (theirs == 1))
+        return multiply(
+            _reshape_if(right, upstream, ours, upstream.shape, error, theirs), partial, ()
+        )
     spreads = tf.stack([_with_ones(ours, axes, partial.shape.rank) for axes in choices])
     fits = tf.reduce_all((spreads == theirs) | (spreads == 1), 1)
     chosen = spreads[tf.argmax(tf.cast(fits, tf.int32))]

@@ -3,7 +3,7 @@
 - Nothing stays on the tapes but what the rule holds: the body runs on detached handles of its inputs, which no
   tape watches.
 - What the body captures gets its ordinary gradient: the body's outputs are sources too, and the upstream passes
-  through to them. Where the rule is the whole gradient, this is so for variables only.
+  through to them. Where the rule is the whole gradient, closed-over tensors are held fixed unless they are asked for.
 - Where a second derivative can be asked for, the body is recorded in full, so that what the rule holds is known to
   the tapes; the ordinary gradient of what was captured then comes from a tape of our own.
 """
@@ -22,7 +22,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over, graph, recorded
-from pullback.engines.tensorflow.attach.recorded import Given, Recorded
+from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Recorded
 from pullback.extend import ONE_OUTPUT, Call, ForwardResult, Kind, Spec
 
 _USUAL = frozenset({"inputs", "outputs"})  # what costs nothing to keep
@@ -177,7 +177,7 @@ class _KeptBody:
         self.passes = not (recording or self.asks_variables or holds)
         self.is_whole = definition.is_whole
         self.foreign: list[Any] = []
-        if not self.passes and not self.is_whole:
+        if not self.passes:
             known = {id(t) for t in given.tensors}
             watched = closed_over.watched_tensors(definition.function, given.leaves)
             self.foreign = [t for t in watched if id(t) not in known]
@@ -195,7 +195,7 @@ class _KeptBody:
         with contextlib.ExitStack() as watching:
             watching.enter_context(self.tape)
             reads = closed_over.unexpected_reads([*self.inner, *self.foreign])
-            found = [] if self.passes or self.is_whole else watching.enter_context(reads)
+            found = [] if self.passes else watching.enter_context(reads)
             if self.asks_variables:
                 watching.enter_context(self.variables)
             self.tape.watch([*self.foreign, *(self.inner if self.original else ())])
@@ -219,5 +219,23 @@ class _KeptBody:
         read = () if self.asks_variables else self.tape.watched_variables()
         captured = [*self.foreign, *(v.handle for v in read)]
         if captured:
-            record.captured = functools.partial(differentiate, [*self.foreign, *read])
+            ordinary = functools.partial(differentiate, [*self.foreign, *read])
+            known = {id(tensor) for tensor in self.given.tensors}
+            others = [None if id(t) in known else private.number_of(t) for t in self.foreign]
+            record.captured = _if_asked_for(ordinary, others) if self.is_whole else ordinary
         return [*captured, *(v.handle for v in record.variables)]
+
+
+def _if_asked_for(ordinary: FlatGradient, numbers: Sequence[int | None]) -> FlatGradient:
+    """Ordinary gradients, of closed-over tensors only where a tape is asked for those themselves, by their numbers.
+
+    No tape tells what a tensor was computed from. It may be an argument, about which the rule has said everything.
+    """
+
+    def captured(upstream: Sequence[Any]) -> list[Any]:
+        asked = private.numbers_asked_for()
+        found = list(ordinary(upstream))
+        kept = [g if k in asked else None for g, k in zip(found, numbers, strict=False)]
+        return [*kept, *found[len(numbers) :]]
+
+    return captured

@@ -29,13 +29,16 @@ from pullback.extend import Call, ForwardResult, Rule, unflatten, walk
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "pullback_exporting", default=False
 )
+# So many ops in a row are looked at for what a tensor was computed from.
+_MOST_OPS = 10_000
 _converted = functools.partial(overriding.converted, body=True)
 
 
 def attach(given: Given) -> Any:
     """Trace the call into the current graph with its own gradient."""
     graph = tf.compat.v1.get_default_graph()
-    tensors = values.distinct([_in_this(graph, t) for t in given.tensors])
+    arguments = [_in_this(graph, t) for t in given.tensors]
+    tensors = values.distinct(arguments)
     given = given._replace(leaves=given.around(tensors), tensors=tensors)
     if exporting.get():
         return _attach_portably(graph, given)
@@ -57,8 +60,9 @@ def attach(given: Given) -> Any:
         # Each argument for itself: what one is computed from does not count as its own gradient.
         record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
     foreign = _foreign(graph, outputs, tensors, before)
-    if given.call.definition.is_whole and (tensors or found):
-        foreign = [t for t in foreign if _reads_reference(t.op)]
+    if given.call.definition.is_whole and foreign:
+        # The rule has said everything about its arguments, also where the body closes over what they were made into.
+        foreign = [t for t in foreign if not _depends(t, arguments)]
     captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
@@ -144,6 +148,30 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     made = private.newest_operation(graph) - before
     reached = walk(*start, stop=is_foreign, depth=made, inside=used)
     return [t for t in reached if values.flows(t) and is_foreign(t)]
+
+
+def _depends(tensor: Any, arguments: Sequence[Any]) -> bool:
+    """Whether a tensor was computed from one of the arguments, here or in the graphs around."""
+    roots = {id(_outside(argument)) for argument in arguments}
+    reached = walk(_outside(tensor), depth=_MOST_OPS, inside=_made_of)
+    return any(id(each) in roots for each in reached)
+
+
+def _made_of(tensor: Any) -> list[Any]:
+    symbolic = not isinstance(tensor, private.EagerTensor)
+    return [_outside(t) for t in tensor.op.inputs] if symbolic else []
+
+
+def _outside(tensor: Any) -> Any:
+    """The tensor itself that a graph has captured, however far out."""
+    while not isinstance(tensor, private.EagerTensor) and isinstance(
+        tensor.graph, private.FuncGraph
+    ):
+        captures = {id(inside): outside for outside, inside in tensor.graph.captures}
+        if id(tensor) not in captures:
+            break
+        tensor = captures[id(tensor)]
+    return tensor
 
 
 def _reads_reference(operation: Any) -> bool:

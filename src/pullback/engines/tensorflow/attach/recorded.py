@@ -6,7 +6,6 @@ then whatever the body captured, then the variables that the rule asked for.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -242,17 +241,16 @@ def record(given: Given, result: ForwardResult) -> Recorded:
     recorded.values = [values.gradient_tensor(result.leaves[i]) for i in recorded.returned]
     recorded.jvp = given.call.definition.jvp
     if given.flowing and not recorded.returned and given.call.definition.owner is not None:
-        _warn_of_integers(recorded, result)
+        raise _of_integers(recorded, result)
     return recorded
 
 
-def _warn_of_integers(recorded: Recorded, result: ForwardResult) -> None:
-    """Not an error: code that never differentiates the outputs is right."""
+def _of_integers(recorded: Recorded, result: ForwardResult) -> UnsupportedError:
+    """The rule would never run, and the gradient be `None` without a word."""
     came = ", ".join(map(describe, result.leaves)) or "nothing"
-    warnings.warn(
+    return UnsupportedError(
         f"{recorded.call.title} returned {came}, through which no gradient can flow, so that its rule {recorded.rule} "
-        "will never run. Return outputs of a floating dtype.",
-        stacklevel=2,
+        "would never run. Return outputs of a floating dtype, or leave the rule away."
     )
 
 

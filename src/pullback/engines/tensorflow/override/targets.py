@@ -92,7 +92,11 @@ def resolve(entries: Sequence[Entry]) -> Resolved:
 
 
 def _meaning(target: Any) -> Any:
-    return target_key(innermost(target) if isinstance(target, types.FunctionType) else target)
+    """What a target comes to, whichever of its names was used."""
+    if not isinstance(target, types.FunctionType):
+        return target_key(target)
+    function = innermost(target)
+    return target_key([function, *(alias.function for alias in aliases_of(function))][-1])
 
 
 class _Lines(Resolved):

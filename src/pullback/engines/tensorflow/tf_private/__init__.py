@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from tensorflow.python.autograph.core import config as _autograph_config
 from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
+from tensorflow.python.eager import imperative_grad as _imperative_grad
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import ops as _ops
@@ -96,6 +98,15 @@ def origin_of_line(file: str, line: int) -> tuple[str, int]:
                 place = factory.source_map[key].loc
                 return origin_of_line(place.filename, place.lineno)
     return file, line
+
+
+def numbers_asked_for() -> frozenset[int]:
+    """The numbers of the tensors that the tape which runs a gradient function was asked for; none outside of one."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not _imperative_grad.imperative_grad.__code__:
+        frame = frame.f_back
+    sources = () if frame is None else frame.f_locals["sources"]
+    return frozenset(number_of(s) for s in sources if isinstance(s, EagerTensor))
 
 
 def detached(tensor: Any) -> Any:
