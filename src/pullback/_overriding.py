@@ -160,7 +160,8 @@ class Activation:
         for entry in self.override.entries:
             for match in self.ledger.matches(entry.index):
                 if match.hidden_by and match.hidden_by not in HARMLESS:
-                    where = f"{match.count} places: {match.hidden_by}"
+                    many = "one place" if match.count == 1 else f"{match.count} places"
+                    where = f"{many}: {match.hidden_by}"
                     warnings.warn(
                         f"the rule for {entry.label} has no effect in {where}", stacklevel=4
                     )

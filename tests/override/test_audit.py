@@ -54,7 +54,7 @@ def test_no_effect_in_some_places_is_a_warning() -> None:
     def hides(x: Any) -> Any:
         return tf.sigmoid(x), lambda dy: dy
 
-    words = "no effect in 1 places: it runs inside hides"
+    words = "no effect in one place: it runs inside hides"
     with pytest.warns(UserWarning, match=words), pb.override({"Sigmoid": times_seven}) as changed:
         gradient(lambda x: hides(x) + tf.sigmoid(x))
     assert (changed.audit.rows[0].effective, changed.audit.rows[0].hidden) == (1, 1)

@@ -118,7 +118,7 @@ def test_other_ops_are_not_concerned() -> None:
     def function(x: Any) -> Any:
         return mapped(tf.nn.relu)(x) + tf.nn.relu(x)
 
-    with pytest.warns(UserWarning, match="no effect in 1 places"):
+    with pytest.warns(UserWarning, match="no effect in one place"):
         assert tape_outside(blocked("Relu", tenfold, function)) == [9.0, -1.0, 9.0]
 
 
