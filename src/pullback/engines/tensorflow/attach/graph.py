@@ -152,9 +152,17 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
 
 def _depends(tensor: Any, arguments: Sequence[Any]) -> bool:
     """Whether a tensor was computed from one of the arguments, here or in the graphs around."""
-    roots = {id(_outside(argument)) for argument in arguments}
+    # An argument that was read from a variable is that variable, which may have been read again.
+    roots = walk(*map(_outside, arguments), depth=_MOST_OPS, inside=_read_from)
+    known = {id(root) for root in roots}
     reached = walk(_outside(tensor), depth=_MOST_OPS, inside=_made_of)
-    return any(id(each) in roots for each in reached)
+    return any(id(each) in known for each in reached)
+
+
+def _read_from(tensor: Any) -> list[Any]:
+    symbolic = not isinstance(tensor, private.EagerTensor)
+    reads = symbolic and tensor.op.type in ("ReadVariableOp", "Identity")
+    return _made_of(tensor) if reads else []
 
 
 def _made_of(tensor: Any) -> list[Any]:
