@@ -31,8 +31,9 @@ def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) ->
     """Define a function together with its gradient.
 
     `fn` returns its outputs and a backward function: `(outputs, backward)` or, flat, `(z, w, backward)`. The
-    backward function is a rule: it takes one upstream gradient per output and returns one gradient per input. As in
-    TensorFlow, it is all there is: tensors that `fn` closes over are held fixed. Variables keep their gradient.
+    backward function is a rule: it takes one upstream gradient per output and returns one gradient per input. It says
+    all there is to say about them: a tensor that `fn` closes over and that was computed from an argument is constant.
+    Other tensors that it closes over, and variables, have their ordinary gradient (docs/migration.md has the details).
 
     >>> import tensorflow as tf
     >>> import pullback as pb

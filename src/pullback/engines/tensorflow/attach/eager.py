@@ -3,7 +3,7 @@
 - Nothing stays on the tapes but what the rule holds: the body runs on detached handles of its inputs, which no
   tape watches.
 - What the body captures gets its ordinary gradient: the body's outputs are sources too, and the upstream passes
-  through to them. Where the rule is the whole gradient, closed-over tensors are held fixed unless they are asked for.
+  through to them. Where the rule is the whole gradient, closed-over tensors are constant unless asked for.
 - Where a second derivative can be asked for, the body is recorded in full, so that what the rule holds is known to
   the tapes; the ordinary gradient of what was captured then comes from a tape of our own.
 """

@@ -124,7 +124,7 @@ _OF_GRADIENTS = frozenset({"gradient_tape", "gradients"})
 
 
 def _with_key(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Functions that were traced before are traced anew: their gradients have another form in a file."""
+    """Functions that were traced before are traced again: their gradients have another form in a file."""
 
     def make_function_context(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
