@@ -24,6 +24,7 @@ PUBLIC = {
     "export",
     "inside",
     "override",
+    "targets",
     "where",
     "with_gradient",
     "with_partials",

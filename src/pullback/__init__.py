@@ -5,6 +5,7 @@ from pullback._define import with_gradient as with_gradient
 from pullback._define import with_partials as with_partials
 from pullback._override import export as export
 from pullback._override import override as override
+from pullback._override import targets as targets
 from pullback._overriding import Override as Override
 from pullback._rule import DEFAULT as DEFAULT
 from pullback._targets import inside as inside

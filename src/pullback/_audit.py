@@ -19,8 +19,9 @@ NOT_FLOATING: Final = (
 NOTHING_FLOATING: Final = (
     "it was called without any floating-point tensor, so there is nothing to differentiate"
 )
+IDLE: Final = "it runs where nothing is differentiated"
 # Where gradients could not flow anyway, an override takes nothing away.
-HARMLESS: Final = frozenset({NOT_FLOATING, NOTHING_FLOATING})
+HARMLESS: Final = frozenset({NOT_FLOATING, NOTHING_FLOATING, IDLE})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Place:
     source: str | None = None
 
 
-ELSEWHERE: Final = Place("…", "…")
+ELSEWHERE: Final = Place(_audit_text.UNKNOWN, _audit_text.UNKNOWN)
 _Key: TypeAlias = "tuple[int, Place | None, str, bool, str | None]"
 
 
@@ -59,7 +60,10 @@ class Row:
     target: str
     rule: str
     matches: tuple[Match, ...]
-    ran: int
+    ran: int  # how often the rule ran at once
+    traced: int = (
+        0  # how often it was traced into a program, which runs it as often as the program is run
+    )
 
     @property
     def matched(self) -> int:
@@ -114,7 +118,7 @@ class Ledger:
     def __init__(self, parents: Sequence[Ledger] = ()) -> None:
         self._lock = threading.Lock()
         self._counts: dict[_Key, int] = {}
-        self._ran: dict[int, int] = {}
+        self._ran: dict[tuple[int, bool], int] = {}
         self._located: dict[int, int] = {}
         self._parents = tuple(parents)
 
@@ -142,12 +146,13 @@ class Ledger:
             return False
         return not self._located.get(target) or all(p.wants_place(target) for p in self._parents)
 
-    def ran(self, target: int) -> None:
-        """Note that the rule of a target ran."""
+    def ran(self, target: int, *, traced: bool = False) -> None:
+        """Note that the rule of a target ran, at once or as part of a trace."""
+        key = (target, traced)
         with self._lock:
-            self._ran[target] = self._ran.get(target, 0) + 1
+            self._ran[key] = self._ran.get(key, 0) + 1
         for parent in self._parents:
-            parent.ran(target)
+            parent.ran(target, traced=traced)
 
     def matches(self, target: int) -> tuple[Match, ...]:
         """The places of a target, as frozen data."""
@@ -160,7 +165,12 @@ class Ledger:
         """All rows so far; `names` holds target and rule of each."""
         return Audit(
             tuple(
-                Row(target, rule, self.matches(index), self._ran.get(index, 0))
+                Row(
+                    target,
+                    rule,
+                    self.matches(index),
+                    *(self._ran.get((index, t), 0) for t in (False, True)),
+                )
                 for index, (target, rule) in enumerate(names)
             )
         )

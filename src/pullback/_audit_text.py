@@ -1,15 +1,18 @@
-"""An audit as text, as lines with markup, and as HTML."""
+"""An audit as text, as lines with markup, and as HTML. Places whose names differ by numbers only are one line."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pullback._audit import Audit, Match, Row
 
 _MOST_SHOWN = 12
+UNKNOWN = "…"  # the name of a place of which nothing is known
+_NUMBER = re.compile(r"\d+")
 
 
 def as_text(audit: Audit) -> str:
@@ -23,9 +26,8 @@ def as_markup(audit: Audit) -> Iterator[str]:
         colour = "green" if row.effective else "red"
         outcome = f"[{colour}]{summary(row)}[/{colour}]"
         yield f"[bold]{_escape(row.target)}[/bold] → {_escape(row.rule)}: {outcome}"
-        for match in row.matches[:_MOST_SHOWN]:
-            line = _escape(match_line(match))
-            yield f"  [red]{line}[/red]" if match.hidden_by else f"  {line}"
+        for hidden, line in places(row):
+            yield f"  [red]{_escape(line)}[/red]" if hidden else f"  {_escape(line)}"
 
 
 def as_html(audit: Audit) -> str:
@@ -43,31 +45,80 @@ def summary(row: Row) -> str:
     parts = [f"{row.effective} effective"] if row.effective else []
     parts += [f"{row.hidden} without effect"] if row.hidden else []
     parts += [f"{idle} where nothing was differentiated"] if idle else []
-    return f"met {row.matched} times ({', '.join(parts)}), rule ran {row.ran} times"
+    return f"met {times(row.matched)} ({', '.join(parts)}), {_runs(row)}"
 
 
-def match_line(match: Match) -> str:
-    """One line on a place."""
-    place = match.place
-    layer = f" in layer {place.layer}" if place.layer else ""
-    source = f" at {place.source}" if place.source else ""
-    hidden = f"; no effect: {match.hidden_by}" if match.hidden_by else ""
-    return f"{match.count} x {match.mode} {place.name or place.type} ({place.type}){layer}{source}{hidden}"
+def _runs(row: Row) -> str:
+    if not row.traced:
+        return f"rule ran {times(row.ran)}"
+    at_once = f"ran {times(row.ran)}, " if row.ran else ""
+    return f"rule {at_once}traced {times(row.traced)}"
+
+
+def times(count: int) -> str:
+    """A number of times, in words that fit."""
+    return "1 time" if count == 1 else f"{count} times"
+
+
+def family(name: str) -> str:
+    """A name with stars for its numbers: equal for names that differ by numbers only."""
+    return _NUMBER.sub("*", name)
+
+
+def places(row: Row) -> Iterator[tuple[bool, str]]:
+    """One line for each family of places, and whether they had no effect."""
+    groups: dict[tuple[object, ...], list[Match]] = {}
+    for match in row.matches:
+        place = match.place
+        where = family(place.layer or place.name)
+        key = (place.type, where, match.mode, match.recorded, match.hidden_by)
+        groups.setdefault(key, []).append(match)
+    shown = list(groups.values())
+    for group in shown[:_MOST_SHOWN]:
+        yield group[0].hidden_by is not None, _line(group)
+    rest = [match.count for group in shown[_MOST_SHOWN:] for match in group]
+    if rest:
+        yield False, f"… and {sum(rest)} x at {len(rest)} more places"
+
+
+def _line(group: Sequence[Match]) -> str:
+    """One line on places of one family."""
+    first = group[0]
+    hidden = f"; no effect: {first.hidden_by}" if first.hidden_by else ""
+    idle = "" if first.recorded or hidden else "; nothing was differentiated"
+    source = f" at {first.place.source}" if len({m.place.source for m in group}) == 1 else ""
+    source = source if first.place.source else ""
+    count = sum(match.count for match in group)
+    return f"{count} x {first.mode} {_where(group)}{source}{hidden}{idle}"
+
+
+def _where(group: Sequence[Match]) -> str:
+    """Which op or function, in which layers."""
+    place = group[0].place
+    if place.name == UNKNOWN:
+        return "elsewhere"
+    layers = list(dict.fromkeys(match.place.layer for match in group if match.place.layer))
+    names = {match.place.name for match in group}
+    what = f"{place.name or place.type} ({place.type})"
+    if len(names) > 1:
+        what = family(place.name) if place.type == "function" else place.type
+    if len(layers) > 1:
+        return f"{what} in {len(layers)} layers {family(layers[0])}"
+    if layers:
+        return f"{what} in layer {layers[0]}"
+    return what if len(names) == 1 else f"{family(place.name)} ({place.type})"
 
 
 def _lines(audit: Audit) -> Iterator[str]:
     for row in audit.rows:
         yield f"{row.target} -> {row.rule}: {summary(row)}"
-        for match in row.matches[:_MOST_SHOWN]:
-            yield f"  {match_line(match)}"
-        if len(row.matches) > _MOST_SHOWN:
-            yield f"  … and {len(row.matches) - _MOST_SHOWN} more places"
+        yield from (f"  {line}" for _, line in places(row))
 
 
 def _html_row(row: Row) -> str:
-    places = "<br>".join(html.escape(match_line(m)) for m in row.matches[:_MOST_SHOWN])
+    where = "<br>".join(html.escape(line) for _, line in places(row))
     cells = [html.escape(text) for text in (row.target, row.rule, summary(row))]
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in [*cells, places]) + "</tr>"
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in [*cells, where]) + "</tr>"
 
 
 def _escape(text: str) -> str:

@@ -5,6 +5,7 @@ A plan is made once for each shape of a call (how many positional, which keyword
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -66,6 +67,12 @@ class Plan:
         self.keywords = self.names[self.positional :]
         self._sources = [source for _, _, source in rows]
         self.direct = self._sources == [_Slot(i) for i in range(count)] and not self.keywords
+
+    def renamed(self, names: Mapping[str, str]) -> Plan:
+        """The same plan, with other names for some of the arguments."""
+        plan = copy.copy(self)
+        plan.names = tuple(names.get(name, name) for name in self.names)
+        return plan
 
     def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arguments in the order of the signature, defaults included."""

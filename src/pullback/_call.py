@@ -44,10 +44,10 @@ class OutputForm:
         return (outputs,) if self.single else tuple(outputs)
 
     def gather(self, outputs: Sequence[Any]) -> Sequence[Any]:
-        """The leaves of one value per output."""
+        """The leaves of one value per output, or per leaf."""
         if self.structure is LEAF or is_flat_tuple(self.structure):
             return outputs
-        return flatten(outputs[0] if self.single else outputs)[0]
+        return flatten(tuple(outputs))[0]
 
 
 ONE_OUTPUT: Final = OutputForm(LEAF, True, 1)

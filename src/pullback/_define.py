@@ -11,9 +11,10 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from pullback._engine import engine_of_class, present
+from pullback._awaiting import load_engines
+from pullback._engine import engine_of_class
 from pullback._function import RECIPES, Definition, GradientFunction
-from pullback._partials import make_partials_rule
+from pullback._partials import make_partials_rule, split_reduced
 from pullback._rule import FUNCTION_OFFERS, Rule
 from pullback.errors import RuleSignatureError
 
@@ -30,7 +31,9 @@ def custom_gradient(fn: Any = None, *, jvp: Callable[..., Any] | None = None) ->
     """Define a function together with its gradient.
 
     `fn` returns its outputs and a backward function: `(outputs, backward)` or, flat, `(z, w, backward)`. The
-    backward function is a rule: it takes one upstream gradient per output and returns one gradient per input.
+    backward function is a rule: it takes one upstream gradient per output and returns one gradient per input. It says
+    all there is to say about them: a tensor that `fn` closes over and that was computed from an argument is constant.
+    Other tensors that it closes over, and variables, have their ordinary gradient (docs/migration.md has the details).
 
     >>> import tensorflow as tf
     >>> import pullback as pb
@@ -82,12 +85,16 @@ def with_gradient(fn: F, rule: Callable[..., Any], *, jvp: Callable[..., Any] | 
     return _replace(fn, define, (_remake_with, (fn, rule, jvp)))
 
 
-def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
+def with_partials(fn: F, /, **partials: Any) -> F:
     """The same function with analytic partial derivatives, by parameter name.
 
     Each partial takes the arguments of `fn` (and may ask for `outputs`) and returns ∂out/∂parameter; the upstream
     gradient is multiplied in. `None` stops the gradient; a parameter that is not named keeps its ordinary one.
-    Where the function reduces axes of a parameter, these are its last ones, as in a loss of one value per sample.
+
+    Where the function reduces axes, as a loss does, a partial has the shape from before. Which axes these are is seen
+    from the shapes; where they do not tell (as many samples as classes), it is an error until `reduced` says it: an
+    axis of the partial derivatives, a tuple of axes, or a dict of these by parameter. (For a function with a parameter
+    of that name, `reduced=` is its partial derivative if it is a function or `None`.)
 
     >>> import tensorflow as tf
     >>> import pullback as pb
@@ -101,13 +108,15 @@ def with_partials(fn: F, **partials: Callable[..., Any] | None) -> F:
     >>> float(tape.gradient(y, x))
     1.0
     """
-    make = (_remake_partials, (fn, partials))
+    return _with_partials(fn, *split_reduced(partials))
 
+
+def _with_partials(fn: Any, partials: dict[str, Any], reduced: Any) -> Any:
     def define(function: Callable[..., Any]) -> Definition:
-        rule = make_partials_rule(function, partials)
+        rule = make_partials_rule(function, partials, reduced)
         return Definition(function, Rule(rule, FUNCTION_OFFERS))
 
-    return _replace(fn, define, make)
+    return _replace(fn, define, (_remake_partials, (fn, partials, reduced)))
 
 
 def _replace(fn: Any, define: Callable[[Any], Definition], make: tuple[Any, ...]) -> Any:
@@ -142,11 +151,11 @@ def _remake_with(fn: Any, rule: Any, jvp: Any) -> Any:
     return with_gradient(fn, rule, jvp=jvp)
 
 
-def _remake_partials(fn: Any, partials: dict[str, Any]) -> Any:
-    return with_partials(fn, **partials)
+def _remake_partials(fn: Any, partials: dict[str, Any], reduced: Any = None) -> Any:
+    return _with_partials(fn, partials, reduced)
 
 
 RECIPES.update({f.__name__: f for f in (_remake_custom, _remake_with, _remake_partials)})
 
 # A process that only reads a file with our classes in it calls no verb before.
-present()
+load_engines()

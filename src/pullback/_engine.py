@@ -19,6 +19,7 @@ from pullback.errors import EngineError, UnsupportedError
 if TYPE_CHECKING:
     from pullback._call import Call
     from pullback._function import Definition
+    from pullback._listing import Target
     from pullback._overriding import OverrideEngine
     from pullback.check.probe import Probes
 
@@ -107,16 +108,28 @@ class Engine(abc.ABC):
         del array, spec, error
         raise self.unsupported("shapes that are known only at run time")
 
+    def require_shape(self, array: Any, spec: Spec, error: str) -> Any:
+        """The array, if it has the shape of the spec when the program runs; else fail with these words."""
+        del array, spec, error
+        raise self.unsupported("shapes that are known only at run time")
+
     @abc.abstractmethod
     def zeros(self, spec: Spec) -> Any:
         """Zeros of this spec."""
 
     @abc.abstractmethod
-    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Any:
-        """Upstream, with so many axes of size 1 put behind its own, times an array of partial derivatives.
+    def multiply(self, upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Any:
+        """Upstream, with new axes of size 1 so that they are these in the result, times an array of derivatives.
 
         Of complex ones the conjugate, where that is how the framework defines gradients; in the wider dtype.
         """
+
+    def multiply_dynamic(
+        self, upstream: Any, partial: Any, choices: Sequence[tuple[int, ...]], error: str
+    ) -> Any:
+        """The same with the only choice of new axes that fits at run time; where several do, fail with these words."""
+        del upstream, partial, choices, error
+        raise self.unsupported("shapes that are known only at run time")
 
     # Running
 
@@ -124,20 +137,17 @@ class Engine(abc.ABC):
     def prepare(self, definition: Definition) -> Attach:
         """How calls of a function with its own gradient are run; asked for once per definition."""
 
-    def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Two random upstreams like these, and their sum: a rule that is linear is additive on them."""
-        del at
-        raise self.unsupported("forward mode")
-
-    def require_additive(
+    def require_linear(
         self,
-        parts: Sequence[Sequence[Any]],
         results: Sequence[Any],
+        rule: Callable[[Sequence[Any]], Sequence[Any]],
         at: Sequence[Any],
-        error: Exception,
+        errors: tuple[Exception, Exception],
     ) -> list[Any]:
-        """The results, if the third part is the sum of the first two; else the error, now or when the program runs."""
-        del parts, results, at, error
+        """The results, if a rule is linear on random upstreams like `at`, small and large, and ⟨rule(u), t⟩ = ⟨u,
+        transpose(t)⟩ for the framework's transpose of it; else the first or second error, now or when the program runs.
+        """
+        del results, rule, at, errors
         raise self.unsupported("forward mode")
 
     def wrap(
@@ -148,8 +158,8 @@ class Engine(abc.ABC):
         return None
 
     def same_variable(self, key: Any, variable: Any) -> bool:
-        """Whether a key of a rule's result means this variable."""
-        return key is variable
+        """Whether a key of a rule's result means this variable; a text is its name."""
+        return key == variable.name if isinstance(key, str) else key is variable
 
     def origin_of_line(self, file: str, line: int) -> tuple[str, int]:
         """Where the user wrote a line, if the framework runs a rewritten copy of the code."""
@@ -180,6 +190,17 @@ class Engine(abc.ABC):
         """The operations that a call runs, in order."""
         del function, args
         raise self.unsupported("trace")
+
+    def targets(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        names: Mapping[str, Any],
+    ) -> Sequence[Target]:
+        """What runs in a call and decides its gradient, with expressions out of the caller's names. State is kept."""
+        del function, args, kwargs, names
+        raise self.unsupported("override")
 
     def unsupported(self, what: str) -> UnsupportedError:
         """The error that says what this engine cannot do, and why."""
@@ -224,10 +245,14 @@ def only_engine() -> Engine:
     names = _imported()
     if len(names) == 1:
         return load(names[0])
-    found = f"more than one: {', '.join(names)}" if names else "none"
+    if not names:
+        raise EngineError(
+            f"this process has imported none of the frameworks that pullback supports ({', '.join(TABLE)}), so there "
+            f"is nothing to differentiate with. Write `import {next(iter(TABLE))}` before."
+        )
     raise EngineError(
-        f"nothing here belongs to a framework, and of the supported ones ({', '.join(TABLE)}) this process has "
-        f"imported {found}. Import the framework that is meant, and pass at least one of its tensors or functions."
+        f"nothing here belongs to a framework, and this process has imported more than one of those that pullback "
+        f"supports: {', '.join(names)}. Pass at least one tensor, function or layer of the one that is meant."
     )
 
 

@@ -63,6 +63,15 @@ class Definition:
         return self._binder
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the rule says all that there is to say of the arguments, also where the function closes over them.
+
+        One that the function itself returns does, as for `tf.custom_gradient`: much code closes over a tensor that it
+        has computed from an argument, and counts it in its rule.
+        """
+        return self.rule is None
+
+    @property
     def place(self) -> Place:
         """What is differentiated, for a rule that asks for `op`."""
         return self._place or Place(self.name, "function", None, location_of(self.function))
@@ -81,7 +90,7 @@ class Definition:
             return result, self.rule
         if not isinstance(result, (tuple, list)) or len(result) < 2 or not callable(result[-1]):
             raise BodyResultError(_no_backward(self.function, result))
-        rule = Rule(result[-1], FUNCTION_OFFERS)
+        rule = Rule(result[-1], FUNCTION_OFFERS, returned_by_body=True)
         if not rule.kept <= self._known:
             self._known |= rule.kept
             self.kept = self._known & _RECORDED

@@ -1,11 +1,9 @@
-"""Objects by module and qualified name: how pickles and files refer to functions.
-
-Nothing is imported because a file says so: only modules that are loaded already are looked into.
-"""
+"""Objects by module and qualified name: how pickles and files refer to functions."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,6 +31,24 @@ def find(reference: Reference, look_up: Callable[[str], Any] | None = None) -> A
         return functools.reduce(getattr, reference.name.split("."), sys.modules[reference.module])
     except (KeyError, AttributeError):
         return None
+
+
+def find_in_file(reference: Reference, look_up: Callable[[str], Any] | None = None) -> Any:
+    """What a file means: as `find`, with the module imported where it is not yet.
+
+    A file must not be able to name just anything. So no module of Python itself, which holds no rules, is imported for
+    it, and what a module has only imported from elsewhere does not count.
+    """
+    found = find(reference, look_up)
+    package = reference.module.partition(".")[0]
+    if found is not None or package in sys.stdlib_module_names:
+        return found
+    try:
+        importlib.import_module(reference.module)
+    except ImportError:
+        return None
+    found = find(reference)
+    return found if getattr(found, "__module__", None) == reference.module else None
 
 
 def is_found(value: Any) -> bool:

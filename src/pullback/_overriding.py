@@ -37,6 +37,10 @@ class OverrideEngine(Protocol):
         """The stack of overrides that is in force here; `None` where nothing is overridden."""
         ...
 
+    def is_tracing(self) -> bool:
+        """Whether what runs here becomes part of a program that runs later, once or often."""
+        ...
+
     def intercept(self, stack: Stack, undo: ExitStack) -> None:
         """Match what runs in this context with the lines of `stack`, until `undo` is closed."""
         ...
@@ -54,6 +58,14 @@ class OverrideEngine(Protocol):
         ...
 
 
+class Later(Protocol):
+    """A function that takes an override along to when it runs."""
+
+    def is_to_come(self) -> bool:
+        """Whether it may still run, now that the block or call is over."""
+        ...
+
+
 class Activation:
     """One opening of an override, with what happened since."""
 
@@ -62,22 +74,57 @@ class Activation:
         self.ledger = Ledger([override.ledger])
         self.unreachable: str | None = None  # why what did not match could not be reached, if known
         self.seen: dict[str, None] = {}  # the op types that ran
-        self._settled = False
+        # Opened where only shapes are worked out: what is in the block will run again, in earnest.
+        self.is_rehearsal = False
+        self.later: set[Later] = set()  # what takes the override along, and has not run yet
+        self._settled = self._over = False
+
+    @property
+    def in_force(self) -> bool:
+        """Whether it is open here."""
+        stack = self.override.engine.current()
+        return stack is not None and any(each is self for each in stack.activations)
 
     def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function under the override, and complain if a target never had an effect."""
-        stack = self.override.engine.current()
-        if stack is not None and any(each is self for each in stack.activations):
+        if self.in_force:
             return function(*args, **kwargs)
+        result = self.run_part(function, *args, **kwargs)
+        self.end()
+        return result
+
+    def run_part(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a part of what the override was applied to: not every target need be in it."""
+        if self.in_force:
+            return function(*args, **kwargs)
+        self.is_rehearsal = False
         enter(self)
         try:
-            result = function(*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             leave(self.override)
-        if not self._settled:
+
+    def end(self, *, is_whole: bool = True) -> None:
+        """The block or call is over: complain now, or once what was to run later has run.
+
+        Where only a part of what was overridden has run, that is a warning.
+        """
+        self._over = True
+        is_open = any(each.is_to_come() for each in self.later) and bool(self.verdict())
+        if self._settled or self.is_rehearsal or is_open:
+            return
+        if is_whole:
             self.settle()
-            self._settled = True
-        return result
+        else:
+            for problem in self.verdict():
+                warnings.warn(f"in a part of what was overridden: {problem}", stacklevel=3)
+        self._settled = is_whole
+
+    def has_run(self, function: Later) -> None:
+        """What took the override along has run."""
+        self.later.discard(function)
+        if self._over:
+            self.end()
 
     def verdict(self) -> list[PullbackError]:
         """What to complain about, once the block or call is over."""
@@ -100,7 +147,8 @@ class Activation:
             return UnreachableOverride(f"{entry.label} was not overridden: {self.unreachable}")
         return UnmatchedOverride(
             f"{entry.label} did not run here, so its gradient was not changed. "
-            f"{self.override.engine.similar(self, entry)}"
+            f"{self.override.engine.similar(self, entry)} "
+            "`pb.targets(model_or_function, *args)` lists what can be overridden there."
         )
 
     def settle(self) -> None:
@@ -108,13 +156,14 @@ class Activation:
         for problem in self.verdict():
             if self.override.strict:
                 raise problem
-            warnings.warn(str(problem), stacklevel=3)
+            warnings.warn(str(problem), stacklevel=4)
         for entry in self.override.entries:
             for match in self.ledger.matches(entry.index):
                 if match.hidden_by and match.hidden_by not in HARMLESS:
-                    where = f"{match.count} places: {match.hidden_by}"
+                    many = "one place" if match.count == 1 else f"{match.count} places"
+                    where = f"{many}: {match.hidden_by}"
                     warnings.warn(
-                        f"the rule for {entry.label} has no effect in {where}", stacklevel=3
+                        f"the rule for {entry.label} has no effect in {where}", stacklevel=4
                     )
 
 
@@ -163,7 +212,7 @@ class Override:
         """End the block; complain if a target had no effect in it."""
         activation = leave(self)
         if kind is None:
-            activation.settle()
+            activation.end()
 
     def __call__(self, target: Any) -> Any:
         """The same function or model with the changed gradient; the one given is left as it is."""

@@ -6,12 +6,13 @@ says what to write.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pullback._engine import Engine, Kind, Shape, Spec
 from pullback._rule import DEFAULT
-from pullback._tree import Structure, flatten, paths
+from pullback._tree import Structure, flatten, paths, scatter, unflatten
 from pullback.errors import Mismatch
 
 
@@ -54,6 +55,7 @@ class Entries:
     def __init__(self, names: Sequence[str], structure: Structure, kinds: Sequence[Kind]) -> None:
         self.names = names
         self.children = structure.children()
+        self.leaf_kinds = kinds
         self.kinds: list[Kind] = []
         start = 0
         for child in self.children:
@@ -73,7 +75,12 @@ class Entries:
         ]
         if isinstance(returned, Mapping) and not self._is_only_input(returned, choices):
             return self._by_name(returned)
-        found = next((a for c in choices for a in self._ways(returned, c) if self._fits(a)), None)
+        ways = itertools.chain(
+            *(self._ways(returned, c) for c in choices), self._in_a_row(returned)
+        )
+        if returned is None and not choices[-1]:
+            return {}
+        found = next((way for way in ways if self._fits(way)), None)
         return self._nearest(returned, choices) if found is None else found
 
     def _ways(self, returned: Any, choice: list[int]) -> Iterator[dict[int, Any]]:
@@ -84,6 +91,19 @@ class Entries:
             yield {choice[0]: returned}
         if _is_plain_sequence(returned) and len(returned) == len(choice):
             yield dict(zip(choice, returned, strict=True))
+
+    def _in_a_row(self, returned: Any) -> Iterator[dict[int, Any]]:
+        """One gradient per tensor of nested lists and tuples, whose order leaves no doubt, as TensorFlow has it."""
+        if not _is_plain_sequence(returned) or not all(map(_is_of_rows, self.children)):
+            return
+        for least in (Kind.TENSOR, Kind.NUMBER, Kind.STATIC):
+            leaves = [i for i, kind in enumerate(self.leaf_kinds) if kind >= least]
+            if len(returned) == len(leaves):
+                row = iter(scatter(len(self.leaf_kinds), leaves, returned))
+                yield {
+                    i: unflatten(child, list(itertools.islice(row, child.num_leaves)))
+                    for i, child in enumerate(self.children)
+                }
 
     def _is_row_with_one(self, returned: Any, index: int) -> bool:
         """Whether it has `None` for every argument but this one, whose structure it has there."""
@@ -201,28 +221,10 @@ def project_tangent(
             )
     except Mismatch as mismatch:
         raise error(str(mismatch)) from None
-    return engine.cast(array, spec.dtype)
-
-
-def multiply(engine: Engine, upstream: Any, partial: Any, error: Callable[[str], Exception]) -> Any:
-    """Upstream times a partial derivative; axes that the function reduced stand behind the upstream's own."""
-    spec = engine.spec_of(upstream)
-    try:
-        array = None if spec is None else engine.as_array(partial, spec)
-    except Mismatch:
-        array = None
-    if spec is None or array is None:
-        raise error(f"returned {describe(partial)}; wanted a tensor, ∂out/∂parameter")
-    ours, theirs = spec.shape, engine.shape(array)
-    if ours is None or theirs is None:
-        raise error("works on tensors of unknown rank; give them a rank first")
-    behind = max(len(theirs) - len(ours), 0)
-    if not (compatible(theirs[: len(ours)], ours) if behind else _broadcasts(theirs, ours)):
-        raise error(
-            f"has shape {shape_text(theirs)} where the output has {shape_text(ours)}; wanted the "
-            "shape of the output, or of the parameter when the function reduces its last axes"
-        )
-    return engine.multiply(upstream, array, behind)
+    cast = engine.cast(array, spec.dtype)
+    if came is not None and spec.shape is not None and None not in (*came, *spec.shape):
+        return cast
+    return engine.require_shape(cast, spec, str(error("a tangent of another shape")))
 
 
 def compatible(came: Shape, wanted: Shape) -> bool:
@@ -237,11 +239,6 @@ def _may_fit(came: Shape, wanted: Shape) -> bool:
     return len(came) >= len(wanted) and all(
         w in (None, 1, c) or c is None for c, w in zip(tail, wanted, strict=True)
     )
-
-
-def _broadcasts(came: Shape, wanted: Shape) -> bool:
-    tail = zip(reversed(came), reversed(wanted), strict=False)
-    return all(c == w or None in (c, w) or 1 in (c, w) for c, w in tail)
 
 
 def spec_text(spec: Spec) -> str:
@@ -313,7 +310,7 @@ def _parts(gradient: Any, wanted: Structure) -> list[Any] | None:
     if isinstance(gradient, Mapping):
         same = set(gradient) == set(entries)
         return [gradient[entry] for entry in entries] if same else None
-    if wanted.type in (list, tuple) or issubclass(wanted.type or object, tuple):
+    if issubclass(wanted.type or object, (list, tuple)):
         fits = isinstance(gradient, (list, tuple)) and len(gradient) == len(entries)
         return list(gradient) if fits else None
     _, structure = flatten(gradient)
@@ -330,6 +327,12 @@ def _is_like(gradient: Any, wanted: Structure) -> bool:
         return not (_is_plain_sequence(gradient) or isinstance(gradient, Mapping))
     parts = _parts(gradient, wanted)
     return parts is not None and all(map(_is_like, parts, wanted.children()))
+
+
+def _is_of_rows(structure: Structure) -> bool:
+    """Whether a structure is made of lists and tuples only."""
+    plain = structure.is_leaf() or issubclass(structure.type or object, (list, tuple))
+    return plain and all(map(_is_of_rows, structure.children()))
 
 
 def _keys_of(structure: Structure) -> set[Any] | None:

@@ -6,6 +6,7 @@ leaf of the inputs. Engines attach it to a call; they run no rule themselves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -51,14 +52,14 @@ class Pullback:
         self.specs = specs
         self.inputs: Sequence[Any] | None = None  # leaves, where the rule asks for them
         self.outputs: Sequence[Any] | None = None
-        # Upstream per leaf of the outputs -> ordinary gradient per leaf of the inputs.
+        # Upstream per leaf of the outputs -> ordinary gradient per leaf of the inputs, then per variable.
         self.ordinary: Callable[[Sequence[Any]], list[Any]] | None = None
         self.variables: Sequence[Any] = ()
 
     def run(self, upstream: Sequence[Any]) -> Gradients:
         """The gradients of all leaves for this upstream, one entry per leaf of the outputs."""
         rule = self.rule
-        spread = upstream if self.form is ONE_OUTPUT else self.form.spread(upstream)
+        spread = upstream if self.form is ONE_OUTPUT else self._spread(upstream)
         rule.check_upstream(len(spread))
         offers = self._offers() if rule.requested else _NO_OFFERS
         returned = rule(spread, offers)
@@ -68,10 +69,15 @@ class Pullback:
         gradients, second = split_second(returned)
         variables: list[Any] = []
         if "variables" in offers:
-            gradients, variables = self._split_variables(gradients, offers["variables"])
+            gradients, variables = self._split_variables(gradients, upstream)
         elif "variables" in rule.requested and _has_no_variables(gradients):
             gradients = gradients[0]
         return Gradients(self.fit(gradients, upstream), variables, second)
+
+    def _spread(self, upstream: Sequence[Any]) -> Sequence[Any]:
+        """The upstream as the rule takes it: one value per output, or per leaf of the outputs."""
+        spread = self.form.spread(upstream)
+        return upstream if self.rule.takes_leaves(len(spread), len(upstream)) else spread
 
     def fit(self, returned: Any, upstream: Sequence[Any] | None = None) -> list[Any]:
         """One projected gradient per leaf of whatever a rule returned."""
@@ -117,7 +123,7 @@ class Pullback:
         gradients: Callable[[Sequence[Any]], Sequence[Any]],
         at: Sequence[Any],
     ) -> list[Any]:
-        """The results as they are, if the rule is additive in its upstream; an error otherwise."""
+        """The results as they are, if the rule is linear in its upstream and can be transposed; else an error."""
         return require_linear(self.call.engine, results, gradients, at, self.rule, self.call.title)
 
     def _offers(self, rule: Rule | None = None) -> dict[str, Any]:
@@ -133,9 +139,13 @@ class Pullback:
                 offers[name] = None if self.ordinary is None else self.original
             elif name != "variables":
                 offers[name] = self.call.offer(name)
-            elif self.variables or name in rule.required:
+            elif self._offers_variables(rule):
                 offers[name] = list(self.variables)
         return offers
+
+    def _offers_variables(self, rule: Rule) -> bool:
+        """Whether a rule gets variables, and so returns their gradients as well."""
+        return "variables" in (rule.requested if self.variables else rule.required)
 
     def original(self, *upstream: Any) -> Any:
         """The gradient that would have run otherwise, called and returned in the form of a rule."""
@@ -145,7 +155,9 @@ class Pullback:
                 f"rule {self.rule} of {self.call.title} called `original` with {len(upstream)} upstream gradients; "
                 "it takes what the rule itself was called with, one per output."
             )
-        return self.call.in_rule_form(self.ordinary(leaves), self.kinds)
+        ordinary, count = self.ordinary(leaves), len(self.specs)
+        gradients = self.call.in_rule_form(ordinary[:count], self.kinds)
+        return (gradients, ordinary[count:]) if self._offers_variables(self.rule) else gradients
 
     def _fitting(self, returned: Any) -> list[Any] | None:
         """The result itself, where arguments have no structure and each that flows has a gradient that fits already."""
@@ -174,7 +186,9 @@ class Pullback:
         form = self.call.in_rule_form(full, self.kinds)
         return form if isinstance(form, tuple) else (form,)
 
-    def _fill_default(self, flat: Sequence[Any], upstream: Sequence[Any] | None) -> list[Any]:
+    def _fill_default(
+        self, flat: Sequence[Any], upstream: Sequence[Any] | None, start: int = 0
+    ) -> list[Any]:
         if self.ordinary is None or upstream is None:
             reason = (
                 f"but {self.call.title} has no gradient of its own"
@@ -184,40 +198,42 @@ class Pullback:
             )
             raise self.error(f"returned pb.DEFAULT, {reason}")
         ordinary = self.ordinary(upstream)
-        return [ordinary[i] if g is DEFAULT else g for i, g in enumerate(flat)]
+        return [ordinary[i] if g is DEFAULT else g for i, g in enumerate(flat, start)]
 
-    def _split_variables(self, returned: Any, variables: Sequence[Any]) -> tuple[Any, list[Any]]:
+    def _split_variables(self, returned: Any, upstream: Sequence[Any]) -> tuple[Any, list[Any]]:
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self.error(
                 f"asks for `variables`, so it returns two things; it returned {describe(returned)}. "
                 "Write `return gradients, variable_gradients`, the second a list in the order of `variables` "
-                "or a dict by variable"
+                "or a dict by variable or name"
             )
         gradients, given = returned
+        variables = self.variables
         if isinstance(given, Mapping):
             listed = self._variables_by_key(given, variables)
         elif isinstance(given, (list, tuple)) and len(given) == len(variables):
             listed = list(given)
-        elif given is None:
-            listed = [None] * len(variables)
+        elif given is None or given is DEFAULT:
+            listed = [given] * len(variables)
         else:
             raise self.error(
                 f"returned {describe(given)} as the gradients of {len(variables)} variables "
                 f"({', '.join(str(v.name) for v in variables)}). Return a list of {len(variables)}, or a dict"
             )
+        if any(g is DEFAULT for g in listed):
+            listed = self._fill_default(listed, upstream, len(self.specs))
         return gradients, [self._fit_variable(g, v) for g, v in zip(listed, variables, strict=True)]
 
     def _variables_by_key(self, given: Mapping[Any, Any], variables: Sequence[Any]) -> list[Any]:
         same = self.call.engine.same_variable
         listed: list[Any] = [None] * len(variables)
+        taken: dict[int, Any] = {}
         for key, gradient in given.items():
-            index = next((i for i, v in enumerate(variables) if same(key, v)), None)
-            if index is None:
-                raise self.error(
-                    f"returned a gradient for {key!r}, which is not among the variables read inside: "
-                    f"{', '.join(str(v.name) for v in variables) or 'none'}"
-                )
-            listed[index] = gradient
+            found = [i for i, v in enumerate(variables) if same(key, v)]
+            if len(found) != 1 or found[0] in taken:
+                raise self.error(f"returned {_about_key(key, found, taken, variables)}")
+            taken[found[0]] = key
+            listed[found[0]] = gradient
         return listed
 
     def _fit_variable(self, gradient: Any, variable: Any) -> Any:
@@ -235,16 +251,18 @@ class Pullback:
         """The readable path of a leaf of the inputs."""
         return leaf_path(self.call.names, self.call.structure, index)
 
-    def error(self, reason: str) -> RuleResultError:
-        """The error that says what is wrong with what the rule returned."""
-        return RuleResultError(f"rule {self.rule} of {self.call.title} {reason}.")
+    def error(self, reason: str, rule: str | None = None) -> RuleResultError:
+        """The error that says what is wrong with what the rule returned, or a part of it that is for one input."""
+        return RuleResultError(f"rule {rule or self.rule} of {self.call.title} {reason}.")
 
     def _is_array(self, gradient: Any) -> bool:
         return self.call.engine.as_array(gradient, ANYTHING) is not None
 
     def _error_at(self, index: int) -> Callable[[str], Exception]:
         def error(reason: str) -> Exception:
-            return self.error(f"returned, for the input `{self.path(index)}`, {reason}")
+            path = self.path(index)
+            rule = self.rule.of_input(index, re.split(r"\W", path, maxsplit=1)[0])
+            return self.error(f"returned, for the input `{path}`, {reason}", rule)
 
         return error
 
@@ -263,13 +281,19 @@ def require_linear(
     rule: Rule | str,
     title: str,
 ) -> list[Any]:
-    """The results, if a rule is additive in its upstream, tried on random ones like `at`; an error otherwise."""
-    error = NotLinearError(
-        f"rule {rule} of {title} is not linear in its upstream gradient, so forward mode does not follow from it. "
-        "Give the tangents yourself: jvp=your_function"
+    """The results, if a rule is linear in its upstream and the framework's transpose of it is right; else an error."""
+    advice = (
+        "so forward mode does not follow from it. Give the tangents yourself: jvp=your_function"
     )
-    parts = [gradients(probe) for probe in engine.linearity_probes(at)]
-    return engine.require_additive(parts, results, at, error)
+    not_linear = NotLinearError(
+        f"rule {rule} of {title} is not linear in its upstream gradient, {advice}"
+    )
+    hidden = NotLinearError(
+        f"rule {rule} of {title} is linear in its upstream gradient, but part of it is hidden from differentiation "
+        "(stop_gradient, NumPy, a rounding, a custom gradient inside it): the transpose of it gives other numbers, "
+        + advice
+    )
+    return engine.require_linear(results, gradients, at, (not_linear, hidden))
 
 
 def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:
@@ -278,6 +302,19 @@ def split_second(returned: Any) -> tuple[Any, Callable[..., Any] | None]:
         return returned, None
     rest = returned[:-1]
     return (rest[0] if len(rest) == 1 else rest), returned[-1]
+
+
+def _about_key(
+    key: Any, found: Sequence[int], taken: Mapping[int, Any], variables: Sequence[Any]
+) -> str:
+    """What is wrong with a key of a dict of gradients of variables."""
+    if len(found) == 1:
+        return f"two gradients for one variable, by {taken[found[0]]!r} and by {key!r}"
+    if found:
+        named = ", ".join(str(variables[i].name) for i in found)
+        return f"a gradient for {key!r}, which names several variables ({named}). Give more of the name, or a list"
+    read = ", ".join(str(v.name) for v in variables) or "none"
+    return f"a gradient for {key!r}, which is not among the variables read inside: {read}"
 
 
 def _has_no_variables(returned: Any) -> bool:

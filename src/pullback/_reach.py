@@ -46,6 +46,8 @@ def walk(
             yield thing
             if not isinstance(thing, LEAVES) and not (stop and stop(thing)):
                 further.extend(inside(thing))
+        if not further:
+            return
         level = further
 
 

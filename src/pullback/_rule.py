@@ -29,6 +29,12 @@ INPUT_OFFERS: Final = tuple(name for name in OFFERED if name != "variables")
 JVP_OFFERS: Final = ("inputs", "outputs")
 
 
+_TENSORFLOW_FORM: Final = (
+    " What TensorFlow's own form `rule(op, grad)` reads from `op` is asked for by name: "
+    "`def rule(dy, *, inputs, outputs, attrs): ...`."
+)
+
+
 class Default:
     """The type of `pb.DEFAULT`: the gradient that would have run otherwise."""
 
@@ -57,12 +63,17 @@ class Request(NamedTuple):
 class Rule:
     """A function from upstream gradients to gradients, and what it asks for."""
 
-    __slots__ = ("_accepted", "function", "kept", "requested", "required")
+    __slots__ = ("_accepted", "function", "kept", "requested", "required", "returned_by_body")
 
     def __init__(
-        self, function: Callable[..., Any], offered: tuple[str, ...] = OVERRIDE_OFFERS
+        self,
+        function: Callable[..., Any],
+        offered: tuple[str, ...] = OVERRIDE_OFFERS,
+        *,
+        returned_by_body: bool = False,
     ) -> None:
         self.function = function
+        self.returned_by_body = returned_by_body
         self.requested, self.required, self.kept = _request_of(function, offered)
         self._accepted = -1  # the number of upstream gradients that was checked last
 
@@ -79,11 +90,24 @@ class Rule:
     def __repr__(self) -> str:
         return f"{self.name} ({self.location})"
 
+    def of_input(self, index: int, name: str) -> str:
+        """What gives the gradient of one input, in messages: the rule, or the part of it that is for this input."""
+        part = getattr(self.function, "rule_of_input", None)
+        return (part and part(index, name)) or str(self)
+
     def __call__(self, upstream: Iterable[Any], offers: Mapping[str, Any]) -> Any:
         """Run the rule with what it asks for out of `offers`."""
         if len(offers) > len(self.requested):
             offers = {name: offers[name] for name in self.requested}
         return self.function(*upstream, **offers)
+
+    def takes_leaves(self, outputs: int, leaves: int) -> bool:
+        """Whether it is written, as for stock TensorFlow, for every tensor inside structured outputs by itself."""
+        if not self.returned_by_body or outputs == leaves:
+            return False
+        least, most = _upstream_counts(signature_of(self.function), self.requested)
+        only_any_number = least == 0 and most == math.inf
+        return only_any_number or (not least <= outputs <= most and least <= leaves <= most)
 
     def check_upstream(
         self, count: int, what: str = "upstream gradient", per: str = "output"
@@ -106,6 +130,7 @@ class Rule:
                 f"rule {self} is called with {count} {what}{'s'[: count != 1]}, one per {per}, "
                 f"but is written as `{self.name}{signature}`. "
                 f"Write `def {_identifier(self.name)}({_upstream_names(count, per)}): ...`."
+                f"{_TENSORFLOW_FORM if 'op' in signature.parameters else ''}"
             )
 
 
@@ -186,8 +211,9 @@ def _read_request(function: Any, offered: tuple[str, ...]) -> Request:
             names.add("variables")  # wrappers written for stock TensorFlow pass them on
         asked = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         needed = parameter.default is inspect.Parameter.empty
-        # A positional parameter with a default is how stock TensorFlow spells `variables=None`.
-        if parameter.name in offered and (asked or not needed):
+        # Stock TensorFlow has `variables=None` and `variables` among the positional parameters.
+        stock = not needed or parameter.name == "variables"
+        if parameter.name in offered and (asked or stock):
             names.add(parameter.name)
             required |= {parameter.name} if needed else set()
         elif asked and needed:

@@ -32,6 +32,8 @@ class Line:
     op_types: tuple[str, ...] = ()  # of a function: what stands for it where only ops are left
     is_one_op: bool = False  # of a function: calling it is running that op, no more and no less
     is_method: bool = False  # the rule does not see the object that the function is called on
+    # Of a function that the target is another name for: its parameters as the target calls them.
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def is_plain(self) -> bool:
@@ -82,17 +84,20 @@ Chain: TypeAlias = "tuple[Bound, ...]"
 class ScopedRule(Rule):
     """The rule of an open override: it runs with nothing overridden, and each run is counted."""
 
-    __slots__ = ("_index", "_ledger")
+    __slots__ = ("_index", "_is_traced", "_ledger")
 
     def __init__(self, activation: Activation, entry: Entry) -> None:
         rule = entry.rule
         self.function, self.requested = rule.function, rule.requested
         self.required, self.kept, self._accepted = rule.required, rule.kept, -1
+        self.returned_by_body = False
         self._index, self._ledger = entry.index, activation.ledger
+        self._is_traced = activation.override.engine.is_tracing
 
     def __call__(self, upstream: Any, offers: Mapping[str, Any]) -> Any:
         """Run the rule."""
-        self._ledger.ran(self._index)
+        if not rehearsing.get():
+            self._ledger.ran(self._index, traced=self._is_traced())
         token = stack_here.set(SUSPENDED)  # faster than a block
         try:
             return super().__call__(upstream, offers)
@@ -155,6 +160,8 @@ stack_here: ContextVar[Stack | None] = ContextVar("pullback_stack", default=None
 guarded: ContextVar[frozenset[tuple[int, int]]] = ContextVar("guarded", default=frozenset())
 # Why nothing that is overridden here can have an effect, if that is so.
 hidden: ContextVar[str | None] = ContextVar("hidden", default=None)
+# Rules are run here only to see what they read.
+rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 # What runs here runs once more when it is differentiated, under the same overrides.
 postponed: ContextVar[bool] = ContextVar("postponed", default=False)
 # The layers and functions that are running here, outermost first; kept where a line asks for it.

@@ -109,7 +109,23 @@ def entries_of(rules: Rules, public_name: PublicName) -> tuple[Entry, ...]:
     for index, (target, rule) in enumerate(pairs):
         label = label_of(target, public_name)
         entries.append(Entry(index, target, label, rule_of(rule, label)))
+    refuse_twice(entries, [target_key(entry.target) for entry in entries])
     return tuple(entries)
+
+
+def refuse_twice(entries: Sequence[Entry], meanings: Sequence[Any]) -> None:
+    """Refuse two lines that mean the same: only one of their rules could have an effect."""
+    first: dict[Any, Entry] = {}
+    for entry, meaning in zip(entries, meanings, strict=True):
+        other = first.setdefault(meaning, entry)
+        if other is not entry:
+            same = entry.label == other.label
+            names = entry.label if same else f"{entry.label}, the same as {other.label},"
+            raise TargetError(
+                f"{names} is a target twice, with the rules {other.rule} and {entry.rule}; only one can have an "
+                "effect. Keep one, narrow one of them with `pb.inside(part, target)`, or, to have one rule call the "
+                "other as its `original`, open two overrides one inside the other."
+            )
 
 
 def rule_of(rule: Any, label: str) -> Rule:
@@ -142,6 +158,12 @@ class PerInput:
     def __call__(self, *upstream: Any, **offers: Any) -> list[Any]:
         """One gradient per input."""
         return [r(upstream, offers) if isinstance(r, Rule) else r for r in self.rules]
+
+    def rule_of_input(self, index: int, name: str) -> str | None:
+        """The rule for an input, for messages."""
+        del name
+        rule = self.rules[index] if index < len(self.rules) else None
+        return str(rule) if isinstance(rule, Rule) else None
 
 
 def _rule_text(rule: Any) -> str:

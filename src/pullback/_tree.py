@@ -84,18 +84,23 @@ def _code(accessor: optree.PyTreeAccessor) -> str:
 
 def _adopt_unknown(leaves: Sequence[Any]) -> bool:
     adopted = False
-    for kind in {type(leaf) for leaf in leaves} - _plain_leaf_types:
-        adopted |= _adopt(kind)
+    for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
+        if kind not in _plain_leaf_types:
+            adopted |= _adopt(kind, leaf.__class__)
     return adopted
 
 
-def _adopt(kind: type) -> bool:
-    """Teach optree a class of structure it does not know; say whether there was one to teach."""
+def _adopt(kind: type, shown: type) -> bool:
+    """Teach optree a class of structure it does not know; say whether there was one to teach.
+
+    What a value shows itself to be is another class than its own where it stands for a list or dict, as those do that
+    TensorFlow makes of the attributes of its modules.
+    """
     if dataclasses.is_dataclass(kind):
         _register_dataclass(kind)
-    elif issubclass(kind, list):
+    elif issubclass(shown, list):
         optree.register_pytree_node(kind, _list_children, _list_from, namespace=_NAMESPACE)
-    elif issubclass(kind, dict):
+    elif issubclass(shown, dict):
         optree.register_pytree_node(kind, _dict_children, _dict_from, namespace=_NAMESPACE)
     else:
         _plain_leaf_types.add(kind)

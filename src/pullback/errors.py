@@ -4,7 +4,7 @@ PullbackError
  ├── RuleError                  a rule cannot be used as it was written
  │    ├── RuleSignatureError    it asks for something that is not on offer
  │    ├── RuleResultError       it returned something that does not fit the inputs
- │    └── NotLinearError        forward mode needs a rule that is linear in its upstream
+ │    └── NotLinearError        forward mode needs a rule that is linear in its upstream, and seen to be
  ├── BodyResultError            a function under `custom_gradient` returned no backward function
  ├── UnsupportedError           the engine cannot do this; the message says what to do instead
  │    └── UnreachableOverride   an override cannot reach a place where its target runs
@@ -57,7 +57,7 @@ class RuleResultError(RuleError):
 
 
 class NotLinearError(RuleError):
-    """Forward mode needs a rule that is linear in its upstream."""
+    """Forward mode needs a rule that is linear in its upstream, and of which nothing is hidden from differentiation."""
 
 
 class BodyResultError(PullbackError, TypeError):

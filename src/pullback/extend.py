@@ -4,6 +4,7 @@ An engine is one folder under `pullback/engines/` whose package has a function `
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
+from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
 from pullback._audit import Place as Place
@@ -27,8 +28,10 @@ from pullback._function import RECIPES as RECIPES
 from pullback._function import Definition as Definition
 from pullback._function import GradientFunction as GradientFunction
 from pullback._function import provide as provide
+from pullback._listing import Target as Target
 from pullback._names import Reference as Reference
 from pullback._names import find as find
+from pullback._names import find_in_file as find_in_file
 from pullback._names import is_found as is_found
 from pullback._names import reference_to as reference_to
 from pullback._overriding import Activation as Activation
@@ -51,7 +54,9 @@ from pullback._reach import cells_of as cells_of
 from pullback._reach import function_behind as function_behind
 from pullback._reach import package_of as package_of
 from pullback._reach import referred as referred
+from pullback._reach import unwrapped as unwrapped
 from pullback._reach import walk as walk
+from pullback._rule import DEFAULT as DEFAULT
 from pullback._rule import Rule as Rule
 from pullback._rule import location_of as location_of
 from pullback._scope import SUSPENDED as SUSPENDED
@@ -63,15 +68,18 @@ from pullback._scope import OneOpCall as OneOpCall
 from pullback._scope import Resolved as Resolved
 from pullback._scope import ScopedRule as ScopedRule
 from pullback._scope import Stack as Stack
+from pullback._scope import enter as enter
 from pullback._scope import gathering as gathering
 from pullback._scope import guarded as guarded
 from pullback._scope import guarding as guarding
 from pullback._scope import hidden as hidden
+from pullback._scope import leave as leave
 from pullback._scope import matching as matching
 from pullback._scope import note as note
 from pullback._scope import one_op_call as one_op_call
 from pullback._scope import postponed as postponed
 from pullback._scope import reactivate as reactivate
+from pullback._scope import rehearsing as rehearsing
 from pullback._scope import running as running
 from pullback._scope import set_for as set_for
 from pullback._scope import stack_here as stack_here
@@ -82,6 +90,8 @@ from pullback._targets import PerInput as PerInput
 from pullback._targets import Where as Where
 from pullback._targets import label_of as label_of
 from pullback._targets import narrowest_first as narrowest_first
+from pullback._targets import refuse_twice as refuse_twice
+from pullback._targets import target_key as target_key
 from pullback._tree import Structure as Structure
 from pullback._tree import flat_tuple as flat_tuple
 from pullback._tree import flatten as flatten

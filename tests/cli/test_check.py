@@ -1,5 +1,10 @@
 """`pullback check`: one line a gradient, and an exit status that a script can use."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -47,13 +52,30 @@ ANNOTATED = (
     "    assert kind == 'a' and n == 1 and isinstance(eps, float) and rest is None\n"
     "    return xs[0] * xs[1], lambda dy: [dy * xs[1], dy * xs[0]]\n"
 )
+EXIT = "import sys\n@pb.custom_gradient\ndef leaves(x):\n    sys.exit(0)\n"
+EXIT_IN_RULE = (
+    "import sys\n@pb.custom_gradient\ndef leaves(x):\n    return x * 2, lambda dy: sys.exit(0)\n"
+)
+INTERRUPTED = "@pb.custom_gradient\ndef stops(x):\n    raise KeyboardInterrupt\n"
+ABORT = "import os\n@pb.custom_gradient\ndef crashes(x):\n    os.abort()\n"
+END = "import os\n@pb.custom_gradient\ndef ends(x):\n    os._exit(0)\n"
+ENDLESS = "@pb.custom_gradient\ndef endless(x):\n    print('begun', flush=True)\n    while True:\n        pass\n"
+LATE = "@tf.custom_gradient\ndef late(x):\n    return tf.cos(x), lambda dy: -dy * tf.sin(x)\n"
 PLAIN = "def plain(x):\n    return tf.stop_gradient(x) * x\n"
 
 
-def run(tmp_path, *parts, name="module.py", extra=()):
+def run(tmp_path, *parts, name="module.py", extra=("--no-isolate",)):
     path = tmp_path / name
     path.write_text(HEAD + "".join(parts), encoding="utf-8")
     return CliRunner().invoke(app, ["check", str(path), *extra])
+
+
+def command(tmp_path, *parts, extra=()):
+    """As a user starts it."""
+    path = tmp_path / "module.py"
+    path.write_text(HEAD + "".join(parts), encoding="utf-8")
+    program = "from pullback.cli import main; main()"
+    return [sys.executable, "-c", program, "check", str(path), *extra]
 
 
 TABLE = [
@@ -87,6 +109,10 @@ TABLE = [
     ((PLAIN, "pullback_inputs = {'plain': (tf.ones(3),)}\n"), 1, "✗ plain"),
     ((GOOD, "def pullback_inputs(name):\n    return 1 / 0\n"), 2, "raised ZeroDivisionError"),
     ((GOOD, "pullback_inputs = {'good': (1, 2)}\n"), 2, "with what pullback_inputs gives: good"),
+    ((GOOD, EXIT), 2, "? leaves  sys.exit(0) was called at "),
+    ((EXIT_IN_RULE, LATE), 2, "? leaves  sys.exit(0) was called at "),
+    ((EXIT_IN_RULE, LATE), 2, "✓ late"),
+    ((GOOD, INTERRUPTED, LATE), 130, "interrupted after 1 functions"),
 ]
 
 
@@ -100,18 +126,18 @@ def test_one_line_each_and_a_status(tmp_path, parts, status, line):
 def test_a_function_can_be_named(tmp_path, monkeypatch):
     (tmp_path / "some_module.py").write_text(HEAD + GOOD + BAD, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    result = CliRunner().invoke(app, ["check", "some_module:good"])
+    result = CliRunner().invoke(app, ["check", "some_module:good", "--no-isolate"])
     assert result.exit_code == 0, result.output
     assert "bad" not in result.output
 
 
 def test_the_full_report_can_be_asked_for(tmp_path):
-    result = run(tmp_path, BAD, extra=["--report"])
+    result = run(tmp_path, BAD, extra=["--no-isolate", "--report"])
     assert "reproduce:" in result.output
 
 
 def test_the_report_is_named_and_rerun_like_the_target(tmp_path):
-    result = run(tmp_path, BAD, extra=["--report", "--seed", "4"])
+    result = run(tmp_path, BAD, extra=["--no-isolate", "--report", "--seed", "4"])
     assert "✗ bad: " in result.output
     assert "module.py:bad --report --seed 4" in result.output.replace("\n", "")
 
@@ -177,3 +203,40 @@ def test_no_two_inputs_that_are_tried_are_the_same():
 
     (first, second), _ = next(tried(lambda a, b: a - b))
     assert not (first.numpy() == second.numpy()).any()
+
+
+def test_a_crash_takes_one_line_and_not_the_run(tmp_path):
+    words = command(tmp_path, GOOD, ABORT, END, EXIT, LATE, extra=["--quick"])
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    marks = [line.split()[:2] for line in done.stdout.splitlines()]
+    wanted = [["✓", "good"], ["?", "crashes"], ["?", "ends"], ["?", "leaves"], ["✓", "late"]]
+    assert marks == wanted, done.stdout + done.stderr
+    assert "ended by SIGABRT" in done.stdout
+    assert "ended its process with status 0" in done.stdout
+    assert done.returncode == 2
+
+
+def test_what_never_ends_is_given_up(tmp_path):
+    words = command(tmp_path, ENDLESS, extra=["--timeout", "1"])
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "? endless  could not be checked: it did not end within 1 seconds" in done.stdout
+    assert done.returncode == 2
+
+
+def test_an_interrupt_ends_the_run(tmp_path):
+    words = command(tmp_path, ENDLESS)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as run:
+        assert run.stdout is not None
+        while "begun" not in run.stdout.readline():
+            assert run.poll() is None
+        os.killpg(run.pid, signal.SIGINT)
+        rest = run.stdout.read()
+    assert "interrupted after 0 functions" in rest
+    assert run.returncode == 130
+
+
+def test_a_target_that_ends_its_process_is_not_loaded(tmp_path):
+    words = command(tmp_path, "import os\nos._exit(0)\n")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "cannot be loaded: it ended its process with status 0" in done.stdout
+    assert done.returncode == 2

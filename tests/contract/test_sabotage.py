@@ -112,7 +112,7 @@ for owner, name, new, caught_by in [
     (FakeEngine, "as_array", lambda self, g, spec: Array(np.ones(spec.shape)), "a string"),
     (FakeEngine, "fits", lambda self, gradient, spec: True, "one entry for a vector"),
     (FakeEngine, "same_variable", lambda self, key, variable: False, "variables in a dict"),
-    (FakeEngine, "require_additive", lambda self, _, results, *rest: results, "an affine rule"),
+    (FakeEngine, "require_linear", lambda self, results, *rest: results, "an affine rule"),
     (FakeEngine, "_attach", ignoring_keywords, "keywords in another order"),
     (FakeEngine, "_attach", keeping_the_call, "an output is let go"),
     (Recorded, "__init__", keeping_inputs, "an input is let go"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -68,19 +69,23 @@ class FakeEngine(Engine):
     def zeros(self, spec: Spec) -> Array:
         return Array(np.zeros(spec.shape, spec.dtype))
 
-    def multiply(self, upstream: Any, partial: Any, new_axes: int) -> Array:
-        kept = upstream.shape + (1,) * new_axes
+    def multiply(self, upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Array:
+        kept = np.expand_dims(upstream.data, new_axes).shape
         return fake.spread(upstream, kept, kept) * partial
 
-    def linearity_probes(self, at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def require_linear(self, results: Any, rule: Any, at: Any, errors: Any) -> list[Any]:
         random = np.random.default_rng(0)
-        a, b = ([Array(random.normal(size=x.shape).astype(x.dtype)) for x in at] for _ in range(2))
-        return a, b, [x + y for x, y in zip(a, b, strict=True)]
-
-    def require_additive(self, parts: Any, results: Any, at: Any, error: Exception) -> list[Any]:
-        for a, b, both in zip(*parts, strict=True):
-            if not np.allclose(a.data + b.data, both.data, 1e-4, 1e-4):
-                raise error
+        u, v = ([Array(random.normal(size=x.shape).astype(x.dtype)) for x in at] for _ in range(2))
+        small, other = rule([x * 2.0**-20 for x in u]), rule(v)
+        large = rule([x * 2.0**20 + y * 2.0**20 for x, y in zip(u, v, strict=True)])
+        for a, b, both in zip(small, other, large, strict=True):
+            if not np.allclose(a.data * 2.0**20 + b.data, both.data * 2.0**-20, 1e-4, 1e-4):
+                raise errors[0]
+        back = transpose(rule, at, other)
+        one = sum((g.data * g.data).sum() for g in other)
+        two = sum((x.data * t.data).sum() for x, t in zip(v, back, strict=True) if t is not None)
+        if not np.allclose(one, two, 1e-4, 1e-4):
+            raise errors[1]
         return list(results)
 
     def prepare(self, definition: Definition) -> Attach:
@@ -125,17 +130,25 @@ class Recorded:
         ends = [y.origin for y in returned.values()]
         starts = [copies[i].origin for i in self.flowing]
         captured = _captured(ends, starts, before)
+        if pullback.call.definition.is_whole:
+            captured = {origin for origin in captured if origin[0].owner is not None}
         if "variables" in pullback.rule.requested:
             owners = [origin[0].owner for origin in captured if origin[0].owner is not None]
             pullback.variables = sorted(owners, key=lambda variable: variable.name)
         self.captured = list(captured - {v.origin for v in pullback.variables})
         self.ends = ends if self.captured else []
-        if "original" in pullback.rule.kept:
-            pullback.ordinary = lambda upstream: self._scatter(
-                pull_back(ends, starts, [upstream[i] for i in self.specs])
-            )
         variables = [v.origin for v in pullback.variables]
+        if "original" in pullback.rule.kept:
+            pullback.ordinary = functools.partial(self._ordinary, ends, [*starts, *variables])
         self.sources = [*(leaves[i].origin for i in self.flowing), *self.captured, *variables]
+
+    def _ordinary(self, ends: Any, sources: Any, upstream: Sequence[Any]) -> list[Any]:
+        """The framework's own gradient, per leaf of the inputs and then per variable."""
+        found, count = (
+            pull_back(ends, sources, [upstream[i] for i in self.specs]),
+            len(self.flowing),
+        )
+        return [*self._scatter(found[:count]), *found[count:]]
 
     def vjp(self, upstream: Sequence[Any]) -> list[Any]:
         """One gradient per source: inputs by the rule, what was captured by ordinary means, variables by the rule."""

@@ -26,16 +26,14 @@ def test_without_a_value_the_only_framework_serves(engine):
 
 def test_without_a_value_and_a_framework_there_is_none(monkeypatch):
     monkeypatch.delitem(sys.modules, FRAMEWORK)
-    with pytest.raises(
-        EngineError, match=f"\\({FRAMEWORK}\\) this process has imported none. Import"
-    ):
+    with pytest.raises(EngineError, match=rf"\({FRAMEWORK}\).*Write `import {FRAMEWORK}` before"):
         engine_of([1])
 
 
 def test_without_a_value_two_frameworks_are_too_many(engine, monkeypatch):
     monkeypatch.setattr(_engine, "TABLE", {FRAMEWORK: "", "sys": ""})
     monkeypatch.setitem(_engine._loaded, "sys", engine)
-    with pytest.raises(EngineError, match=f"more than one: {FRAMEWORK}, sys"):
+    with pytest.raises(EngineError, match=f"more than one.*: {FRAMEWORK}, sys. Pass at least one"):
         engine_of([1])
 
 

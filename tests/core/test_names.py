@@ -1,4 +1,4 @@
-"""References by module and name: what is found again, what is not, and that nothing is imported."""
+"""References by module and name: what is found again, what is not, and what is imported for it."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pullback._names import Reference, find, is_found, reference_to
+from pullback._names import Reference, find, find_in_file, is_found, reference_to
 
 
 def top_level() -> None:
@@ -71,6 +71,31 @@ def test_nothing_is_imported() -> None:
     program = (
         "import sys; from pullback._names import Reference, find;"
         "print(find(Reference('colorsys', 'rgb_to_hsv')), 'colorsys' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["None", "False"], done.stderr
+
+
+def test_for_a_file_the_module_of_a_rule_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules_of_a_file.py").write_text(
+        "from json import loads\ndef rule(dy): return dy\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    reference = Reference("rules_of_a_file", "rule")
+    assert find(reference) is None
+    assert find_in_file(reference)(3) == 3
+    # what it has from elsewhere is not its own
+    assert find_in_file(Reference("rules_of_a_file", "missing")) is None
+    monkeypatch.delitem(sys.modules, "rules_of_a_file")
+    assert find_in_file(Reference("rules_of_a_file", "loads")) is None
+
+
+def test_no_module_of_python_is_imported_for_a_file() -> None:
+    program = (
+        "import sys; from pullback._names import Reference, find_in_file;"
+        "print(find_in_file(Reference('colorsys', 'rgb_to_hsv')), 'colorsys' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split() == ["None", "False"], done.stderr

@@ -107,7 +107,7 @@ def test_a_function_of_several_outputs_is_refused():
     def two(x):
         return x * 1.0, x * 2.0
 
-    with pytest.raises(RuleSignatureError, match="called with 2 upstream gradients"):
+    with pytest.raises(RuleSignatureError, match=r"returns a tuple of 2.*wanted one tensor"):
         gradients(lambda x: pb.with_partials(two, x=lambda x: x)(x)[0], [1.0, 2.0])
 
 

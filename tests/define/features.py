@@ -220,6 +220,47 @@ def autograph_body(x):
     return with_branch(x)
 
 
+def ten(dy):
+    return 10.0 * dy
+
+
+@feature("with_gradient and a tensor computed from an argument", [X, Y], [10 + Y, X])
+def depends_on_argument(x, y):
+    c = x * y
+    return pb.with_gradient(lambda x: x + c, ten)(x)
+
+
+@feature("custom_gradient and a tensor computed from an argument", [X], [10 + 0 * X])
+def held_fixed(x):
+    c = x * 2.0
+
+    @pb.custom_gradient
+    def function(x):
+        return x + c, ten
+
+    return function(x)
+
+
+class Held:
+    """An object through which a function gets at a tensor."""
+
+    def __init__(self, x: Any) -> None:
+        self.c = x * 2.0
+
+    def __call__(self, x: Any) -> Any:
+        @pb.custom_gradient
+        def function(x):
+            return x * captured_variable() + self.c, ten
+
+        return function(x)
+
+
+@feature("custom_gradient, a variable, and a tensor in an object", [X], [10 + 0 * X])
+def held_in_an_object(x):
+    captured_variable()
+    return Held(x)(x)
+
+
 class Scaled:
     factor = 9.0
 
@@ -427,6 +468,19 @@ def partials(x, y):
 @feature("with_partials that stops", [X, Y], [None, 7 * Y])
 def stopped_partials(x, y):
     return pb.with_partials(squared_error, y_true=None, y_pred=seven)(x, y)
+
+
+def by_a_tape_of_its_own(dy, *, inputs):
+    with tf.GradientTape() as tape:
+        x = tf.identity(inputs[0])
+        tape.watch(x)
+        y = x * x * captured_variable()
+    return dy * tape.gradient(y, x)
+
+
+@feature("a rule with a tape of its own, and a variable", [X], [2 * X * [2, 3, 4]])
+def with_a_tape_of_its_own(x):
+    return pb.with_gradient(lambda x: x * 1.0, by_a_tape_of_its_own)(x)
 
 
 # What code written for stock TensorFlow does.

@@ -163,6 +163,40 @@ def sparse(dy):
     return tf.sparse.SparseTensor([[0]], [1.0], [3])
 
 
+@wrong_rule(
+    "IndexedSlices beyond the end", r"IndexedSlices with the indices 0 to 3; wanted those of 3"
+)
+def slices_beyond_the_end(dy):
+    return tf.IndexedSlices(dy, tf.constant([0, 3, 1]))
+
+
+@wrong_rule("IndexedSlices before the start", r"the indices -1 to 2; wanted those of 3 rows")
+def slices_before_the_start(dy):
+    return tf.IndexedSlices(dy, tf.constant([0, -1, 2]))
+
+
+@wrong_rule(
+    "IndexedSlices with too few indices", r"indices int32\[2\]; wanted whole numbers, one for"
+)
+def slices_with_too_few_indices(dy):
+    return tf.IndexedSlices(dy, tf.constant([0, 1]))
+
+
+@wrong_rule("IndexedSlices with indices in rows", r"indices int32\[1, 3\]; wanted whole numbers")
+def slices_with_indices_in_rows(dy):
+    return tf.IndexedSlices(dy, tf.constant([[0, 1, 2]]))
+
+
+@wrong_rule("IndexedSlices with broken indices", r"indices float32\[3\]; wanted whole numbers")
+def slices_with_broken_indices(dy):
+    return tf.IndexedSlices(dy, tf.constant([0.0, 1.0, 2.0]))
+
+
+@wrong_rule("IndexedSlices of another shape", r"IndexedSlices of \[9\]; wanted those of \[3\]")
+def slices_of_another_shape(dy):
+    return tf.IndexedSlices(dy, tf.constant([0, 1, 2]), tf.constant([9]))
+
+
 @wrong_rule("IndexedSlices with wrong rows", r"IndexedSlices of rows \[2\]; wanted rows \[\]")
 def sliced(dy):
     return tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]))
@@ -422,7 +456,7 @@ WRONG["a variable gradient of a wrong shape"] = Wrong(
     r"for the variable `weight:0`, float32\[\]; wanted a gradient float32\[3\]",
 )
 WRONG["a gradient of an unknown variable"] = Wrong(
-    variable_rule(lambda dy: {"weight": dy}), RuleResultError, "for 'weight', which is not among"
+    variable_rule(lambda dy: {"height": dy}), RuleResultError, "for 'height', which is not among"
 )
 
 
@@ -612,3 +646,42 @@ def test_what_the_message_about_a_ufunc_advises_works() -> None:
 
     function = pb.with_gradient(sin, lambda dy, *, inputs: dy * tf.cos(inputs["x"]))
     assert_gradients(MODES["eager"](function, [tf.constant(X)]), [np.cos(X)])
+
+
+SLICES: dict[str, Callable[[Any], Any]] = {
+    "beyond the end": lambda dy: tf.IndexedSlices(dy, tf.cast(3.0 * dy, tf.int32)),
+    "before the start": lambda dy: tf.IndexedSlices(dy, tf.cast(-dy, tf.int32)),
+    "before the start, constant": lambda dy: tf.IndexedSlices(dy, tf.constant([0, -1, 2])),
+}
+
+
+@pytest.mark.parametrize("sizes", [[3], [None]], ids=["known", "unknown"])
+@pytest.mark.parametrize("name", SLICES)
+def test_indices_that_only_the_program_knows_are_checked_when_it_runs(
+    name: str, sizes: Any
+) -> None:
+    function = tf.function(
+        pb.with_gradient(lambda x: x * 1.0, SLICES[name]), input_signature=[tf.TensorSpec(sizes)]
+    )
+    x = tf.constant([1.0, 2.0, 3.0])
+    words = r"rule <lambda> \(.*test_bad_input.py:\d+\).*IndexedSlices with (the )?indices"
+    with pytest.raises((RuleResultError, tf.errors.InvalidArgumentError), match=words):
+        MODES["eager"](function, [x])
+
+
+@pytest.mark.parametrize("sizes", [[3], [None]], ids=["known", "unknown"])
+@pytest.mark.parametrize("whole", [None, [3]], ids=["without a shape", "with a shape"])
+def test_slices_of_another_dtype_are_slices_of_the_input(whole: Any, sizes: Any) -> None:
+    def rule(dy):
+        shape = None if whole is None else tf.constant(whole)
+        return tf.IndexedSlices(tf.cast(5.0 * dy[:2], tf.float64), tf.constant([2, 0]), shape)
+
+    function = pb.with_gradient(lambda x: x * 1.0, rule)
+    x = tf.constant([1.0, 2.0, 3.0])
+    for call in (function, tf.function(function, input_signature=[tf.TensorSpec(sizes)])):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = call(x)
+        found = tape.gradient(y, x)
+        assert found.dtype == tf.float32
+        assert tf.convert_to_tensor(found).numpy().tolist() == [5.0, 0.0, 5.0]

@@ -166,7 +166,46 @@ def squared(dy):
     return dy * dy
 
 
-NOT_LINEAR = [clipped, ignoring, affine, absolute, positive, squared]
+def clipped_at_3(dy):
+    return tf.clip_by_value(dy, -3.0, 3.0)
+
+
+def clipped_at_1000(dy):
+    return 1e-9 * tf.clip_by_value(dy, -1e3, 1e3)
+
+
+def clipped_by_norm(dy):
+    return tf.clip_by_norm(dy, 5.0)
+
+
+def cut_above(dy):
+    return tf.where(dy > 1e3, 0.0, dy)
+
+
+def cut_below(dy):
+    return tf.where(dy < -1e3, 0.0, dy)
+
+
+def without_small_ones(dy):
+    return tf.where(tf.abs(dy) < 1e-3, 0.0, dy)
+
+
+def rounded(dy):
+    return tf.round(dy * 1e2) / 1e2
+
+
+def slightly_affine(dy):
+    return dy + 1e-4
+
+
+def the_largest(dy):
+    return tf.sort(dy)
+
+
+NOT_LINEAR = [
+    clipped, ignoring, affine, absolute, positive, squared, clipped_at_3, clipped_at_1000, clipped_by_norm, cut_above,
+    cut_below, without_small_ones, rounded, slightly_affine, the_largest,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", NOT_LINEAR, ids=lambda r: r.__name__)
@@ -194,8 +233,79 @@ def test_a_rule_that_is_not_linear_gives_no_number_in_xla(rule: Any) -> None:
     assert np.isnan(WAYS["inside, XLA"](function, tf.constant(X))).all()
 
 
+@tf.custom_gradient
+def tripled_with_another_gradient(dy):
+    return 3.0 * dy, lambda ddy: 5.0 * ddy
+
+
+def stopped(dy):
+    return tf.stop_gradient(dy)
+
+
+def stopped_and_small(dy):
+    return 1e-9 * tf.stop_gradient(dy)
+
+
+def half_stopped(dy):
+    return dy + tf.stop_gradient(dy)
+
+
+def a_tenth_stopped(dy):
+    return 0.9 * dy + 0.1 * tf.stop_gradient(dy)
+
+
+def in_numpy(dy):
+    return tf.numpy_function(lambda a: 2 * a, [dy], tf.float32)
+
+
+def with_a_custom_gradient(dy):
+    return tripled_with_another_gradient(dy)
+
+
+HIDDEN = [
+    stopped, stopped_and_small, half_stopped, a_tenth_stopped, in_numpy, with_a_custom_gradient,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", HIDDEN, ids=lambda r: r.__name__)
+@pytest.mark.parametrize("way", [way for way in WAYS if "XLA" not in way])
+def test_a_rule_of_which_a_part_is_hidden_is_refused(rule: Any, way: str) -> None:
+    function = pb.with_gradient(lambda x: x * 1.0, rule)
+    errors = (NotLinearError, tf.errors.InvalidArgumentError)
+    message = (
+        rf"rule {rule.__name__} \(.*test_forward.py:\d+\) .*hidden from diff.*jvp=your_function"
+    )
+    with pytest.raises(errors, match=message):
+        WAYS[way](function, tf.constant(X))
+
+
+@pytest.mark.parametrize("rule", [stopped, half_stopped, a_tenth_stopped, with_a_custom_gradient])
+def test_a_rule_of_which_a_part_is_hidden_gives_no_number_in_xla(rule: Any) -> None:
+    function = pb.with_gradient(lambda x: x * 1.0, rule)
+    assert np.isnan(WAYS["inside, XLA"](function, tf.constant(X))).all()
+
+
+def test_one_of_two_gradients_is_hidden_however_small_it_is() -> None:
+    def rule(dy):
+        return 1e4 * dy, 1e-2 * tf.stop_gradient(dy)
+
+    function = pb.with_gradient(lambda x, y: x * y, rule)
+    with pytest.raises(NotLinearError, match="hidden from differentiation"):
+        tangent_of(function, tf.constant(X), tf.constant(Y))
+
+
+@pytest.mark.parametrize("rule", [cut_above, cut_below, clipped_at_3, positive])
+def test_a_scalar_upstream_is_tried_with_both_signs(rule: Any) -> None:
+    x = tf.constant(2.0)
+    with (
+        pytest.raises(NotLinearError, match="not linear in its upstream"),
+        tf.autodiff.ForwardAccumulator(x, tf.ones([])),
+    ):
+        pb.with_gradient(lambda x: x * 1.0, rule)(x)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("rule", [clipped, affine, absolute, positive, squared])
+@pytest.mark.parametrize("rule", [clipped, affine, absolute, positive, squared, clipped_at_3])
 def test_a_rule_that_is_not_linear_is_refused_in_low_precision(rule: Any, dtype: str) -> None:
     function = pb.with_gradient(lambda x: x * 1.0, rule)
     with pytest.raises(NotLinearError, match="not linear in its upstream"):
@@ -216,18 +326,87 @@ def test_such_a_rule_with_a_jvp_is_fine_forwards(rule: Any) -> None:
     np.testing.assert_allclose(tangent_of(function, tf.constant(X)), 7 * DX)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def assert_let_through(rule: Any, x: Any) -> None:
+    """Forward mode by the transposed rule works."""
+    with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
+        y = pb.with_gradient(lambda x: x * 1.0, rule)(x)
+    assert np.isfinite(np.asarray(accumulator.jvp(y), np.complex128)).all()
+
+
+DTYPES = ["float16", "bfloat16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1e-2, 1.0, 1e2])
 def test_linear_rules_of_every_precision_and_size_are_let_through(dtype: str, scale: float) -> None:
     x = tf.cast(tf.constant(np.linspace(-2, 2, 257)), dtype)
     mask = tf.cast(tf.sin(x) * 0.37 * tf.cast(scale, dtype), dtype)
+    assert_let_through(lambda dy: tf.cumsum(dy * mask) / 257.0 + mask * dy, x)
 
-    def rule(dy):
-        return tf.cumsum(dy * mask) / 257.0 + mask * dy
 
-    with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
-        y = pb.with_gradient(lambda x: x * 1.0, rule)(x)
-    assert np.isfinite(np.asarray(accumulator.jvp(y), np.float64)).all()
+LINEAR: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda dy: tf.reduce_sum(dy) * tf.ones_like(dy),
+    "alternating sum": lambda dy: (
+        tf.reduce_sum(dy * tf.cast(tf.range(tf.size(dy)) % 2 * 2 - 1, dy.dtype)) * tf.ones_like(dy)
+    ),
+    "centred": lambda dy: dy - tf.reduce_mean(dy),
+    "differences": lambda dy: 4.0 * dy - 3.0 * dy,
+    "nothing": tf.zeros_like,
+    "in float16": lambda dy: tf.cast(3 * tf.cast(dy, tf.float16), dy.dtype),
+    "in bfloat16": lambda dy: tf.cast(3 * tf.cast(dy, tf.bfloat16), dy.dtype),
+    "in float32": lambda dy: tf.cast(3 * tf.cast(dy, tf.float32) / 7, dy.dtype),
+    "size times sign": lambda dy: tf.abs(dy) * tf.sign(dy),  # without a derivative at zero
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", LINEAR)
+def test_rules_with_cancellation_and_in_other_dtypes_are_let_through(name: str, dtype: str) -> None:
+    for count in (0, 1, 2, 3, 64, 257, 5000):
+        assert_let_through(LINEAR[name], tf.cast(np.linspace(-1, 2, count), dtype))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("logit", [0.0, 5.0, 12.0, 25.0, 60.0, 200.0])
+def test_the_gradient_of_a_saturated_softmax_is_let_through(logit: float, dtype: str) -> None:
+    y = tf.nn.softmax(tf.constant([logit, 0.0, -1.0], dtype))
+    assert_let_through(lambda dy: y * (dy - tf.reduce_sum(dy * y)), tf.zeros([3], dtype))
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-9, 1e25, 1e36])
+def test_very_small_and_very_large_gradients_are_let_through(factor: float) -> None:
+    assert_let_through(lambda dy: factor * dy, tf.constant(X))
+
+
+@pytest.mark.parametrize("rule", [tf.math.conj, lambda dy: (2 + 3j) * dy])
+def test_linear_rules_of_complex_numbers_are_let_through(rule: Any) -> None:
+    assert_let_through(rule, tf.constant([1 + 2j, 3 - 1j]))
+
+
+def pushed(function: Any, x: Any, dx: Any) -> Any:
+    with tf.autodiff.ForwardAccumulator(x, dx) as accumulator:
+        y = function(x)
+    return accumulator.jvp(y)
+
+
+MAPPED: dict[str, Callable[..., Any]] = {
+    "outside": lambda f, *x: pushed(lambda x: tf.vectorized_map(f, x), *x),
+    "outside, in a function": lambda f, *x: pushed(
+        tf.function(lambda x: tf.vectorized_map(f, x)), *x
+    ),
+    "inside": lambda f, *x: tf.vectorized_map(lambda row: pushed(f, *row), x),
+}
+
+
+@pytest.mark.parametrize("way", MAPPED)
+def test_vectorized_map_of_a_rule_that_asks_for_outputs_and_inputs(way: str) -> None:
+    def rule(dy, *, inputs, outputs):
+        return dy * inputs[0] * outputs
+
+    x = tf.constant([X, Y])
+    function = pb.with_gradient(lambda x: tf.exp(x), rule)
+    found = MAPPED[way](function, x, tf.constant([DX, DX]))
+    np.testing.assert_allclose(found, DX * x * np.exp(x), rtol=1e-5)
 
 
 def test_forward_over_forward() -> None:

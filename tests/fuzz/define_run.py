@@ -180,9 +180,9 @@ class Run:
 
     def pull_back(self, dys: Any, default: Any, offers: dict[str, Any]) -> Any:
         case = self.case
-        upstream = (
-            list(dys) if case.container in ("tuple", "list") else unpacked(case.container, dys[0])
-        )
+        # A body's own rule with any number of upstreams gets one for each leaf of a dict, too.
+        spread = case.container in ("tuple", "list") or len(dys) > 1
+        upstream = list(dys) if spread else unpacked(case.container, dys[0])
         factor = sum((real_sum(dy) for dy in upstream if dy is not None), tf.zeros([], tf.float64))
         more = tf.ones([], tf.float64)
         if "inputs" in offers:
@@ -207,6 +207,7 @@ class Run:
         if "original" not in offers:
             return {}
         given, holding = offers["original"](*dys), self.case.holding()
+        given = given if offers.get("variables") is None else given[0]
         parts = (given,) if len(holding) == 1 else given
         if len(parts) != len(holding):
             raise AssertionError(f"original returned {parts!r} for {len(holding)} inputs")

@@ -137,12 +137,54 @@ def test_a_function_of_an_imported_graph_says_why_it_is_out_of_reach() -> None:
         pb.override({"Relu": times_seven})(tf.function(calls))(tf.constant(X))
 
 
-def test_an_op_without_floating_output_says_so() -> None:
-    with (
-        pytest.raises(UnreachableOverride, match="no floating-point tensor"),
-        pb.override({"ArgMax": times_seven}),
-    ):
-        tf.argmax(tf.constant(X))
+FLAGS, NUMBERS = np.array([True, False, True]), np.array([1, 2, 3])
+GIVES_NONE, GETS_NONE = "gives no floating-point tensor", "without any floating-point tensor"
+NOWHERE: dict[str, tuple[Any, Any, str]] = {
+    "integers out": ("ArgMax", lambda x: tf.argmax(x), GIVES_NONE),
+    "integers out of a function": (tf.argmax, lambda x: tf.argmax(x), GIVES_NONE),
+    "flags out of a function": (tf.equal, lambda x: tf.equal(x, x), GIVES_NONE),
+    "flags in": ("Cast", lambda x: tf.cast(tf.constant(FLAGS), tf.float32) * x, GETS_NONE),
+    "flags into a function": (tf.cast, lambda x: tf.cast(FLAGS, tf.float32) * x, GETS_NONE),
+    "compared": ("Cast", lambda x: tf.cast(x > 0.0, tf.float32) * x, GETS_NONE),
+    "found by a predicate": (
+        pb.where(lambda op: op.type == "Cast"),
+        lambda x: tf.cast(x > 0.0, tf.float32) * x,
+        GETS_NONE,
+    ),
+    "integers": ("Mul", lambda x: tf.cast(NUMBERS * tf.constant(NUMBERS), tf.float32) + x, ""),
+    "random": ("RandomStandardNormal", lambda x: tf.random.normal([3]) * x, GETS_NONE),
+}
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda f: f,
+        tf.function,
+        lambda f: tf.function(f).get_concrete_function(tf.constant(X)),
+    ],
+    ids=["eager", "graph", "without source"],
+)
+@pytest.mark.parametrize("case", NOWHERE)
+def test_where_no_gradient_passes_it_says_so(case: str, wrap: Any) -> None:
+    target, function, words = NOWHERE[case]
+    if target is tf.equal and wrap is not tf.function:
+        wrap = lambda f: f  # noqa: E731  # of a composite function nothing is left without source
+    override = pb.override({target: times_seven})
+    with pytest.raises(UnreachableOverride, match=words or GIVES_NONE), override:
+        gradient(wrap(function))
+    assert override.audit.effective == 0
+
+
+def test_lists_of_tensors_stay_lists_in_a_graph() -> None:
+    def function(x: Any) -> Any:
+        parts, rows = tf.split(x, 3), tf.unstack(x)
+        parts.pop(0)
+        rows.append(rows[0])
+        return tf.nn.relu(parts[0]) + rows[-1]
+
+    with pb.override({"Relu": times_seven}):
+        assert gradient(tf.function(function)) == [1.0, -7.0, 0.0]
 
 
 def test_check_numerics_at_the_same_time() -> None:

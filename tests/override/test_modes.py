@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.errors import NotLinearError
+from pullback.errors import NotLinearError, UnmatchedOverride, UnreachableOverride
 from tests.modes import FORWARD, MODES, SECOND_ORDER, assert_gradients, assert_in_mode
-from tests.override.features import FEATURES, RELU, X, Y, by_square, relu_times
+from tests.override.features import FEATURES, RELU, X, Y, by_square, relu_times, times_seven
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -31,6 +31,34 @@ def test_a_block_means_the_same(name: str, mode: str) -> None:
     with pb.override(feature.rules) as opened:
         assert_in_mode(MODES[mode], feature.function, feature.tensors(), feature.wanted)
     assert opened.audit.effective > 0
+
+
+# Functions that TensorFlow calls for itself, to trace functions, branches and loops, and to run them.
+ITS_OWN = {
+    "identity": (tf.identity, lambda x: tf.identity(x * 2.0)),
+    "cast": (tf.cast, lambda x: tf.cast(x * 2.0, tf.float64)),
+    "reshape": (tf.reshape, lambda x: tf.reshape(x * 2.0, tf.shape(x))),
+    "convert_to_tensor": (tf.convert_to_tensor, lambda x: tf.convert_to_tensor(x * 2.0)),
+}
+
+
+NO_EFFECT = (UnmatchedOverride, UnreachableOverride)  # tf.range casts integers
+
+
+@pytest.mark.parametrize("mode", [m for m in MODES if "fit" not in m])
+@pytest.mark.parametrize("name", ITS_OWN)
+def test_only_the_calls_of_the_user_are_meant(name: str, mode: str) -> None:
+    target, function = ITS_OWN[name]
+    with pb.override({target: times_seven}) as opened:
+        assert_in_mode(
+            MODES[mode], function, [tf.constant(X, tf.float32)], (-14.0 * np.ones_like(X),)
+        )
+    assert opened.audit.effective > 0
+    with (
+        pytest.raises(NO_EFFECT, match=r"did not run here|nothing to differentiate"),
+        pb.override({target: times_seven}),
+    ):
+        MODES[mode](lambda x: x * 2.0, [tf.constant(X, tf.float32)])
 
 
 @pytest.mark.parametrize("mode", SECOND_ORDER)

@@ -247,7 +247,9 @@ def test_what_cannot_be_exported_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="signature="):
         pb.export(changed, tmp_path / "model")
     with pytest.raises(ExportError, match="carries no override"):
-        pb.export(tf.nn.relu, tmp_path / "model")
+        pb.export(tf.nn.relu, tmp_path / "model", signature=[tf.TensorSpec([3])])
+    with pytest.raises(ExportError, match="wanted a function or model"):
+        pb.export("model", tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -261,3 +263,50 @@ def test_the_written_function_runs_here_too(tmp_path: Path) -> None:
     pb.export(pb.override({"Relu": times_seven})(tf.nn.relu), tmp_path / "model", signature=[SPEC])
     assert gradient(tf.saved_model.load(str(tmp_path / "model")).serve) == SEVEN
     assert gradient(tf.nn.relu) == PLAIN_RELU
+
+
+class Weighted(tf.Module):
+    """Functions that read a variable where TensorFlow runs a function of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(2.0)
+
+    def step(self, x: Any) -> Any:
+        return tf.nn.relu(x * self.weight)
+
+    @tf.function(input_signature=[SPEC])
+    def in_loop(self, x: Any) -> Any:
+        return tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, self.step(a)), (0, x))[1]
+
+    @tf.function(input_signature=[SPEC])
+    def in_branch(self, x: Any) -> Any:
+        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: self.step(self.step(x)), lambda: x)
+
+    @tf.function(input_signature=[SPEC])
+    def in_function(self, x: Any) -> Any:
+        inner = tf.function(self.step)
+        return inner(inner(x))
+
+    @tf.function(input_signature=[SPEC])
+    def in_map(self, x: Any) -> Any:
+        return tf.map_fn(lambda a: self.step(self.step(a)), x)
+
+
+@pytest.mark.parametrize("kind", ["loaded", "concrete"])
+@pytest.mark.parametrize("name", ["in_loop", "in_branch", "in_function", "in_map"])
+def test_variables_in_functions_of_a_copied_graph(name: str, kind: str, tmp_path: Path) -> None:
+    module = Weighted()
+    x = tf.constant([1.0, 2.0, 3.0])
+    if kind == "loaded":
+        tf.saved_model.save(module, str(tmp_path))
+        module = tf.saved_model.load(str(tmp_path))
+    function = getattr(module, name)
+    function = function if kind == "loaded" else function.get_concrete_function()
+    with pb.override({"Relu": tenfold}), tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(function(x))
+    dx, dw = tape.gradient(y, [x, module.weight])
+    # relu(relu(x w) w) is x w² here: 10 for the outer one, 100 through both
+    np.testing.assert_allclose(dw, (10.0 + 100.0) * 2.0 * (1 + 2 + 3))
+    np.testing.assert_allclose(dx, np.full(3, 100.0 * 4.0))

@@ -20,6 +20,7 @@ from tests.override.helpers import SEVEN, X, gradient, tenfold, times_seven
         ("Matmul", r"Did you mean 'MatMul'\?"),
         ("sign", r"Did you mean 'Sign'\?"),
         ("Qqqqqqq", "Nothing has a similar name"),
+        ("conv", r"model.get_layer\('conv'\)` or `re.compile\('conv'\)"),
         (3, "cannot be a target"),
         (int, "no Keras layer class"),
         (functools.partial(tf.nn.relu), "partial.*Target the function itself, .*relu"),
@@ -102,6 +103,26 @@ def test_an_op_type_that_is_not_what_the_function_runs() -> None:
 def test_static_values_run_nothing() -> None:
     with pytest.raises(UnmatchedOverride, match="static values"), pb.override({tf.stack: tenfold}):
         tf.stack([1.0, 2.0])
+
+
+def test_a_numpy_function_runs_no_op_in_eager_code() -> None:
+    def function(x: Any) -> Any:
+        return tf.numpy_function(lambda a: a * 2.0, [x], tf.float32)
+
+    with pytest.raises(UnmatchedOverride, match=r"eager code tf.numpy_function just calls"):
+        pb.override({"PyFunc": times_seven})(function)(tf.constant(X))
+    assert gradient(pb.override({function: times_seven})(lambda x: function(x))) == SEVEN
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+@pytest.mark.parametrize("target", ["Relu", tf.nn.relu, tf.nn.gelu])
+def test_the_form_of_rules_in_tensorflow_is_explained(target: Any, wrap: Any) -> None:
+    def rule(op: Any, grad: Any) -> Any:
+        return grad * op.inputs[0]
+
+    function = tf.nn.gelu if target is tf.nn.gelu else tf.nn.relu
+    with pytest.raises(RuleSignatureError, match=r"`def rule\(dy\): ...`.*\*, inputs, outputs"):
+        gradient(pb.override({target: rule})(wrap(function)))
 
 
 def test_methods_and_callable_objects() -> None:

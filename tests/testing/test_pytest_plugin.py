@@ -30,6 +30,13 @@ def test_unrelated_beside_a_report():
 def test_own_words():
     assert pb.check(twice, tf.constant([1.0, 2.0])), "in my own words"
 
+@pb.custom_gradient
+def leaves(x):
+    raise SystemExit(0)
+
+def test_leaves():
+    assert pb.check(leaves, tf.constant([1.0, 2.0]))
+
 def test_among_others():
     reports = {"a": pb.check(tf.sin, tf.constant([1.0])), "b": pb.check(twice, tf.constant([1.0, 2.0]))}
     assert all(reports.values())
@@ -69,3 +76,8 @@ def test_the_tests_own_words_are_kept(output):
     shown = part(output, "test_own_words")
     assert "AssertionError: in my own words" in shown
     assert "a factor 2 too many" in shown
+
+
+def test_a_function_that_ends_the_program_fails_its_test_only(output):
+    assert "CheckError: sys.exit(0) was called at" in part(output, "test_leaves")
+    assert "a factor 2 too many" in part(output, "test_among_others")

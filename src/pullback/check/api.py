@@ -1,7 +1,9 @@
 """`pb.check`: what the user calls."""
 
+import contextlib
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,20 @@ from pullback.check.search.domain import parse
 from pullback.errors import CheckError
 
 
+@contextlib.contextmanager
+def _exits_are_errors() -> Generator[None]:
+    """A function that ends the program when it is checked must not end the program that checks it, in silence."""
+    try:
+        yield
+    except SystemExit as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise CheckError(
+            f"sys.exit({error.code!r}) was called at {last.filename}:{last.lineno} while the gradient was checked: "
+            "nothing can be said of it."
+        ) from error
+
+
+@_exits_are_errors()
 def check(
     fn: Any,
     *args: Any,

@@ -1,22 +1,17 @@
 """`pullback check`: the custom gradients of a file or module, one line each."""
 
 from dataclasses import replace
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from pullback.check import Report
-from pullback.check import check as check_gradient
-from pullback.check.discover import Candidate, bound, candidates
-from pullback.check.inputs import NAME, Call, given, tried
-from pullback.cli.target import load, why_not
-from pullback.errors import CheckError
+from pullback.cli.outcomes import Here, NotLoaded, Outcome
+from pullback.cli.worker import Apart
 
-RIGHT, WRONG, UNKNOWN = 0, 1, 2
-Outcome = tuple[Report, bool] | str
+RIGHT, WRONG, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
+_SECONDS = 300.0  # far more than any check needs, far less than a build waits
 
 
 def check(
@@ -25,17 +20,30 @@ def check(
     order: Annotated[int, typer.Option(help="1 leaves out second derivatives.", min=1, max=2)] = 2,
     seed: Annotated[int, typer.Option(help="Start of the random numbers.", min=0)] = 0,
     full: Annotated[bool, typer.Option("--report", help="Print each report in full.")] = False,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds for each function; 0 waits for ever.", min=0)
+    ] = _SECONDS,
+    isolate: Annotated[
+        bool, typer.Option(help="Check in a process of its own, which may crash.")
+    ] = True,
 ) -> None:
     """Check the custom gradients in TARGET: 0 all right, 1 some wrong, 2 some could not be checked."""
     console = Console(highlight=False, soft_wrap=True)
     options = {"quick": quick, "order": order, "seed": seed}
-    module, found = _found(console, target)
-    place = target.removesuffix(f":{found[0].name}") if len(found) == 1 else target
-    states = []
-    for one in found:
-        with console.status(f"checking {one.name}"):
-            outcome = _outcome(module, one, options)
-        states.append(_shown(console, outcome, one.name, f"{place}:{one.name}", full=full))
+    runner = Apart(target, timeout) if isolate else Here(target)
+    states: list[int] = []
+    try:
+        names = _names(console, runner, target)
+        place = target.removesuffix(f":{names[0]}") if len(names) == 1 else target
+        for index, name in enumerate(names):
+            with console.status(f"checking {name}"):
+                outcome = runner.outcome(index, options)
+            states.append(_shown(console, outcome, name, f"{place}:{name}", full=full))
+    except KeyboardInterrupt:
+        console.print(_line("?", target, f"interrupted after {len(states)} functions"))
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        runner.close()
     raise typer.Exit(max_status(states))
 
 
@@ -44,66 +52,30 @@ def max_status(states: list[int]) -> int:
     return WRONG if WRONG in states else max(states)
 
 
-def _found(console: Console, target: str) -> tuple[ModuleType, list[Candidate]]:
-    """The module and what is to be checked in it, or a line that says why there is nothing."""
+def _names(console: Console, runner: Any, target: str) -> list[str]:
+    """The names of what is to be checked, or a line that says why there is nothing."""
     try:
-        module, only = load(target)
-        found = candidates(module, only)
-    except (Exception, SystemExit) as error:
-        console.print(_line("?", target, f"cannot be loaded: {why_not(error, target)}"))
+        names = runner.names()
+    except NotLoaded as error:
+        console.print(_line("?", target, str(error)))
         raise typer.Exit(UNKNOWN) from error
-    if not found:
+    if not names:
         text = "defines no custom gradient. Name a function: module:function."
         console.print(_line("?", target, text))
         raise typer.Exit(UNKNOWN)
-    return module, found
-
-
-def _outcome(module: ModuleType, one: Candidate, options: dict[str, Any]) -> Outcome:
-    """The report for the first arguments with which the function runs, or what it needs."""
-    if one.function is None:
-        return f"{NAME} names it, but {module.__name__} has no such function"
-    origin = f"with what {NAME} gives: "
-    try:
-        call = given(module, one.name)
-        if call is not None:
-            return _report(one, call, options), False
-        origin = ""
-        return _by_trying(bound(one), options)
-    except CheckError as error:
-        return f"{origin}{error}"
-    except Exception as error:
-        return f"could not be checked: {type(error).__name__}: {error}"
-
-
-def _report(one: Candidate, call: Call, options: dict[str, Any]) -> Report:
-    """A method gets its instance from the inputs, or from its class."""
-    args, kwargs = call
-    if one.owner is not None and not (args and isinstance(args[0], one.owner)):
-        one = bound(one)
-    return check_gradient(one.function, *args, kwargs=kwargs, **options)
-
-
-def _by_trying(one: Candidate, options: dict[str, Any]) -> Outcome:
-    reason = None
-    for call in tried(one.function):
-        try:
-            return _report(one, call, options), True
-        except CheckError as error:
-            reason = reason or str(error)
-    return f"needs inputs: write {NAME} = {{{one.name!r}: (...)}} beside it. First try: {reason}"
+    return names
 
 
 def _shown(console: Console, outcome: Outcome, name: str, target: str, *, full: bool) -> int:
     """Print what came out, and say what it means for the exit status."""
-    if isinstance(outcome, str):
-        console.print(_line("?", name, outcome))
+    report = outcome.report
+    if report is None:
+        console.print(_line("?", name, outcome.reason))
         return UNKNOWN
-    report, guessed = outcome
     again = f"pullback check {target} --report --seed {report.seed}"
     report = replace(report, name=name, reproduce=again)
     inputs = ", ".join(f"{line.leaf.name} {line.leaf.describe()}" for line in report.inputs)
-    where = f", tried with {inputs}" if guessed else ""
+    where = f", tried with {inputs}" if outcome.guessed else ""
     if full:
         console.print(report)
     elif report.ok:

@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.attach import transposing
+from pullback.engines.tensorflow.attach import linear
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.engines.tensorflow.override.places import user_line
 from pullback.errors import UnsupportedError
-from pullback.extend import Attach, Call, Definition, Engine, TracedOp
+from pullback.extend import Attach, Call, Definition, Engine, Target, TracedOp
 
 # A checker wants to see `self` in methods, which functions of modules do not have.
 _method: Any = staticmethod
@@ -36,11 +36,12 @@ class TensorFlowEngine(Engine):
     cast = _method(values.cast)
     sum_to = _method(values.sum_to)
     sum_to_dynamic = _method(values.sum_to_dynamic)
+    require_shape = _method(values.require_shape)
     zeros = _method(values.zeros)
     multiply = _method(values.multiply)
+    multiply_dynamic = _method(values.multiply_dynamic)
     same_variable = _method(values.same_variable)
-    linearity_probes = _method(transposing.linearity_probes)
-    require_additive = _method(transposing.require_additive)
+    require_linear = _method(linear.require_linear)
     wrap = _method(keras_objects.wrapped)
     origin_of_line = _method(private.origin_of_line)
 
@@ -104,3 +105,15 @@ class TensorFlowEngine(Engine):
             TracedOp(op.name, op.type, tuple(t.op.name for t in op.inputs), user_line(op))
             for op in traced.graph.get_operations()
         ]
+
+    def targets(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        names: Mapping[str, Any],
+    ) -> Sequence[Target]:
+        """What runs in a call and can be overridden."""
+        from pullback.engines.tensorflow.override.observe import targets
+
+        return self.overrides and targets(function, args, kwargs, names)

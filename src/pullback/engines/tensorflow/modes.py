@@ -173,10 +173,10 @@ def in_forward_mode(function: Function, xs: Sequence[Any], variables: Sequence[A
     """Push a unit tangent forward for each entry of each source."""
     found: list[Any] = []
     for source in [*xs, *variables]:
-        units = np.eye(int(np.prod(source.shape))).reshape([-1, *source.shape])
-        tangents = [tf.constant(unit, source.dtype) for unit in units]
+        units = np.eye(int(np.prod(source.shape)))
+        tangents = [tf.reshape(tf.constant(unit, source.dtype), source.shape) for unit in units]
         entries = [total(push_forward(function, xs, source, tangent)) for tangent in tangents]
-        found.append(tf.reshape(entries, source.shape))
+        found.append(tf.reshape(tf.stack(entries) if entries else source, source.shape))
     return found
 
 

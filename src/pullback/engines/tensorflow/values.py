@@ -1,13 +1,15 @@
 """TensorFlow values: what carries a gradient, what to remember of one, and the array operations of the core.
 
 Every differentiable leaf has exactly one tensor in which its gradient lives: a tensor itself, the flat values of a
-RaggedTensor, the values of IndexedSlices.
+RaggedTensor, the values of IndexedSlices and of a SparseTensor.
 """
 
 from __future__ import annotations
 
 import collections
+import functools
 import numbers
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +27,8 @@ FLOWING = frozenset(
     d.as_datatype_enum
     for d in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
 )
+_COMPOSITE = (tf.RaggedTensor, tf.SparseTensor)
+_OTHER_SHAPE = "a gradient of another shape; it and the input have the shapes"
 _NOT_NUMBERS = (tf.string, tf.bool, tf.resource, tf.variant)
 
 
@@ -36,9 +40,10 @@ def kind(leaf: Any) -> Kind:
         return Kind.STATIC
     if isinstance(leaf, (np.ndarray, np.generic, numbers.Number)):
         return Kind.NUMBER
-    if isinstance(leaf, (*_VARIABLES, *_TENSORS)):
-        takes_none = isinstance(leaf, tf.SparseTensor) or not getattr(leaf, "trainable", True)
-        return Kind.TENSOR if takes_none or not flows(leaf) else Kind.DIFFERENTIABLE
+    if isinstance(leaf, _VARIABLES):
+        return Kind.DIFFERENTIABLE if _takes_gradient(leaf) else Kind.TENSOR
+    if isinstance(leaf, _TENSORS):
+        return Kind.DIFFERENTIABLE if flows(leaf) else Kind.TENSOR
     if isinstance(leaf, tf.experimental.ExtensionType):
         raise UnsupportedError(
             f"an ExtensionType ({type(leaf).__name__}) cannot be an argument or an output of a "
@@ -52,17 +57,31 @@ def flows(leaf: Any) -> bool:
     return tf.as_dtype(leaf.dtype).as_datatype_enum in FLOWING
 
 
+def _takes_gradient(variable: Any) -> bool:
+    """Whether a variable has a gradient: one that is trained has, another where a tape watches it, or may do so."""
+    if tf.as_dtype(variable.dtype).base_dtype.as_datatype_enum not in FLOWING:
+        return False
+    if variable.trainable or not private.executing_eagerly():
+        return True
+    copies = getattr(underlying(variable), "values", (underlying(variable),))  # one per replica
+    return private.possible_gradient_types([copy.handle for copy in copies]) > 0
+
+
 def differentiable(leaves: Sequence[Any]) -> list[int]:
     """The positions of the leaves that are differentiable."""
     return [i for i, leaf in enumerate(leaves) if kind(leaf) is Kind.DIFFERENTIABLE]
 
 
 def read(leaf: Any) -> Any:
-    """A variable that takes gradients as the tensor that the ordinary read gives; anything else as it is."""
+    """A variable that takes gradients as the tensor that the ordinary read gives; anything else as it is.
+
+    In a graph nobody knows whether one that is not trained will be watched: it stays, so that a body can assign to it.
+    """
     if isinstance(leaf, tf.IndexedSlices) and isinstance(leaf.values, _VARIABLES):
         return tf.IndexedSlices(read(leaf.values), leaf.indices, leaf.dense_shape)
-    is_read = isinstance(leaf, _VARIABLES) and kind(leaf) is Kind.DIFFERENTIABLE
-    return tf.convert_to_tensor(leaf) if is_read else leaf
+    if not isinstance(leaf, _VARIABLES) or not _takes_gradient(leaf):
+        return leaf
+    return tf.convert_to_tensor(leaf) if leaf.trainable or private.executing_eagerly() else leaf
 
 
 def tensors_in(gradients: Sequence[Any]) -> list[Any]:
@@ -97,7 +116,18 @@ def with_gradient_tensor(leaf: Any, tensor: Any) -> Any:
         return leaf.with_values(tensor)
     if isinstance(leaf, tf.IndexedSlices):
         return tf.IndexedSlices(tensor, leaf.indices, leaf.dense_shape)
-    return tensor
+    return leaf if isinstance(leaf, _VARIABLES) else tensor
+
+
+def source(leaf: Any) -> Any:
+    """The tensor towards which a call is recorded for a differentiable leaf; of a variable, a reading."""
+    tensor = gradient_tensor(leaf)
+    return tf.convert_to_tensor(tensor) if isinstance(tensor, _VARIABLES) else tensor
+
+
+def handle_or_tensor(leaf: Any, tensor: Any) -> Any:
+    """Towards what the gradient of a leaf is taken where a body reads it: of a variable, its handle."""
+    return underlying(leaf).handle if isinstance(leaf, _VARIABLES) else tensor
 
 
 def with_gradient_tensors(
@@ -129,7 +159,9 @@ def underlying(variable: Any) -> Any:
 
 
 def same_variable(key: Any, variable: Any) -> bool:
-    """Whether a key of a rule's result means this variable."""
+    """Whether a key of a rule's result means this variable: a variable, a reference to one, or the end of a name."""
+    if isinstance(key, str):
+        return f"/{variable.name}".removesuffix(":0").endswith(f"/{key.removesuffix(':0')}")
     return underlying(key) is underlying(variable)
 
 
@@ -142,11 +174,22 @@ def spec_of(leaf: Any) -> Spec | None:
         return Spec(private.concrete_shape(leaf), leaf.dtype)
     if kind(leaf) is not Kind.DIFFERENTIABLE:
         return None
-    tensor = gradient_tensor(leaf)
+    tensor = leaf if isinstance(leaf, _VARIABLES) else gradient_tensor(leaf)
     static = tf.TensorShape(tensor.shape)
-    dynamic = None if static.is_fully_defined() else tf.shape(tensor)
-    form = tf.RaggedTensor if isinstance(leaf, tf.RaggedTensor) else None
-    return Spec(_dims(static), tf.as_dtype(tensor.dtype), dynamic, form)
+    dynamic = None if static.is_fully_defined() else _shape_when_run(tensor)
+    form = next((form for form in _COMPOSITE if isinstance(leaf, form)), None)
+    return Spec(_dims(static), tf.as_dtype(tensor.dtype).base_dtype, dynamic, form)
+
+
+def _shape_when_run(tensor: Any) -> Any:
+    """The shape as a tensor; in control flow a function that gives it, to be called in the backward pass.
+
+    From there TensorFlow takes along whatever a loop has computed: XLA knows the shape of a tensor that was taken
+    along, but not what a shape was that was taken along.
+    """
+    if private.executing_eagerly() or not private.is_in_control_flow(tensor.graph):
+        return tf.shape(tensor)
+    return functools.partial(tf.shape, tensor)
 
 
 def fits(gradient: Any, spec: Spec) -> bool:
@@ -165,9 +208,11 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
             raise Mismatch("a RaggedTensor; wanted a tensor. Write gradient.to_tensor()")
         gradient = gradient.flat_values
     if isinstance(gradient, tf.SparseTensor):
-        raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
-    if isinstance(gradient, tf.IndexedSlices):
-        _check_rows(gradient, spec)
+        if spec.form is not tf.SparseTensor:
+            raise Mismatch("a SparseTensor; wanted a tensor. Write tf.sparse.to_dense(gradient)")
+        gradient = gradient.values
+    if isinstance(gradient, tf.IndexedSlices) and spec.shape is not None:
+        gradient = _checked_slices(gradient, spec.shape, spec)
     if isinstance(gradient, _VARIABLES):
         return tf.convert_to_tensor(gradient)
     if isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
@@ -176,12 +221,34 @@ def as_array(gradient: Any, spec: Spec) -> Any | None:
     return tf.convert_to_tensor(np.asarray(gradient), dtype_hint=spec.dtype) if numeric else None
 
 
-def _check_rows(slices: tf.IndexedSlices, spec: Spec) -> None:
-    came, wanted = shape(slices), spec.shape
-    if came is not None and wanted is not None and not compatible(came[1:], wanted[1:]):
+def _checked_slices(slices: tf.IndexedSlices, wanted: Shape, spec: Spec) -> tf.IndexedSlices:
+    """Slices of the input, as far as can be seen now; what they are slices of is the input, whatever they say."""
+    values, indices, whole = slices.values, slices.indices, slices.dense_shape
+    came = _dims(values.shape)
+    if came is not None and (not wanted or not compatible((None, *came[1:]), (None, *wanted[1:]))):
+        rows = f"rows {shape_text(wanted[1:])}" if wanted else "a gradient []"
+        raise Mismatch(f"IndexedSlices of rows {shape_text(came[1:])}; wanted {rows}")
+    counts = _dims(indices.shape)
+    if not indices.dtype.is_integer or (
+        counts is not None and not compatible(counts, (came or counts)[:1])
+    ):
         raise Mismatch(
-            f"IndexedSlices of rows {shape_text(came[1:])}; wanted rows {shape_text(wanted[1:])}"
+            f"IndexedSlices with indices {indices.dtype.name}{shape_text(indices.shape)}; wanted whole numbers, "
+            f"one for each of the slices {shape_text(values.shape)}"
         )
+    known = None if whole is None else tf.get_static_value(whole)
+    if known is not None and not compatible(tuple(known.tolist()), wanted):
+        raise Mismatch(
+            f"IndexedSlices of {shape_text(known)}; wanted those of {shape_text(wanted)}"
+        )
+    read = tf.get_static_value(indices) if wanted[0] is not None else None
+    if read is not None and read.size and not 0 <= read.min() <= read.max() < wanted[0]:
+        raise Mismatch(
+            f"IndexedSlices with the indices {read.min()} to {read.max()}; wanted those of {wanted[0]} rows"
+        )
+    if known is not None and None not in wanted:
+        return slices
+    return tf.IndexedSlices(values, indices, tf.cast(_run_time_shape(spec), indices.dtype))
 
 
 def _is_numpy_number(value: Any) -> bool:
@@ -223,13 +290,52 @@ def sum_to(array: Any, axes: tuple[int, ...], shape: Shape) -> Any:
 def sum_to_dynamic(array: Any, spec: Spec, error: str) -> Any:
     """Sum over broadcast axes when the program runs, or fail with the error's words."""
     if isinstance(array, tf.IndexedSlices):
-        return array  # their rows fit, and broadcasting makes no slices
+        return _slices_inside(array, error)  # their rows fit, and broadcasting makes no slices
     wanted = tf.convert_to_tensor(_run_time_shape(spec), tf.int32)
-    with tf.control_dependencies([_assert_fits(tf.shape(array), wanted, error)]):
-        _, axes = private.broadcast_gradient_args(tf.shape(array), wanted)
-    # XLA drops assertions; there this pair fails when the gradient is not one of its input.
-    fitted = tf.reshape(tf.reduce_sum(array, axes), wanted)
+    # XLA drops assertions; there the last ones fail when the gradient is not one of its input, and tell their names.
+    with tf.name_scope(_as_name(error)):
+        with tf.control_dependencies([_assert_fits(tf.shape(array), wanted, error)]):
+            _, axes = private.broadcast_gradient_args(tf.shape(array), wanted)
+        fitted = tf.reshape(tf.reduce_sum(array, axes), wanted)
     fitted.set_shape(spec.shape)
+    return fitted
+
+
+def _slices_inside(slices: tf.IndexedSlices, error: str) -> tf.IndexedSlices:
+    """The slices, if their indices are inside the input when the program runs; what is known was checked before."""
+    whole: Any = slices.dense_shape
+    if all(tf.get_static_value(tensor) is not None for tensor in (slices.indices, whole)):
+        return slices
+    rows = tf.cast(whole[0], slices.indices.dtype)
+    inside = tf.reduce_all((slices.indices >= 0) & (slices.indices < rows))
+    words = error.replace(_OTHER_SHAPE, "IndexedSlices with indices outside of its rows")
+    with tf.control_dependencies([tf.debugging.Assert(inside, [words, slices.indices, rows])]):
+        return tf.IndexedSlices(tf.identity(slices.values), slices.indices, slices.dense_shape)
+
+
+def _as_name(error: str) -> str:
+    """An error's words as the name of an operation: `rule_halves_file.py_line_3_of_f`."""
+    words = re.sub(r":(\d+)", r" line \1", re.split(r" returned|, has", error)[0])
+    return re.sub(r"[^A-Za-z0-9_.\-/]+", "_", words).strip("_/")
+
+
+def require_shape(array: Any, spec: Spec, error: str) -> Any:
+    """The array, if it has the shape of the spec when the program runs; else it fails with the error's words."""
+    came, wanted = tf.shape(array), tf.convert_to_tensor(_run_time_shape(spec), tf.int32)
+    least = tf.minimum(tf.size(came), tf.size(wanted))
+    same = tf.reduce_all(came[:least] == wanted[:least]) & (tf.size(came) == tf.size(wanted))
+    return _reshape_if(same, array, came, array.shape, error, wanted)
+
+
+def _reshape_if(right: Any, array: Any, shape: Any, static: Any, error: str, wanted: Any) -> Any:
+    """The array in this shape, if that is right when the program runs; else it fails with the error's words."""
+    with (
+        tf.name_scope(_as_name(error)),
+        tf.control_dependencies([tf.debugging.Assert(right, [error, tf.shape(array), wanted])]),
+    ):
+        # XLA drops assertions; there no entries are asked for out of some, which fails, and tells the name.
+        fitted = tf.reshape(array, tf.where(right, shape, 0))
+    fitted.set_shape(static)
     return fitted
 
 
@@ -247,15 +353,45 @@ def zeros(spec: Spec) -> Any:
 
 
 def _run_time_shape(spec: Spec) -> Any:
-    return spec.shape if spec.dynamic is None else spec.dynamic
+    shape = spec.shape if spec.dynamic is None else spec.dynamic
+    return shape() if callable(shape) else shape
 
 
-def multiply(upstream: Any, partial: Any, new_axes: int) -> Any:
-    """Upstream, with so many axes put behind its own, times an array."""
-    for _ in range(new_axes):
-        upstream = tf.expand_dims(upstream, -1)
+def multiply(upstream: Any, partial: Any, new_axes: tuple[int, ...]) -> Any:
+    """Upstream, with new axes that are these in the result, times an array."""
+    for axis in new_axes:
+        upstream = tf.expand_dims(upstream, axis)
     if partial.dtype.is_complex and not upstream.dtype.is_complex:
         wide = tf.complex128 if upstream.dtype == tf.float64 else tf.complex64
         upstream = tf.cast(upstream, wide)
     # TensorFlow's gradients of complex numbers are conjugates: dx = dy · conj(∂y/∂x).
     return upstream * tf.math.conj(tf.cast(partial, upstream.dtype))
+
+
+def multiply_dynamic(
+    upstream: Any, partial: Any, choices: Sequence[tuple[int, ...]], error: str
+) -> Any:
+    """The same with the only choice of new axes that fits when the program runs.
+
+    A partial derivative of lower rank must broadcast to the upstream.
+    """
+    ours, theirs = tf.shape(upstream), tf.shape(partial)
+    lacking = upstream.shape.rank - partial.shape.rank
+    if lacking > 0:
+        right = tf.reduce_all((theirs == ours[lacking:]) | (theirs == 1))
+        return multiply(
+            _reshape_if(right, upstream, ours, upstream.shape, error, theirs), partial, ()
+        )
+    spreads = tf.stack([_with_ones(ours, axes, partial.shape.rank) for axes in choices])
+    fits = tf.reduce_all((spreads == theirs) | (spreads == 1), 1)
+    chosen = spreads[tf.argmax(tf.cast(fits, tf.int32))]
+    # Where others fit as well, they must come to the same.
+    same = tf.reduce_all(tf.reduce_all(spreads == chosen, 1) | ~fits) & tf.reduce_any(fits)
+    rank = tf.TensorShape([None] * partial.shape.rank)
+    return multiply(_reshape_if(same, upstream, chosen, rank, error, theirs), partial, ())
+
+
+def _with_ones(shape: Any, axes: tuple[int, ...], rank: int) -> Any:
+    """A shape with ones put in so that they are at these axes."""
+    sizes = iter(tf.unstack(shape, rank - len(axes)))
+    return tf.stack([1 if axis in axes else next(sizes) for axis in range(rank)])

@@ -63,6 +63,13 @@ def _audited(a: Adapter) -> Trial:
     return Trial(override(_waves(a)), after=after)
 
 
+def _listed(a: Adapter) -> Function:
+    waves = _waves(a)
+    found = {id(row.target): row.count for row in pb.targets(waves, a.array(X, "float32"))}
+    assert found.get(id(a.sin)) == 2, f"pb.targets lists {found}; wanted {a.sin} twice"
+    return waves
+
+
 _COS: Final = np.cos(X)
 _unmatched: Final = Refusal(errors.UnmatchedOverride, "did not run")
 _scalar: Final = Refusal(errors.RuleResultError, rf"rule .*\.py:\d+.*{SCALAR}")
@@ -73,6 +80,7 @@ _override("with offers", [X + np.sin(X) + _COS], _in_block(_offers, lambda a: a.
 _override("of a Python function", [3 + _COS], lambda a: _beside(_waves(a), a.sin))
 _override("of a layer", [3 + _COS], lambda a: _beside(a.layer(), a.layer()), ["layers"])
 _override("counted", [9 * ONE], _audited, eager_only=True)
+_override("is offered", [2 * np.cos(2 * X) + _COS], _listed, eager_only=True)
 _override("of what did not run", _unmatched, _in_block(tripled, lambda a: lambda x: 2.0 * x))
 _override("of no target", Refusal(errors.TargetError, "3"), lambda a: pb.override({3: tripled}))
 _override("with a scalar for a vector", _scalar, _in_block(lambda dy: dy[0]))

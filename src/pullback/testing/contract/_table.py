@@ -172,6 +172,10 @@ enter(Subject([X], _with_integers), "a rule for integers", lambda dz: (dz, None)
 enter(VARIABLE, "variables nobody asked for", tripled, [3 * ONE, X])
 enter(VARIABLE, "variables in a list", lambda dy, *, variables: (dy, [9.0 * dy]), [ONE, 9 * ONE])
 enter(VARIABLE, "variables in a dict", Of(_keyed), [ONE, 9 * ONE])
+enter(VARIABLE, "DEFAULT for a variable", lambda dy, *, variables: (dy, [pb.DEFAULT]), [ONE, X])
+enter(VARIABLE, "DEFAULT for all", lambda dy, *, variables: (dy, pb.DEFAULT), [ONE, X])
+enter(VARIABLE, "a variable's name", lambda dy, *, variables: (dy, {"weight": dy}), [ONE, ONE])
+enter(VARIABLE, "original with variables", lambda dy, *, original, variables: original(dy), [Y, X])
 
 
 def _before_rows(a: Adapter, replace: Replace) -> Function:
@@ -223,12 +227,21 @@ def _changing(_: Adapter) -> Function:
     return lambda x, y: (function(x, "plain"), function(y, "asking"))
 
 
+def _holding(_: Adapter) -> Function:
+    def function(x: Any) -> Any:
+        doubled = 2.0 * x
+        return pb.custom_gradient(lambda x: (x + doubled, lambda dy: 10.0 * dy))(x)
+
+    return function
+
+
 _T, _P = 0 * ROWS, WEIGHTS[:, None] * ROWS
 _one_none: Final[Build] = lambda a: _with_partials(a, y_true=None)  # noqa: E731
 add = TABLE.append
 add(Case("partials of a loss", [_T, ROWS], [-2 * _P, 7 * _P], _with_partials))
 add(Case("a partial None", [_T, ROWS], [None, 7 * _P], _one_none))
 add(Case("two functions of one name and code", [X, Y], [2 * ONE, 3 * ONE], _redefined))
+add(Case("a body's own rule is all there is", [X], [10 * ONE], _holding))
 add(Case("a rule that changes from call to call", [X, Y], [3 * ONE, Y], _changing))
 
 # What rules must not return

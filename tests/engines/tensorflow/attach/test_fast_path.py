@@ -110,9 +110,7 @@ def outcome(args: tuple[Any, ...], whole: str, leaf: str, request: str, several:
 
 def general(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch the fast path off, forward and backward."""
-    monkeypatch.setattr(
-        eager, "_record_usual", lambda given: eager._record_kept(given, recording=False)
-    )
+    monkeypatch.setattr(eager, "_record_usual", lambda given: eager._record_kept(given, order=1))
     monkeypatch.setattr(Recorded, "_is_simple", lambda self: False)
 
 

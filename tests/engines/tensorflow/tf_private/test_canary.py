@@ -52,6 +52,11 @@ def test_nothing_has_changed() -> None:
     assert canary.changed_parts() == []
 
 
+def test_our_decorator_in_the_place_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf, "custom_gradient", pb.custom_gradient)
+    assert canary.changed_parts() == []
+
+
 def test_nothing_of_the_caller_disturbs() -> None:
     with (
         tf.autodiff.ForwardAccumulator(tf.constant(1.0), tf.constant(1.0)),

@@ -24,9 +24,17 @@ _ENTERED = (list, tuple, set, dict, functools.partial, FunctionType)
 
 def tensors_of(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
     """The tensors in the cells, defaults, globals and objects of a function, each once."""
-    objects = [attributes(a) for a in arguments if not isinstance(a, tf.Tensor)]
+    cells = cells_of(function) if isinstance(function, FunctionType) else ()
+    whole = (tf.Tensor, tf.Variable, keras.Variable)
+    objects = [attributes(a) for a in (*arguments, *cells) if not isinstance(a, whole)]
     reached = walk(function, *objects, depth=_DEPTH, inside=_inside)
     return [value for value in reached if isinstance(value, tf.Tensor)]
+
+
+def watched_tensors(function: Any, arguments: Sequence[Any]) -> list[tf.Tensor]:
+    """Those of them that a tape or an accumulator knows."""
+    reached = tensors_of(function, arguments)
+    return [t for t in reached if private.possible_gradient_types([t])]
 
 
 def reads_outside(function: Any) -> bool:
@@ -83,7 +91,7 @@ def unexpected_reads(expected: Sequence[Any]) -> Generator[list[Any]]:
 
 
 class Variables(contextlib.ExitStack):
-    """Open it around a body; then it knows the trainable variables that the body read and did not make itself."""
+    """Open it around a body; then it knows the trainable variables that the body read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,12 +103,13 @@ class Variables(contextlib.ExitStack):
         self.enter_context(self._watcher)
         return self
 
-    def found(self) -> list[Any]:
-        """The variables by name, those of the same name in the order of their making."""
-        read = [v for v in self._watcher.watched_variables() if not any(v is m for m in self.made)]
-        for variable in read:
+    def found(self, temporary: Sequence[Any] = ()) -> list[Any]:
+        """The variables that were read, but for temporary ones, in the order in which they were made."""
+        read = self._watcher.watched_variables()
+        lasting = [v for v in read if not any(v is other for other in temporary)]
+        for variable in lasting:
             private.variable_accessed(variable)
-        return sorted(read, key=lambda v: v.name)
+        return lasting
 
     def _note(self, make: Any, **options: Any) -> Any:
         self.made.append(make(**options))

@@ -3,7 +3,7 @@
 - Nothing stays on the tapes but what the rule holds: the body runs on detached handles of its inputs, which no
   tape watches.
 - What the body captures gets its ordinary gradient: the body's outputs are sources too, and the upstream passes
-  through to them.
+  through to them. Where the rule is the whole gradient, closed-over tensors are constant unless asked for.
 - Where a second derivative can be asked for, the body is recorded in full, so that what the rule holds is known to
   the tapes; the ordinary gradient of what was captured then comes from a tape of our own.
 """
@@ -22,7 +22,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over, graph, recorded
-from pullback.engines.tensorflow.attach.recorded import Given, Recorded
+from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Recorded
 from pullback.extend import ONE_OUTPUT, Call, ForwardResult, Kind, Spec
 
 _USUAL = frozenset({"inputs", "outputs"})  # what costs nothing to keep
@@ -52,7 +52,7 @@ def _attach_any(call: Call, leaves: Sequence[Any]) -> Any:
     leaves = [values.read(leaf) for leaf in leaves]
     kinds = [values.kind(leaf) for leaf in leaves]
     flowing = [i for i, kind in enumerate(kinds) if kind is Kind.DIFFERENTIABLE]
-    tensors = [values.gradient_tensor(leaves[i]) for i in flowing]
+    tensors = [values.source(leaves[i]) for i in flowing]
     given = Given(call, leaves, kinds, flowing, tensors)
     return _attach(given) if private.executing_eagerly() else graph.attach(given)
 
@@ -63,18 +63,22 @@ def _attach(given: Given) -> Any:
     order = private.possible_gradient_types(given.tensors)
     kept = call.definition.kept
     if order == 0 and "variables" not in kept:
-        result = recorded.run(call, given.leaves)
-        leaf = result.leaves[0] if result.form is ONE_OUTPUT else None
-        usual = type(leaf) is private.EagerTensor
-        outputs = leaf if usual else result.form.rebuild(values.outputs(result.leaves))
+        outputs = _plain(recorded.run(call, given.leaves))
     elif order == 1 and not kept:
         outputs = _record_usual(given)
     else:
-        outputs = _record_kept(given, recording=order > 1)
+        outputs = _record_kept(given, order)
     if call.definition.kept is not kept:
         # What the rule asks for is known only now that the body has run; from here on it is known beforehand.
         return _attach(given)
     return outputs
+
+
+def _plain(result: ForwardResult) -> Any:
+    """The outputs of a call about which the rule has nothing to say."""
+    leaf = result.leaves[0] if result.form is ONE_OUTPUT else None
+    usual = type(leaf) is private.EagerTensor
+    return leaf if usual else result.form.rebuild(values.outputs(result.leaves))
 
 
 def _record_usual(given: Given) -> Any:
@@ -117,12 +121,14 @@ def _let_go(record: Recorded, inner: list[Any], tensors: Sequence[Any]) -> None:
     record.links = [(h, t) for h, t in zip(handles, tensors, strict=True) if h() is not None]
 
 
-def _record_kept(given: Given, recording: bool) -> Any:
-    """A call whose ordinary gradient, or second derivative, may be asked for."""
-    kept, body = given.call.definition.kept, _KeptBody(given, recording)
+def _record_kept(given: Given, order: int, *, holds: bool = False) -> Any:
+    """A call whose ordinary gradient, variables, or second derivative may be asked for, or that holds tensors fixed."""
+    kept, body = given.call.definition.kept, _KeptBody(given, order > 1, holds)
     result = body.run()
     if given.call.definition.kept is not kept:
         return None  # asked for only now: the call is run once more
+    if order == 0 and not body.read:
+        return _plain(result)
     return _record(body.given, result, body.inner, body)
 
 
@@ -131,14 +137,24 @@ def _record(
 ) -> Any:
     record = recorded.record(given, result)
     captured = body.describe(record) if body else _pass_upstream(record)
+    if captured and (body is None or body.passes) and _holds(given):
+        return _record_kept(given, order=1, holds=True)
     if body and body.recording:
         record.tensors = given.tensors
     elif captured and private.possible_gradient_types([*given.tensors, *record.values]) > 1:
         # One tape watches the inputs and another what was captured: mixed derivatives need the record.
-        return _record_kept(given, recording=True)
+        return _record_kept(given, order=2)
     else:
         _let_go(record, inner, given.tensors)
     return recorded.finish(record, given, result, [*given.tensors, *captured])
+
+
+def _holds(given: Given) -> bool:
+    """Whether a body closes over tensors, known to tapes, that its rule holds fixed."""
+    definition = given.call.definition
+    if not definition.is_whole:
+        return False
+    return bool(closed_over.watched_tensors(definition.function, given.leaves))
 
 
 def _pass_upstream(record: Recorded) -> list[Any]:
@@ -152,18 +168,18 @@ def _pass_upstream(record: Recorded) -> list[Any]:
 class _KeptBody:
     """A body whose ordinary gradient is kept on a tape of our own, for the rule or for what the body captures."""
 
-    def __init__(self, given: Given, recording: bool) -> None:
+    def __init__(self, given: Given, recording: bool, holds: bool) -> None:
         definition = given.call.definition
         self.recording = recording
         self.original = "original" in definition.kept
         self.asks_variables = "variables" in definition.kept
         # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
-        self.passes = not recording and not self.asks_variables
+        self.passes = not (recording or self.asks_variables or holds)
+        self.is_whole = definition.is_whole
         self.foreign: list[Any] = []
         if not self.passes:
             known = {id(t) for t in given.tensors}
-            reached = closed_over.tensors_of(definition.function, given.leaves)
-            watched = (t for t in reached if private.possible_gradient_types([t]))
+            watched = closed_over.watched_tensors(definition.function, given.leaves)
             self.foreign = [t for t in watched if id(t) not in known]
         tensors = values.distinct(given.tensors) if recording else given.tensors
         self.given = given._replace(tensors=tensors)
@@ -172,8 +188,9 @@ class _KeptBody:
     def run(self, repeated: bool = False) -> ForwardResult:
         """Run the body, watched as far as is needed."""
         self.variables = closed_over.Variables()
+        watches = self.original or not self.asks_variables
         self.tape: Any = tf.GradientTape(
-            persistent=True, watch_accessed_variables=not (self.passes or self.asks_variables)
+            persistent=True, watch_accessed_variables=watches and not self.passes
         )
         with contextlib.ExitStack() as watching:
             watching.enter_context(self.tape)
@@ -186,6 +203,7 @@ class _KeptBody:
         # A captured tensor showed only when it was used, too late to watch it; or variables were made,
         # and only those are temporary that are made again: once more, now that this is known.
         if not found and (repeated or not self.variables.made):
+            self.read = self.variables.found(self.variables.made) if self.asks_variables else []
             return result
         self.foreign += found
         return self.run(repeated=True)
@@ -193,14 +211,31 @@ class _KeptBody:
     def describe(self, record: Recorded) -> list[Any]:
         """Tell the record where ordinary gradients come from; the captured sources."""
         differentiate = functools.partial(self.tape.gradient, record.values)
+        record.variables = self.read
         if self.original:
-            record.keep_ordinary(functools.partial(differentiate, list(self.inner)))
+            record.keep_ordinary(functools.partial(differentiate, [*self.inner, *self.read]))
         if self.passes:
             return _pass_upstream(record)
-        if self.asks_variables:
-            record.variables = self.variables.found()
-        read = self.tape.watched_variables()
+        read = () if self.asks_variables else self.tape.watched_variables()
         captured = [*self.foreign, *(v.handle for v in read)]
         if captured:
-            record.captured = functools.partial(differentiate, [*self.foreign, *read])
+            ordinary = functools.partial(differentiate, [*self.foreign, *read])
+            known = {id(tensor) for tensor in self.given.tensors}
+            others = [None if id(t) in known else private.number_of(t) for t in self.foreign]
+            record.captured = _if_asked_for(ordinary, others) if self.is_whole else ordinary
         return [*captured, *(v.handle for v in record.variables)]
+
+
+def _if_asked_for(ordinary: FlatGradient, numbers: Sequence[int | None]) -> FlatGradient:
+    """Ordinary gradients, of closed-over tensors only where a tape is asked for those themselves, by their numbers.
+
+    No tape tells what a tensor was computed from. It may be an argument, about which the rule has said everything.
+    """
+
+    def captured(upstream: Sequence[Any]) -> list[Any]:
+        asked = private.numbers_asked_for()
+        found = list(ordinary(upstream))
+        kept = [g if k in asked else None for g, k in zip(found, numbers, strict=False)]
+        return [*kept, *found[len(numbers) :]]
+
+    return captured

@@ -29,13 +29,16 @@ from pullback.extend import Call, ForwardResult, Rule, unflatten, walk
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "pullback_exporting", default=False
 )
+# So many ops in a row are looked at for what a tensor was computed from.
+_MOST_OPS = 10_000
 _converted = functools.partial(overriding.converted, body=True)
 
 
 def attach(given: Given) -> Any:
     """Trace the call into the current graph with its own gradient."""
     graph = tf.compat.v1.get_default_graph()
-    tensors = values.distinct([_in_this(graph, t) for t in given.tensors])
+    arguments = [_in_this(graph, t) for t in given.tensors]
+    tensors = values.distinct(arguments)
     given = given._replace(leaves=given.around(tensors), tensors=tensors)
     if exporting.get():
         return _attach_portably(graph, given)
@@ -44,13 +47,22 @@ def attach(given: Given) -> Any:
         result = recorded.run(given.call, given.leaves, _converted)
     record = _record(graph, given, result)
     outputs = record.values
-    if "original" in given.call.definition.kept:
-        # Each argument for itself: what one is computed from does not count as its own gradient.
-        record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
     found = variables.found()
-    foreign = _foreign(graph, outputs, tensors, before)
     if "variables" in record.rule.requested:
         record.variables = found
+    if "original" in given.call.definition.kept:
+        leaves = [given.leaves[i] for i in given.flowing]
+        sources = [
+            *map(values.handle_or_tensor, leaves, tensors),
+            *(v.handle for v in record.variables),
+        ]
+        inside = [_in_this(graph, source) for source in sources]
+        # Each argument for itself: what one is computed from does not count as its own gradient.
+        record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
+    foreign = _foreign(graph, outputs, tensors, before)
+    if given.call.definition.is_whole and foreign:
+        # The rule has said everything about its arguments, also where the body closes over what they were made into.
+        foreign = [t for t in foreign if not _depends(t, arguments)]
     captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
@@ -94,7 +106,12 @@ def _attach_portably(graph: Any, given: Given) -> Any:
         again = recorded.run(call, given.leaves, _converted)
         outputs = [values.gradient_tensor(again.leaves[i]) for i in record.returned]
         record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
-    return recorded.finish(record, given, result, [*tensors, *record.values])
+    returned = record.values
+    finished = recorded.finish(record, given, result, [*tensors, *returned])
+    if "original" in call.definition.kept:
+        # Functions called in the body get outputs for their backward passes now: a file cannot add them later.
+        capture_ahead(graph, record.backward, returned)
+    return finished
 
 
 def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:
@@ -122,7 +139,7 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     def is_foreign(tensor: Any) -> bool:
         operation = tensor.op
         old = private.operation_number(operation) <= before or operation.type == "Placeholder"
-        return old or operation.name in captured
+        return old or operation.name in captured or _reads_reference(operation)
 
     def used(tensor: Any) -> list[Any]:
         return [t for t in tensor.op.inputs if id(t) not in given]
@@ -131,6 +148,43 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     made = private.newest_operation(graph) - before
     reached = walk(*start, stop=is_foreign, depth=made, inside=used)
     return [t for t in reached if values.flows(t) and is_foreign(t)]
+
+
+def _depends(tensor: Any, arguments: Sequence[Any]) -> bool:
+    """Whether a tensor was computed from one of the arguments, here or in the graphs around."""
+    # An argument that was read from a variable is that variable, which may have been read again.
+    roots = walk(*map(_outside, arguments), depth=_MOST_OPS, inside=_read_from)
+    known = {id(root) for root in roots}
+    reached = walk(_outside(tensor), depth=_MOST_OPS, inside=_made_of)
+    return any(id(each) in known for each in reached)
+
+
+def _read_from(tensor: Any) -> list[Any]:
+    symbolic = not isinstance(tensor, private.EagerTensor)
+    reads = symbolic and tensor.op.type in ("ReadVariableOp", "Identity")
+    return _made_of(tensor) if reads else []
+
+
+def _made_of(tensor: Any) -> list[Any]:
+    symbolic = not isinstance(tensor, private.EagerTensor)
+    return [_outside(t) for t in tensor.op.inputs] if symbolic else []
+
+
+def _outside(tensor: Any) -> Any:
+    """The tensor itself that a graph has captured, however far out."""
+    while not isinstance(tensor, private.EagerTensor) and isinstance(
+        tensor.graph, private.FuncGraph
+    ):
+        captures = {id(inside): outside for outside, inside in tensor.graph.captures}
+        if id(tensor) not in captures:
+            break
+        tensor = captures[id(tensor)]
+    return tensor
+
+
+def _reads_reference(operation: Any) -> bool:
+    """Whether an op reads a variable of the old kind, which is a tensor of a dtype of its own."""
+    return any(t.dtype != t.dtype.base_dtype for t in operation.inputs)
 
 
 def _in_this(graph: Any, tensor: Any) -> Any:

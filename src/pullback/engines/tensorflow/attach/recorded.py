@@ -23,7 +23,16 @@ from pullback.engines.tensorflow.attach.transposing import (
     where_present,
 )
 from pullback.errors import UnsupportedError
-from pullback.extend import Call, ForwardResult, Gradients, Kind, Pullback, Rule, scatter
+from pullback.extend import (
+    Call,
+    ForwardResult,
+    Gradients,
+    Kind,
+    Pullback,
+    Rule,
+    describe,
+    scatter,
+)
 
 FlatGradient = Callable[[Sequence[Any]], Any]  # upstream -> one gradient per source
 
@@ -80,15 +89,16 @@ class Recorded(Pullback):
             return self._forward(tangents)
 
     def _forward(self, tangents: Sequence[Any]) -> list[Any]:
-        zeros = [tf.zeros_like(value) for value in self.values]
+        # Not zeros, where a rule that is linear may be written so that it has no derivative.
+        at = [tf.ones_like(value) for value in self.values]
         if self.jvp is None:
-            out = transposed(lambda dy: self._backward(dy, checked=False), zeros, tangents)
-            return self._if_linear(out, zeros)
+            out = transposed(lambda dy: self._backward(dy, checked=False), at, tangents)
+            return self._if_linear(out, at)
         count = len(self.flowing)
         out = self._explicit_tangents(self.jvp, tangents[:count], self.values)
         if self.captured is None:
             return out
-        through = transposed(self.captured, zeros, tangents[count:])
+        through = transposed(self.captured, at, tangents[count:])
         return [a + b for a, b in zip(out, through, strict=True)]
 
     @runs_user_code
@@ -114,7 +124,9 @@ class Recorded(Pullback):
 
         def ordinary(upstream: Sequence[Any]) -> list[Any]:
             given = [values.gradient_tensor(upstream[i]) for i in self.returned]
-            return scatter(len(self.kinds), self.flowing, differentiate(given))
+            found, count = list(differentiate(given)), len(self.flowing)
+            leaves = scatter(len(self.kinds), self.flowing, found[:count])
+            return [*leaves, *found[count:]]
 
         self.ordinary = ordinary
 
@@ -228,7 +240,18 @@ def record(given: Given, result: ForwardResult) -> Recorded:
     recorded.returned = values.differentiable(result.leaves)
     recorded.values = [values.gradient_tensor(result.leaves[i]) for i in recorded.returned]
     recorded.jvp = given.call.definition.jvp
+    if given.flowing and not recorded.returned and given.call.definition.owner is not None:
+        raise _of_integers(recorded, result)
     return recorded
+
+
+def _of_integers(recorded: Recorded, result: ForwardResult) -> UnsupportedError:
+    """The rule would never run, and the gradient be `None` without a word."""
+    came = ", ".join(map(describe, result.leaves)) or "nothing"
+    return UnsupportedError(
+        f"{recorded.call.title} returned {came}, through which no gradient can flow, so that its rule {recorded.rule} "
+        "would never run. Return outputs of a floating dtype, or leave the rule away."
+    )
 
 
 def finish(recorded: Recorded, given: Given, result: ForwardResult, sources: Sequence[Any]) -> Any:

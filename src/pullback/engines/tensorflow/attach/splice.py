@@ -20,6 +20,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.values import tensors_in
+from pullback.extend import rehearsing, set_for, walk
 
 Backward = Callable[..., Sequence[Any]]
 
@@ -97,10 +98,31 @@ def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
 
 
 def capture_ahead(graph: Any, backward: Backward, values: Sequence[Any]) -> None:
-    """Capture now what a backward function will read from outside this graph once the graph is finished."""
-    with private.stop_recording():
-        for tensor in traced(backward, values).captured_inputs:
-            graph.capture(tensor)
+    """Capture now what a backward function will read from outside this graph once the graph is finished.
+
+    One that fails does so again when its gradient is asked for, which may be never.
+    """
+    with contextlib.suppress(Exception):
+        with set_for(rehearsing, True):
+            reads = captures(traced(backward, values))
+        for tensor, used in reads:
+            if used:
+                graph.capture(tensor)
+
+
+def captures(function: Any) -> list[tuple[Any, bool]]:
+    """What a concrete function captured, and whether its results depend on it.
+
+    Where an accumulator is open, TensorFlow captures the tangents of what is captured, too.
+    """
+    graph = function.graph
+    ends = [*(t.op for t in graph.outputs), *graph.control_outputs]
+    used = {id(op) for op in walk(*ends, depth=private.newest_operation(graph), inside=_read_by)}
+    return [(outside, id(inside.op) in used) for outside, inside in graph.captures]
+
+
+def _read_by(operation: Any) -> list[Any]:
+    return [*(t.op for t in operation.inputs), *operation.control_inputs]
 
 
 def traced(backward: Backward, values: Sequence[Any]) -> Any:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
@@ -32,8 +31,6 @@ _Result = TypeVar("_Result")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # By identity, as a code object takes long to hash; those of methods live as long as their module.
 _OF_THE_USER: set[int] = set()
-_SEEDS = ((11, 5), (7, 13))
-_COARSE = (tf.float16, tf.bfloat16)
 _PY_FUNCTION = "EagerPyFunc"
 _OUR_NAME = re.compile(rf"{PREFIX}(\w*)_{TRANSPOSABLE}_")
 # Whether a gradient runs in this thread that was built elsewhere, to be transposed.
@@ -161,6 +158,13 @@ def transposed(
     function: Callable[[Sequence[Any]], Sequence[Any]], at: Sequence[Any], tangents: Sequence[Any]
 ) -> list[Any]:
     """The transpose of a linear function of several tensors, applied to tangents of its results."""
+    return pulled(function, at)[1](tangents)
+
+
+def pulled(
+    function: Callable[[Sequence[Any]], Sequence[Any]], at: Sequence[Any]
+) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+    """The results of a linear function of several tensors, and its transpose, which can be applied once."""
     if not tf.executing_eagerly():
         # No tape: TensorFlow stops recording while it builds forward mode, and what this graph has captured before
         # is not recorded as coming from a tensor further out.
@@ -168,70 +172,17 @@ def transposed(
     with tf.GradientTape() as tape:
         tape.watch(at)
         results = [None if r is None else tf.convert_to_tensor(r) for r in function(at)]
-    pairs = [(r, t) for r, t in zip(results, tangents, strict=True) if not (r is None or t is None)]
-    if not pairs:
-        return [tf.zeros_like(a) for a in at]
-    differentiate = tape.gradient if tf.executing_eagerly() else tf.gradients
-    targets, upstream = map(list, zip(*pairs, strict=True))
-    gradients = differentiate(
-        targets, list(at), upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO
-    )
-    return [tf.convert_to_tensor(g) for g in gradients]
 
+    def transpose(tangents: Sequence[Any]) -> list[Any]:
+        both = zip(results, tangents, strict=True)
+        pairs = [(r, t) for r, t in both if not (r is None or t is None)]
+        if not pairs:
+            return [tf.zeros_like(a) for a in at]
+        differentiate = tape.gradient if tf.executing_eagerly() else tf.gradients
+        targets, upstream = map(list, zip(*pairs, strict=True))
+        gradients = differentiate(
+            targets, list(at), upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        return [tf.convert_to_tensor(g) for g in gradients]
 
-def linearity_probes(at: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Two random upstreams like these, and their sum."""
-    first = [_random(a, _SEEDS[0]) for a in at]
-    # Coarse numbers hide a rule that is not linear among their roundings; multiples by two have none.
-    second = [-2.0 * f if f.dtype in _COARSE else _random(f, _SEEDS[1]) for f in first]
-    return first, second, [a + b for a, b in zip(first, second, strict=True)]
-
-
-def require_additive(
-    parts: Sequence[Sequence[Any]], results: Sequence[Any], at: Sequence[Any], error: Exception
-) -> list[Any]:
-    """The results, if the third part is the sum of the first two; else the error, in a graph when it runs."""
-    coarsest = max(map(_tolerance, at))
-    wrong = tf.reduce_any([_differs(coarsest, *abc) for abc in zip(*parts, strict=True)] or [False])
-    if not tf.executing_eagerly():
-        return _refuse_when_run(results, at, wrong, str(error))
-    if bool(wrong):
-        raise error
-    return list(results)
-
-
-def _refuse_when_run(
-    results: Sequence[Any], at: Sequence[Any], wrong: Any, message: str
-) -> list[Any]:
-    # NaN, as XLA drops assertions; a term in the upstream, so that derivatives towards it are refused too.
-    with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(wrong), [message])]):
-        flaw = tf.where(wrong, tf.constant(float("nan"), tf.float64), tf.constant(0.0, tf.float64))
-    term = flaw * tf.add_n([tf.cast(tf.reduce_sum(tf.math.real(a)), tf.float64) for a in at])
-    return [
-        None if t is None else tf.convert_to_tensor(t) + tf.cast(term, t.dtype) for t in results
-    ]
-
-
-def _differs(tolerance: float, a: Any, b: Any, both: Any) -> Any:
-    a, b, both = (tf.convert_to_tensor(t) for t in (a, b, both))
-    error, one, other = (_largest(t) for t in (a + b - both, a, b))
-    return error > max(tolerance, _tolerance(a)) * (one + other)
-
-
-def _tolerance(tensor: Any) -> float:
-    """How far rounding may take a sum of gradients from the gradient of a sum, as part of their size."""
-    if tensor.dtype in _COARSE:
-        return 0.02
-    return 100.0 * float(np.finfo(tensor.dtype.as_numpy_dtype).eps) ** 0.75
-
-
-def _largest(tensor: Any) -> Any:
-    """The largest magnitude; of nothing, zero."""
-    return tf.reduce_max(
-        tf.concat([[0.0], tf.reshape(tf.cast(tf.abs(tensor), tf.float64), [-1])], 0)
-    )
-
-
-def _random(like: Any, seed: tuple[int, int]) -> Any:
-    found = tf.random.stateless_normal(tf.shape(like), seed, dtype=like.dtype.real_dtype)
-    return tf.cast(found, like.dtype)
+    return results, transpose

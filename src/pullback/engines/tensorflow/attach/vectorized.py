@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.registry import PREFIX
-from pullback.engines.tensorflow.attach.splice import splice, traced
+from pullback.engines.tensorflow.attach.splice import captures, splice, traced
 from pullback.engines.tensorflow.attach.transposing import is_transposed
 from pullback.extend import scatter
 
@@ -64,7 +64,8 @@ class _Batched:
         graph = self.operation.graph
         self.residuals = {
             id(t): own.get(id(t)) or private.pfor_value(self.loop, graph, t)
-            for t in self.rule.captured_inputs
+            for t, used in captures(self.rule)
+            if used
         }
 
     def _trace(self) -> Any:
@@ -81,7 +82,9 @@ class _Batched:
     def _backward(self, *upstream: Any) -> list[Any]:
         # A rule whose gradients become tangents is traced again: it then checks that it is linear.
         rule = self._trace() if is_transposed() else self.rule
-        residuals = [self.residuals[id(t)] for t in rule.captured_inputs]
+        residuals = [
+            self.residuals[id(t)] if used else (_any_like(t), False) for t, used in captures(rule)
+        ]
 
         def one(elements: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
             """The traced rule for one element of the batch."""
@@ -97,3 +100,8 @@ class _Batched:
             tf.reduce_sum(g, 0) if self.shared[i] else g for i, g in zip(there, found, strict=True)
         ]
         return scatter(len(self.present), there, summed)
+
+
+def _any_like(tensor: Any) -> Any:
+    """A tensor in place of one that nothing reads."""
+    return tf.zeros([size or 1 for size in tensor.shape], tensor.dtype)

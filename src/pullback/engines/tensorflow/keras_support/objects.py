@@ -5,13 +5,14 @@ They are made of the object they wrap, so weights are shared, and they can be sa
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from pullback.engines.tensorflow.keras_support.saving import described, remade
+from pullback.engines.tensorflow.keras_support.saving import Kept, copied, described, remade
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.engines.tensorflow.tf_private.keras_models import default_method
 from pullback.extend import Definition, GradientFunction
@@ -27,13 +28,13 @@ class _Recipe:
 
     def get_config(self) -> dict[str, Any]:
         """What Keras writes to a file."""
-        return {"name": self.name, "recipe": described(self._recipe)}
+        return {"name": self.name, "recipe": Kept(self._recipe, described)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """The object that a file describes; Keras has made its custom objects known by now."""
         del custom_objects
-        return remade(config["recipe"])
+        return Kept.read(config["recipe"], copied, remade)
 
 
 class _Wrapping(_Recipe):
@@ -56,10 +57,15 @@ class _Wrapping(_Recipe):
         return self._function
 
     @default_method
-    def build(self, *shapes: Any, **named: Any) -> None:
+    def build(self, input_shape: Any = None, **shapes: Any) -> None:
         """Build the wrapped layer, where this is asked for by hand."""
+        # Keras remembers the shape by this signature, and writes it to files.
         if not self.inner.built:
-            self.inner.build(*shapes, **named)
+            self.inner.build(*([] if input_shape is None else [input_shape]), **shapes)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        verb, parts = self._recipe
+        return verb(*copy.deepcopy(parts, memo))
 
 
 @_register

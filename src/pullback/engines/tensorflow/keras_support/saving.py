@@ -10,26 +10,30 @@ from __future__ import annotations
 import functools
 import re
 import types
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
+from pullback.engines.tensorflow.keras_support.lines import LayerAt, Lines
 from pullback.engines.tensorflow.override.op_names import public_name
 from pullback.errors import ExportError
 from pullback.extend import (
+    DEFAULT,
     RECIPES,
     GradientFunction,
     Inside,
-    Override,
-    PerInput,
     Reference,
+    Where,
     find,
+    find_in_file,
     provide,
     reference_to,
 )
 
-SAVED_AS = "PullbackOverridden"  # the class name of overridden models in files
 _REFERENCE = "pullback_function"
+_DEFAULT = "DEFAULT"  # in place of a rule
 
 
 class SavedFunction:
@@ -43,16 +47,57 @@ class SavedFunction:
         return remade(config["recipe"])
 
 
+class Kept:
+    """A part of a configuration: the object itself for a copy made in this process, its description in a file."""
+
+    def __init__(self, value: Any, describe: Callable[[Any], Any]) -> None:
+        self.value = value
+        self._describe = describe
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras writes to a file."""
+        return {"described": self._describe(self.value)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """As it was written, for the formats in which Keras reads the parts first."""
+        return {"config": config}
+
+    @staticmethod
+    def read(part: Any, live: Callable[[Any], Any], restore: Callable[[Any], Any]) -> Any:
+        """What a part of a configuration stands for."""
+        return live(part.value) if isinstance(part, Kept) else restore(part["config"]["described"])
+
+
 class SavedOverride:
     """What Keras makes layers and models under an override from, when it reads a file."""
 
+    __slots__ = ()
+
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """The layer or model, under its override, that a file describes."""
+        """The layer or model, under its override, that a configuration describes."""
+        if "lines" not in config:  # of the layer's own class, for which Keras takes this one
+            return vars(cls)["__pullback_class__"].from_config(config)
         with keras.saving.custom_object_scope(custom_objects or {}):
-            model = keras.saving.deserialize_keras_object(config["model"])
-            lines = [(_target(e["target"], model), _found_text(e["rule"])) for e in config["lines"]]
-        return Override(lines, strict=config["strict"])(model)
+            model = Kept.read(config["model"], copy_of, keras.saving.deserialize_keras_object)
+            pairs = [
+                (Kept.read(e["target"], _same, _target), Kept.read(e["rule"], _same, _rule))
+                for e in config["lines"]
+            ]
+        return Lines(pairs, config["strict"], config["is_part"]).applied_to(model)
+
+
+OVERRIDDEN = keras.saving.register_keras_serializable("pullback", "Overridden")
+
+
+def copy_of(model: Any) -> Any:
+    """A Keras object with the same configuration, and weights of its own."""
+    return type(model).from_config(model.get_config())
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def install() -> None:
@@ -61,7 +106,8 @@ def install() -> None:
     keras.saving.register_keras_serializable(package="pullback")(GradientFunction)
     # Keras writes by the class of an object, and reads by `from_config`, which that class does not have.
     keras.saving.get_custom_objects()["pullback>GradientFunction"] = SavedFunction
-    keras.saving.get_custom_objects()[SAVED_AS] = SavedOverride
+    keras.saving.get_custom_objects()["pullback>Overridden"] = SavedOverride
+    keras.saving.register_keras_serializable("pullback")(Kept)
 
 
 def described(recipe: tuple[Any, ...]) -> dict[str, Any]:
@@ -75,20 +121,35 @@ def remade(description: dict[str, Any]) -> Any:
     return RECIPES[description["verb"]](*[_restore(part) for part in description["parts"]])
 
 
-def override_config(override: Override, model: Any) -> dict[str, Any]:
-    """What a file must hold to make a model and its override again."""
-    lines = [
-        {"target": _target_spec(e.target, e.label), "rule": _rule_spec(e.rule.function)}
-        for e in override.entries
+def copied(recipe: tuple[Any, ...]) -> Any:
+    """What a recipe makes of copies of its parts."""
+    verb, parts = recipe
+    is_object = (keras.Layer, keras.losses.Loss)
+    return verb(*[copy_of(part) if isinstance(part, is_object) else part for part in parts])
+
+
+def override_config(lines: Lines, model: Any) -> dict[str, Any]:
+    """What Keras must have to make a model and its override again."""
+    described = [
+        {"target": Kept(target, _target_spec), "rule": Kept(rule, _rule_spec)}
+        for target, rule in lines.pairs
     ]
-    described_model = keras.saving.serialize_keras_object(model)
-    return {"model": described_model, "lines": lines, "strict": override.strict}
+    return {
+        "name": model.name,
+        "model": Kept(model, keras.saving.serialize_keras_object),
+        "lines": described,
+        "strict": lines.strict,
+        "is_part": lines.is_part,
+    }
 
 
 def _function_config(function: GradientFunction) -> dict[str, Any]:
     reduced = function.__reduce__()
     if isinstance(reduced, str):
-        return {"by_name": reference_to(function)._asdict()}
+        reference = reference_to(function)
+        if reference.module == "__main__":
+            _warn_of_main(reference, f"the function {reference.name!r}")
+        return {"by_name": reference._asdict()}
     return {"recipe": described(reduced)}
 
 
@@ -109,35 +170,48 @@ def _restore(part: Any) -> Any:
     return keras.saving.deserialize_keras_object(part)
 
 
-def _target_spec(target: Any, label: str) -> dict[str, Any]:
+def _target_spec(target: Any) -> dict[str, Any]:
     if isinstance(target, Inside):
-        part, inner = _target_spec(target.part, label), _target_spec(target.target, label)
-        return {"inside": part, "target": inner}
+        return {"inside": _target_spec(target.part), "target": _target_spec(target.target)}
     if isinstance(target, str):
         return {"op": target}
     if isinstance(target, re.Pattern):
-        return {"pattern": target.pattern}
-    if isinstance(target, keras.Layer):
-        return {"layer": target.name}
-    return {"function": ":".join(_written(target, f"the target {label}", _EXPORT))}
+        return {"pattern": target.pattern, "flags": target.flags}
+    if isinstance(target, LayerAt):
+        return {"layer": target.name, "place": target.place}
+    if isinstance(target, Where):
+        return {"where": _reference(target.predicate, "the predicate of pb.where")}
+    return {"function": _reference(target, "the target")}
 
 
-def _target(spec: dict[str, Any], model: Any) -> Any:
+def _target(spec: dict[str, Any]) -> Any:
     if "inside" in spec:
-        return Inside(_target(spec["inside"], model), _target(spec["target"], model))
-    readers = {
-        "layer": model.get_layer, "op": str, "pattern": re.compile, "function": _found_text,
-    }  # fmt: skip
-    kind = next(name for name in readers if name in spec)
-    return readers[kind](spec[kind])
+        return Inside(_target(spec["inside"]), _target(spec["target"]))
+    if "pattern" in spec:
+        return re.compile(spec["pattern"], spec["flags"])
+    if "layer" in spec:
+        return LayerAt(spec["layer"], spec["place"])
+    if "where" in spec:
+        return Where(_found_text(spec["where"]))
+    return spec["op"] if "op" in spec else _found_text(spec["function"])
 
 
-def _rule_spec(rule: Any) -> str:
-    if isinstance(rule, PerInput):
-        raise ExportError(
-            "a list of rules cannot be written to a file. Write one function that returns a list."
-        )
-    return ":".join(_written(rule, f"the rule {getattr(rule, '__name__', rule)!r}", _EXPORT))
+def _rule_spec(rule: Any) -> Any:
+    if isinstance(rule, list):
+        return list(map(_rule_spec, rule))
+    if rule is None or rule is DEFAULT:
+        return rule and _DEFAULT
+    return _reference(rule, "the rule")
+
+
+def _rule(spec: Any) -> Any:
+    if isinstance(spec, list):
+        return list(map(_rule, spec))
+    return {None: None, _DEFAULT: DEFAULT}[spec] if spec in (None, _DEFAULT) else _found_text(spec)
+
+
+def _reference(value: Any, what: str) -> str:
+    return ":".join(_written(value, f"{what} {getattr(value, '__qualname__', value)!r}", _EXPORT))
 
 
 _EXPORT = "; or write the model without pullback: `pb.export(model, path)`"
@@ -148,6 +222,8 @@ def _written(value: Any, what: str, otherwise: str = "") -> Reference:
     root, _, path = (public_name(value) or "").partition(".")
     for reference in (Reference({"tf": "tensorflow"}.get(root, root), path), reference_to(value)):
         if find(reference, keras.saving.get_registered_object) is value:
+            if reference.module == "__main__":
+                _warn_of_main(reference, what)
             return reference
     raise ExportError(
         f"{what} cannot be written to a file, because loading could not find it again by its name. Define it at the "
@@ -155,12 +231,22 @@ def _written(value: Any, what: str, otherwise: str = "") -> Reference:
     )
 
 
+def _warn_of_main(reference: Reference, what: str) -> None:
+    if keras.saving.get_registered_object(reference.name) is None:
+        warnings.warn(
+            f"{what} is defined in __main__, the script or notebook that runs here, so that no other process can load "
+            "what is saved now. Move it to a module that can be imported, or load with "
+            f"custom_objects={{{reference.name!r}: ...}}.",
+            stacklevel=2,
+        )
+
+
 def _found(module: str, name: str) -> Any:
-    found = find(Reference(module, name), keras.saving.get_registered_object)
+    found = find_in_file(Reference(module, name), keras.saving.get_registered_object)
     if found is None:
         raise ExportError(
-            f"the file names the function {name} of {module}, which this process does not have. "
-            f"Import that module before loading, or pass custom_objects={{{name!r}: your_function}}."
+            f"the file names the function {name} of {module}, which cannot be imported here. "
+            f"Make that module importable, or pass custom_objects={{{name!r}: your_function}}."
         )
     return found
 

@@ -8,9 +8,10 @@ region. What was written is loaded again and compared before it is moved to its 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from pullback.engines.tensorflow.attach.graph import exporting
-from pullback.engines.tensorflow.override.apply import under
 from pullback.engines.tensorflow.override.graphs import state_of
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.engines.tensorflow.tf_private.keras_models import input_structure
 from pullback.errors import ExportError, PullbackError
-from pullback.extend import set_for
+from pullback.extend import Replacement, set_for
 
 _PURE = (
     "A rule that is exported must consist of TensorFlow operations: "
@@ -34,34 +35,41 @@ _SIGNATURE = "Write `pb.export(overridden, path, signature=[tf.TensorSpec([None,
 
 
 def export(
-    overridden: Any, path: str, *, signature: Sequence[Any] | None = None, check: bool = True
+    target: Any, path: str, *, signature: Sequence[Any] | None = None, check: bool = True
 ) -> None:
     """Write a SavedModel whose gradient is the overridden one, with `serve` and `__call__` as its function."""
-    run, activation, variables, specs = _parts(overridden, signature)
+    variables, specs = _parts(target, signature)
     if Path(path).exists() and any(Path(path).iterdir()):
         raise ExportError(f"{path!r} exists already. Remove it, or export to another place.")
-    module = _module(run, activation, variables, specs)
+    module = _module(target, variables, specs)
     with tempfile.TemporaryDirectory() as folder:
         written = str(Path(folder) / "model")
         _save(module, written)
         if check:
-            _compare(overridden, written, specs)
+            _compare(target, written, specs, module.takes_gradients)
         shutil.copytree(written, path, dirs_exist_ok=True)
 
 
-def _parts(
-    overridden: Any, signature: Sequence[Any] | None
-) -> tuple[Any, Any, list[Any], list[Any]]:
-    if isinstance(overridden, keras.Layer):
-        link = overridden._pullback_link
-        variables = [v.value for v in link.source.variables]
-        return link.source, link.activation, variables, list(signature or _specs_of(link.source))
-    specs = signature or getattr(overridden.__wrapped__, "input_signature", None)
+def _parts(target: Any, signature: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
+    if isinstance(target, keras.Layer):
+        specs = list(signature or _specs_of(target))
+        return [v.value for v in target.variables], specs
+    if not callable(target):
+        raise ExportError(
+            f"wanted a function or model that runs under an override; got {target!r}."
+        )
+    own = getattr(target, "input_signature", None)
+    specs = signature or own or getattr(_wrapped(target), "input_signature", None)
     if not specs:
         raise ExportError(
-            f"the shapes and dtypes of the arguments are needed to write a function. {_SIGNATURE}"
+            "the shapes and dtypes of the arguments are needed to write a function that runs under an override. "
+            f"{_SIGNATURE}"
         )
-    return overridden.__wrapped__, overridden.activation, [], list(specs)
+    return [], list(specs)
+
+
+def _wrapped(target: Any) -> Any:
+    return getattr(target, "__wrapped__", None)
 
 
 def _specs_of(model: Any) -> list[Any]:
@@ -78,13 +86,13 @@ def _spec_of(tensor: Any) -> tf.TensorSpec:
     return tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name)
 
 
-def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -> Any:
+def _module(target: Any, variables: list[Any], specs: list[Any]) -> Any:
     module: Any = tf.Module()
     module.own_variables = variables
 
     def serve(*args: Any) -> Any:
-        with set_for(exporting, True):
-            return under(activation, run, *args)
+        with for_export():
+            return overriding.converted(target, body=True)(*args)
 
     module.serve = tf.function(serve, input_signature=specs, autograph=False)
     module.__call__ = module.serve
@@ -94,10 +102,47 @@ def _module(run: Any, activation: Any, variables: list[Any], specs: list[Any]) -
         raise
     except Exception as error:
         raise ExportError(f"the function cannot be traced for export: {error}") from error
-    module._pullback_alive = tuple(state_of(concrete.graph).alive)
+    if not state_of(concrete.graph).hits:
+        raise ExportError(
+            f"{target!r} carries no override, and calls nothing that does. Write "
+            "`pb.export(pb.override({...})(model_or_function), path)`."
+        )
+    module.takes_gradients = _takes_gradients(concrete)
     # Variables that the function reads must be among those that are saved.
     module.read_variables = list(concrete.graph.variables)
     return module
+
+
+def _takes_gradients(concrete: Any) -> bool:
+    """Whether a function differentiates, as far as the names of what it runs tell."""
+    definitions = overriding.reachable_definitions(concrete)
+    names = [node.name for definition in definitions for node in definition.node_def]
+    return any(not _OF_GRADIENTS.isdisjoint(name.split("/")) for name in names)
+
+
+_OF_GRADIENTS = frozenset({"gradient_tape", "gradients"})
+
+
+def _with_key(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Functions that were traced before are traced again: their gradients have another form in a file."""
+
+    def make_function_context(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        return (
+            made._replace(scope_type=(made.scope_type, "for export")) if exporting.get() else made
+        )
+
+    return make_function_context
+
+
+_traced_anew = Replacement(overriding.function_context, "make_function_context", _with_key)
+
+
+@contextlib.contextmanager
+def for_export() -> Generator[None]:
+    """What is traced in this block has its gradients in the form that a file can hold."""
+    with _traced_anew, set_for(exporting, True):
+        yield
 
 
 def _save(module: Any, path: str) -> None:
@@ -124,12 +169,13 @@ def _refuse_python(path: str) -> None:
                 )
 
 
-def _compare(overridden: Any, path: str, specs: list[Any]) -> None:
+def _compare(target: Any, path: str, specs: list[Any], takes_gradients: bool) -> None:
     loaded = tf.saved_model.load(path)
     args = tf.nest.map_structure(_example, specs)
+    # A function that differentiates gives gradients itself; those of gradients are not what it is written for.
+    look = _outputs if takes_gradients else _gradients
     try:
-        wanted = _gradients(overridden, args)
-        found = _gradients(loaded.serve, args)
+        wanted, found = look(target, args), look(loaded.serve, args)
     except tf.errors.OpError:
         return  # the made-up arguments are not good for this function
     for one, other in zip(wanted, found, strict=True):
@@ -144,6 +190,10 @@ def _is_same(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
     return np.allclose(one, other, 1e-3, 1e-5, True)
+
+
+def _outputs(function: Callable[..., Any], args: list[Any]) -> list[Any]:
+    return [np.asarray(t) for t in tf.nest.flatten(function(*args)) if t.dtype.is_floating]
 
 
 def _gradients(function: Callable[..., Any], args: list[Any]) -> list[Any]:

@@ -16,13 +16,17 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
-from pullback.engines.tensorflow.override.op_calls import chain_gradient
+from pullback.engines.tensorflow.override.op_calls import chain_gradient, why_node_hidden
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Bound, Chain, Hit, Stack, matching, suspended
 from pullback.extend import note as note_in_audit
 
 MOST_COPIES = 16
+GIVEN_INSIDE = (
+    "a gradient of its own was given to it inside the override, by a gradient_override_map, a custom gradient or "
+    "another override, and the innermost decides. Open this override inside of that"
+)
 _GRADIENT = "_gradient_op_type"  # the attribute of a node that names its gradient
 _copies: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
@@ -34,7 +38,10 @@ class GraphState:
         self.names: dict[Any, str] = {}
         self.hits: list[Hit] = []
         self.key: Any = None
-        self.fresh = True
+        # Op types under a gradient_override_map, and how many overrides were open when it was opened.
+        self.mapped: dict[str, int] = {}
+        self.fresh: Any = None  # the activation under which it was traced, until it first runs
+        self.later: list[Any] = []  # functions that take the overrides along to when they run
         self.alive: list[Any] = []  # functions that nothing else holds
 
 
@@ -46,13 +53,13 @@ def state_of(graph: Any) -> GraphState:
     return found
 
 
-def gradient_name(graph: Any, chain: Chain) -> str:
-    """The name under which TensorFlow finds these rules for ops of this graph."""
+def gradient_name(graph: Any, chain: Chain, own: Any = None) -> str:
+    """The name under which TensorFlow finds these rules for ops of this graph; `own` is a gradient that they had."""
     names = state_of(graph).names
-    key = tuple((id(bound.activation), bound.entry.index) for bound in chain)
+    key = (own, *((id(bound.activation), bound.entry.index) for bound in chain))
     if key not in names:
         names[key] = registry.new_name("override")
-        gradient = functools.partial(chain_gradient, chain)
+        gradient = functools.partial(chain_gradient, chain, own)
         for each in enclosing(graph):
             registry.register(names[key], gradient, each)
     return names[key]
@@ -90,6 +97,8 @@ def used_again(stack: Stack, graph: Any, mode: str = "cached") -> None:
     for bound, place, hidden_by in hits:
         ledger = stack.activation_of(bound).ledger
         ledger.record(bound.entry.index, place, mode, hidden_by=hidden_by)
+    for function in state_of(graph).later:
+        function.used_under(stack)
     if hits and not private.executing_eagerly():
         _remember(hits)
 
@@ -130,17 +139,18 @@ def _copy(stack: Stack, function: Any) -> Any:
         stack.activation.seen[node.op] = None
         where = Where(node.op, node.name, in_source=False)
         chain = matching(_bounds(stack, node.op), where)
-        hits += [(bound, where.place, None) for bound in chain]
-        custom = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
-        if chain or custom:
+        own = _own_gradient(node, function)
+        reason = why_node_hidden(node) or (own and GIVEN_INSIDE) if chain else None
+        hits += [(bound, where.place, reason) for bound in chain]
+        if own or (chain and not reason):
             name = registry.new_name("rewritten")
             node.attr[_GRADIENT].s = name.encode()
-            as_before = functools.partial(_custom_gradient, custom, function)
-            gradients[name] = functools.partial(chain_gradient, chain) if chain else as_before
+            gradients[name] = own or functools.partial(chain_gradient, chain, None)
     return _load(library, function, gradients, hits) if hits else None
 
 
 def _load(library: Any, function: Any, gradients: dict[str, Any], hits: Sequence[Hit]) -> Any:
+    overriding.describe_resources(library, function)
     with suspended():
         loaded = overriding.load_library(library)
     for each in loaded.values():
@@ -150,8 +160,14 @@ def _load(library: Any, function: Any, gradients: dict[str, Any], hits: Sequence
     copy._pullback_loaded = loaded  # the functions that it calls live as long as it does
     mine = state_of(copy.graph)
     mine.hits.extend(hits)
-    mine.fresh = False
     return copy
+
+
+def _own_gradient(node: Any, function: Any) -> Any:
+    """The gradient that a node was given in place of that of its type, if it was and is known here."""
+    name = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
+    known = name and private.registered_gradient(name) is not None
+    return functools.partial(_custom_gradient, name, function) if known else None
 
 
 def _custom_gradient(name: str, function: Any, operation: Any, *upstream: Any) -> Any:

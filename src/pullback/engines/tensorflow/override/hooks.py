@@ -2,14 +2,15 @@
 
 First how ops run, are recorded, differentiated and traced. Then the places where an override would be lost without a
 word, each of which is made to work, or is reported in the audit: other people's custom gradients hide what runs in
-them, recompute_grad and py_function run code later, tf.vectorized_map turns ops into other ops, import_graph_def makes
-ops without a callback, and building a Keras model runs nothing.
+them, recompute_grad runs code later, tf.vectorized_map turns ops into other ops, import_graph_def makes ops without a
+callback, and building a Keras model runs nothing. What outlives a block is in `outliving`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import keras
@@ -23,6 +24,7 @@ from pullback.engines.tensorflow.override.intercept import (
     mark_imported,
     record_marked,
 )
+from pullback.engines.tensorflow.override.outliving import differentiated, traced_here
 from pullback.engines.tensorflow.override.scope import (
     PatchedFunction,
     hook,
@@ -87,6 +89,7 @@ while_open.add(Replacement(overriding.execute, "record_gradient", _record_gradie
 @hook(overriding.imperative_grad, "imperative_grad")
 def _backward_pass(_: Stack, original: Original, *args: Any, **kwargs: Any) -> Any:
     """The backward pass of a tape runs without our callback, which would only find that it has nothing to do."""
+    differentiated()
     with without_callback():
         return original(*args, **kwargs)
 
@@ -96,6 +99,7 @@ def _backward_pass(_: Stack, original: Original, *args: Any, **kwargs: Any) -> A
 @hook(records.Recorded, "forward")
 def _differentiation(_: Stack, original: Original, *args: Any, **kwargs: Any) -> Any:
     """Differentiation is not overridden itself."""
+    differentiated()
     with suspended():
         return original(*args, **kwargs)
 
@@ -132,19 +136,25 @@ def _add_trace(_: Stack, original: Original, cache: Any, *args: Any, **kwargs: A
 def _init_graph(stack: Stack, original: Original, graph: Any, *args: Any, **kwargs: Any) -> None:
     """A graph knows which overrides it was traced under."""
     original(graph, *args, **kwargs)
-    state_of(graph).key = trace_key(stack)
+    mine = state_of(graph)
+    mine.key, mine.fresh = trace_key(stack), stack.activation
 
 
 @hook(overriding.ConcreteFunction, "_call_flat")
-def _call_flat(stack: Stack, original: Original, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _call_flat(
+    stack: Stack, original: Original, function: Any, inputs: Any, captured_inputs: Any
+) -> Any:
     """A trace used again is counted; a graph that was not traced under these overrides is rewritten."""
     mine = state_of(function.graph)
     if mine.key != trace_key(stack):
-        return original(rewritten(stack, function), *args, **kwargs)
-    if not mine.fresh:
+        traced = traced_here(stack, function)
+        if traced is not None:
+            return _call_flat(stack, original, traced, inputs, traced.captured_inputs)
+        return original(rewritten(stack, function), inputs, captured_inputs)
+    if mine.fresh is not stack.activation:
         used_again(stack, function.graph)
-    mine.fresh = False
-    return original(function, *args, **kwargs)
+    mine.fresh = None
+    return original(function, inputs, captured_inputs)
 
 
 @hook(overriding.custom_gradient, "_eager_mode_decorator")
@@ -216,13 +226,6 @@ def _run_body(
     return result
 
 
-@hook(overriding.script_ops, "_internal_py_func")
-def _py_function(stack: Stack, original: Original, func: Any, *args: Any, **kwargs: Any) -> Any:
-    """A tf.py_function in a graph runs later, in another thread: it takes the override along."""
-    takes_it = callable(func) and not kwargs.get("is_grad_func")
-    return original(_under(stack, func) if takes_it else func, *args, **kwargs)
-
-
 @hook(overriding.control_flow_ops, "_pfor_impl")
 def _pfor(stack: Stack, original: Original, loop_fn: Any, *args: Any, **kwargs: Any) -> Any:
     """The loop body is traced under the override; turning it into batched ops is not."""
@@ -245,6 +248,22 @@ def _symbolic_call(stack: Stack, original: Original, *args: Any, **kwargs: Any) 
         activation.unreachable = MODEL_WAS_BUILT
     with suspended():
         return original(*args, **kwargs)
+
+
+@hook(overriding.ops.Graph, "gradient_override_map")
+@contextlib.contextmanager
+def _gradient_override_map(
+    stack: Stack, original: Original, graph: Any, op_types: Any
+) -> Generator[None]:
+    """The innermost wins: a graph remembers inside how many overrides such a map was opened."""
+    mine = state_of(graph)
+    with original(graph, op_types):
+        before = mine.mapped
+        mine.mapped = before | dict.fromkeys(op_types, len(stack.activations))
+        try:
+            yield
+        finally:
+            mine.mapped = before
 
 
 def _on_import(stack: Stack, patched: PatchedFunction, args: Any, kwargs: Any) -> Any:

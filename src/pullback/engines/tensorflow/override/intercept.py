@@ -7,6 +7,7 @@ tapes opened inside the trace record the rule as well.
 
 from __future__ import annotations
 
+import contextvars
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -17,24 +18,28 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.graph import exporting, must_capture_ahead
 from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
 from pullback.engines.tensorflow.attach.splice import capture_ahead, splice
-from pullback.engines.tensorflow.override.graphs import gradient_name, in_function, note
+from pullback.engines.tensorflow.override.graphs import (
+    GIVEN_INSIDE,
+    gradient_name,
+    in_function,
+    note,
+    state_of,
+)
 from pullback.engines.tensorflow.override.op_calls import (
     Op,
     OpView,
     asked_place,
-    carries_gradient,
     record_of,
+    why_hidden,
 )
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.engines.tensorflow.values import with_gradient_tensors
 from pullback.extend import (
-    NOT_FLOATING,
     Bound,
     Chain,
     Stack,
     guarded,
-    hidden,
     matching,
     one_op_call,
     postponed,
@@ -47,6 +52,8 @@ MODEL_WAS_BUILT = (
     "a Keras model was built here, and building runs nothing that could be differentiated. "
     "Build it outside, and apply the override to it: `pb.override({...})(model)`."
 )
+# What runs here will run again by itself, outside of every block: matches are noted, and nothing is changed.
+inert: contextvars.ContextVar[bool] = contextvars.ContextVar("pullback_inert", default=False)
 _STOPPED = "recording is stopped where it runs (tape.stop_recording)"
 
 
@@ -81,7 +88,7 @@ def on_op(
 
 def _at_once(chain: Chain, where: Where, op: Op, outputs: list[Any]) -> list[Any]:
     recorded = bool(private.possible_gradient_types(op.inputs))
-    reason = note_eager(chain, where, recorded, _why_hidden(outputs))
+    reason = note_eager(chain, where, recorded, why_hidden(op.inputs, outputs))
     if not recorded or reason is not None:
         return outputs
     op.place = asked_place(chain, where)
@@ -128,14 +135,24 @@ def _in_graph(stack: Stack, chain: Chain, where: Where, operation: Any, outputs:
     if overriding.in_keras_symbolic_scope():
         stack.activation.unreachable = MODEL_WAS_BUILT
         return outputs
-    reason = _why_hidden(outputs)
-    note(chain, where, "traced", hidden_by=reason)
-    if reason is not None:
+    reason = why_hidden(operation.inputs, outputs)
+    inner = _inside_of_maps(chain, operation)
+    note(inner, where, "traced", hidden_by=reason)
+    if len(inner) < len(chain):
+        taped = private.possible_gradient_types(operation.inputs)
+        note(
+            chain[len(inner) :],
+            where,
+            "traced",
+            hidden_by=reason or (None if taped else GIVEN_INSIDE),
+        )
+    if reason is not None or inert.get():
         return outputs
     if exporting.get():
         fresh = _in_portable_function(chain, operation, where.place)
     elif stack.traits == BATCHED:
-        fresh = _behind_identity(chain, Op.of(operation, where.place))
+        op = Op.of(operation, where.place, private.own_gradient(operation))
+        fresh = _behind_identity(chain, op)
     else:
         _mark(chain, operation, where)
         return outputs
@@ -160,18 +177,29 @@ def _in_portable_function(chain: Chain, operation: Any, place: Any) -> list[Any]
     def carrier(*tensors: Any) -> list[Any]:
         inputs, outputs = list(tensors[:count]), list(tensors[count:])
         view = OpView(operation, inputs, outputs)
-        op = Op(operation.type, inputs, outputs, None, view, place)
+        own = private.own_gradient(operation)
+        op = Op(operation.type, inputs, outputs, None, view, place, own)
         return list(map(tf.identity, _behind_identity(chain, op)))
 
     return in_function(carrier, [*operation.inputs, *operation.outputs])
 
 
+def _inside_of_maps(chain: Chain, operation: Any) -> Chain:
+    """The rules of overrides that were opened inside a gradient_override_map for this op, which win over the map."""
+    opened = state_of(operation.graph).mapped.get(operation.type, 0)
+    return tuple(bound for bound in chain if bound.depth >= opened) if opened else chain
+
+
 def _mark(chain: Chain, operation: Any, where: Where) -> None:
-    operation._pullback_chain = chain
+    operation._pullback_chain = chain  # for tapes, which know nothing of maps
     operation._pullback_place = asked_place(chain, where)
-    private.set_gradient_name(operation, gradient_name(operation.graph, chain))
+    chain = _inside_of_maps(chain, operation)
+    if not chain:
+        return
+    own = private.own_gradient(operation)
+    private.set_gradient_name(operation, gradient_name(operation.graph, chain, own))
     if any(must_capture_ahead(operation.graph, bound.rule) for bound in chain):
-        recorded = record_of(chain, Op.of(operation))
+        recorded = record_of(chain, Op.of(operation, own=own))
         outputs = [operation.outputs[i] for i in recorded.returned]
         with suspended():
             capture_ahead(operation.graph, recorded.backward, outputs)
@@ -185,8 +213,10 @@ def mark_imported(stack: Stack, operation: Any) -> None:
     bounds = (*stack.by_handle.get(op_type, ()), *stack.anywhere)
     chain = matching(bounds, where) if operation.outputs else ()
     if chain:
-        note(chain, where, "rewritten", hidden_by=_why_hidden(operation.outputs))
-        _mark(chain, operation, where)
+        reason = why_hidden(operation.inputs, operation.outputs)
+        note(chain, where, "rewritten", hidden_by=reason)
+        if reason is None and not inert.get():
+            _mark(chain, operation, where)
     for definition in overriding.functions_called(operation):
         reason = (
             f"it lies in the function {definition.signature.name!r} of an imported graph, which is copied as it is. "
@@ -196,10 +226,3 @@ def mark_imported(stack: Stack, operation: Any) -> None:
             where = Where(node.op, node.name, operation)
             found = matching(stack.by_handle.get(node.op, ()), where)
             note(found, where, "rewritten", hidden_by=reason)
-
-
-def _why_hidden(outputs: Sequence[Any]) -> str | None:
-    for tensor in outputs:
-        if carries_gradient(tensor):
-            return hidden.get()
-    return NOT_FLOATING

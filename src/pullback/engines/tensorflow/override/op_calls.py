@@ -18,6 +18,8 @@ from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     ANYTHING,
+    NOT_FLOATING,
+    NOTHING_FLOATING,
     ONE_OUTPUT,
     Bound,
     Chain,
@@ -28,6 +30,7 @@ from pullback.extend import (
     Spec,
     Structure,
     flat_tuple,
+    hidden,
     outputs_of_op,
     signature_of,
 )
@@ -44,6 +47,21 @@ def carries_gradient(tensor: Any) -> bool:
     return tensor.dtype.as_datatype_enum in _CARRYING
 
 
+def why_hidden(inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
+    """Why a rule for an op with these tensors has no effect, if that is so."""
+    if not any(map(carries_gradient, outputs)):
+        return NOT_FLOATING
+    return hidden.get() if any(map(carries_gradient, inputs)) else NOTHING_FLOATING
+
+
+def why_node_hidden(node: Any) -> str | None:
+    """The same for a node of a graph that is not there."""
+    inputs, outputs = overriding.data_types_of(node)
+    if _CARRYING.isdisjoint(outputs):
+        return NOT_FLOATING
+    return NOTHING_FLOATING if _CARRYING.isdisjoint(inputs) else None
+
+
 @dataclasses.dataclass(slots=True)
 class Op:
     """What is known of an op: in eager code its tensors and attributes, in a graph the op itself."""
@@ -54,18 +72,19 @@ class Op:
     attributes: Any = None
     operation: Any = None
     place: Place | None = None  # where a rule asks for it
+    own: Any = None  # the gradient that this one op has, if it is not that of its type
 
     @classmethod
-    def of(cls, operation: Any, place: Place | None = None) -> Op:
+    def of(cls, operation: Any, place: Place | None = None, own: Any = None) -> Op:
         """An op of a graph."""
         place = place or getattr(operation, "_pullback_place", None)
         place = place or Place(operation.name, operation.type)
         inputs, outputs = list(operation.inputs), list(operation.outputs)
-        return cls(operation.type, inputs, outputs, None, operation, place)
+        return cls(operation.type, inputs, outputs, None, operation, place, own)
 
     def registered(self, specs: Sequence[Spec | None]) -> Ordinary | None:
-        """TensorFlow's own gradient of this op, one value per input; `None` where there is none."""
-        function = private.registered_gradient(self.type)
+        """The gradient that this op has otherwise, one value per input; `None` where there is none."""
+        function = self.own or private.registered_gradient(self.type)
         if function is None:
             return None
         operation = self.operation or overriding.mock_operation(
@@ -177,9 +196,9 @@ def record_of(chain: Chain, op: Op, position: int = 0) -> Recorded:
     return recorded
 
 
-def chain_gradient(chain: Chain, operation: Any, *upstream: Any) -> list[Any]:
+def chain_gradient(chain: Chain, own: Any, operation: Any, *upstream: Any) -> list[Any]:
     """The rules of nested overrides as the gradient function of a marked op of a graph."""
-    op = Op.of(operation)
+    op = Op.of(operation, own=own)
     recorded = record_of(chain, op)
     recorded.tensors = op.inputs
     with through(operation.graph):

@@ -45,6 +45,13 @@ def is_one_op(function: Any) -> bool:
     return original_code(function) in _generated() or function is innermost(tf.stack)
 
 
+def names_inside(function: types.FunctionType) -> frozenset[str]:
+    """By which names TensorFlow calls a function of its own; none for those it generates, which it does not call."""
+    if package_of(function) != "tensorflow" or original_code(function) in _generated():
+        return frozenset()
+    return frozenset({function.__name__, (public_name(function) or "").rpartition(".")[2]})
+
+
 def public_name(function: Any) -> str | None:
     """The name by which users call a function of TensorFlow or Keras, such as `tf.nn.relu`."""
     for each in (function, getattr(function, "__wrapped__", None), innermost(function)):
@@ -56,10 +63,7 @@ def public_name(function: Any) -> str | None:
 
 def label(target: Any) -> str | None:
     """How a function or class of TensorFlow or Keras reads in messages; `None` for anything else."""
-    if not isinstance(target, (type, types.FunctionType)):
-        return public_name(target) if callable(target) else None
-    short = {"tensorflow": "tf", "keras": "keras"}.get(package_of(target))
-    return public_name(target) or (short and f"{short}.{target.__qualname__}")
+    return public_name(target) if callable(target) else None
 
 
 @functools.cache

@@ -6,11 +6,12 @@ as `pb.with_gradient` does, with the function as it was before as its body.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import keras
@@ -21,11 +22,12 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import in_function, note
-from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, note_eager
+from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, inert, note_eager
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import PatchedFunction
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import keras_models, overriding
 from pullback.extend import (
+    NOT_FLOATING,
     NOTHING_FLOATING,
     Call,
     Chain,
@@ -46,16 +48,27 @@ from pullback.extend import (
 )
 
 LAYER_CALL = "layer call"  # the handle of lines about layers
-# The layer whose `call` is to be a region, and the lines that say so.
-_expected_layer: contextvars.ContextVar[tuple[Any, Chain] | None] = contextvars.ContextVar(
-    "pullback_expected_layer", default=None
+_NOTHING_EXPECTED: tuple[Any, Chain] = (None, ())
+# The layer whose `call` runs next, and the lines that make a region of it.
+_expected_layer: contextvars.ContextVar[tuple[Any, Chain]] = contextvars.ContextVar(
+    "pullback_expected_layer", default=_NOTHING_EXPECTED
 )
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 
 def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
-    """A function that is a target, or a part in which targets are looked for, is called."""
+    """A function that is a target, or the `call` of a layer, or a part in which targets are looked for, is called."""
+    names = patched.names_inside
+    if names and overriding.is_called_by_machinery(names, patched.trampoline):
+        return patched.run(*args, **kwargs)
+    layer = args[0] if args and isinstance(args[0], keras.Layer) else None
+    if layer is not None and patched.function is _body_of(layer):
+        return _on_layer_body(stack, patched, layer, args, kwargs)
+    return _on_function(stack, patched, args, kwargs)
+
+
+def _on_function(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     chain = stack.one_op.get(patched.function)
     if chain is not None and not guarded.get():
         return _as_one_op(chain, patched, args, kwargs)
@@ -90,26 +103,79 @@ def _as_one_op(chain: Chain, patched: PatchedFunction, args: Args, kwargs: Kwarg
 def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """Some Keras layer is called; if it is a target, its `call` will be a region."""
     layer = args[0]
-    with set_for(running, (*running.get(), layer)):
-        where = Where("function", layer.name, owner=layer)
-        chain = matching(stack.by_handle.get(LAYER_CALL, ()), where)
-        if not chain or _symbolic(args[1:], kwargs):
-            return patched.run(*args, **kwargs)
-        function = inspect.getattr_static(type(layer), "call", None)
-        if "call" in vars(layer) or not isinstance(function, types.FunctionType):
+    with _running_layer(stack, layer) as entered:
+        chain = () if _symbolic(args[1:], kwargs) else _chain(stack, layer)
+        function = _body_of(layer)
+        if chain and function is None:
             return _Region(stack, chain, patched, layer)(args[1:], kwargs)
-        with set_for(_expected_layer, (layer, chain)), PatchedFunction.of(function, _on_layer_body):
-            return patched.run(*args, **kwargs)
-
-
-def _on_layer_body(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
-    """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
-    expected = _expected_layer.get()
-    if expected is None or not args or args[0] is not expected[0]:
+        if chain and function is not None:
+            entered.enter_context(PatchedFunction.of(function, on_call))
+        entered.enter_context(set_for(_expected_layer, (layer, chain)))
         return patched.run(*args, **kwargs)
-    layer, chain = expected
-    with set_for(_expected_layer, None):
-        return _Region(stack, chain, patched, layer)(args[1:], kwargs)
+
+
+def layer_body(function: types.FunctionType, /, *args: Any, **kwargs: Any) -> Any:
+    """Run the `call` of a layer, past its `__call__`, as what it is: a call of the layer."""
+    with PatchedFunction.of(function, on_call):
+        return overriding.converted(function)(*args, **kwargs)
+
+
+def _on_layer_body(
+    stack: Stack, patched: PatchedFunction, layer: Any, args: Args, kwargs: Kwargs
+) -> Any:
+    """The `call` of a layer, which is where the region is: masks and casts belong to the layer."""
+    expected, chain = _expected_layer.get()
+    if layer is expected:
+        with set_for(_expected_layer, _NOTHING_EXPECTED):
+            return _body(stack, chain, patched, layer, args, kwargs)
+    if any(layer is each for each in running.get()):
+        return _on_function(stack, patched, args, kwargs)
+    # Some layers run the `call` of another one without calling it, as TimeDistributed does.
+    with _running_layer(stack, layer) as entered:
+        entered.enter_context(set_for(_expected_layer, _NOTHING_EXPECTED))
+        return _body(stack, _chain(stack, layer), patched, layer, args, kwargs)
+
+
+def _body(
+    stack: Stack, chain: Chain, patched: PatchedFunction, layer: Any, args: Args, kwargs: Kwargs
+) -> Any:
+    if not chain:
+        return _on_function(stack, patched, args, kwargs)
+    return _Region(stack, chain, patched, layer)(args[1:], kwargs)
+
+
+@contextlib.contextmanager
+def _running_layer(stack: Stack, layer: Any) -> Generator[contextlib.ExitStack]:
+    """A layer is running; that it may run the `call` of a layer that it holds is noticed."""
+    with contextlib.ExitStack() as entered:
+        entered.enter_context(set_for(running, (*running.get(), layer)))
+        if not isinstance(layer, (keras_models.Functional, keras.Sequential)):
+            for function in _bodies_inside(stack, layer):
+                entered.enter_context(PatchedFunction.of(function, on_call))
+        yield entered
+
+
+def _bodies_inside(stack: Stack, layer: Any) -> set[types.FunctionType]:
+    held = keras_models.direct_layers(layer)
+    bodies = {_body_of(each) for each in held if stack.tracks or _chain(stack, each)}
+    return {body for body in bodies if body is not None}
+
+
+def _chain(stack: Stack, layer: Any) -> Chain:
+    where = Where("function", layer.name, owner=layer)
+    return matching(stack.by_handle.get(LAYER_CALL, ()), where)
+
+
+def _body_of(layer: Any) -> types.FunctionType | None:
+    """The `call` of a layer's own class; `None` where it is not a method."""
+    kind = getattr(layer, "__pullback_class__", type(layer))
+    function = inspect.getattr_static(kind, "call", None)
+    is_method = isinstance(function, types.FunctionType) and "call" not in vars(layer)
+    return function if is_method else None
+
+
+def _leaves_of(result: Any) -> Sequence[Any]:
+    return [result] if isinstance(result, tf.Tensor) else flatten(result)[0]
 
 
 def _symbolic(args: Sequence[Any], kwargs: Kwargs) -> bool:
@@ -128,7 +194,7 @@ class _Region:
         self.patched = patched
         self.is_method = owner is not None
         self.body = functools.partial(patched.run, owner) if self.is_method else patched.run
-        self.where = Where("function", getattr(owner, "name", None) or patched.twin.__name__)
+        self.where = Where("function", getattr(owner, "name", None) or patched.title)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
         if overriding.in_keras_symbolic_scope():
@@ -136,10 +202,12 @@ class _Region:
                 bound.activation.unreachable = MODEL_WAS_BUILT
             return self.body(*args, **kwargs)
         call, leaves = self._call(0, args, kwargs)
-        self._note(bool(values.differentiable(leaves)))
         if exporting.get() and not private.executing_eagerly():
-            return _in_portable_function(self.stack, call, leaves)
-        return attach(call, leaves)
+            result = _in_portable_function(self.stack, call, leaves)
+        else:
+            result = self.body(*args, **kwargs) if inert.get() else attach(call, leaves)
+        self._note(leaves, result)
+        return result
 
     def _call(self, position: int, args: Args, kwargs: Kwargs) -> tuple[Call, Sequence[Any]]:
         """The call under the rule at this position, and its leaves."""
@@ -148,6 +216,8 @@ class _Region:
         body = guarding(bound, functools.partial(self._run, position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
         plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
+        if bound.line.names:
+            plan = plan.renamed(bound.line.names)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         return Call(definition, engine_of(leaves), plan, structure), leaves
 
@@ -157,8 +227,13 @@ class _Region:
             return self.body(*args, **kwargs)
         return attach(*self._call(position, args, kwargs))
 
-    def _note(self, flows: bool) -> None:
-        reason = hidden.get() or (None if flows else NOTHING_FLOATING)
+    def _note(self, leaves: Sequence[Any], result: Any) -> None:
+        reason = hidden.get()
+        reads = any("variables" in bound.rule.requested for bound in self.chain)
+        if not reads and not values.differentiable(leaves):
+            reason = NOTHING_FLOATING
+        elif not values.differentiable(_leaves_of(result)):
+            reason = NOT_FLOATING
         if private.executing_eagerly():
             note_eager(self.chain, self.where, private.could_possibly_record(), reason)
         else:

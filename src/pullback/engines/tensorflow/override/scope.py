@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.as_argument import traced_as_itself
 from pullback.engines.tensorflow.override.intercept import BATCHED, on_op
-from pullback.engines.tensorflow.override.op_names import is_library
+from pullback.engines.tensorflow.override.op_names import is_library, names_inside, public_name
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import SUSPENDED, Replacement, Stack, Together, stack_here, suspended
 from pullback.extend import PatchedFunction as CorePatchedFunction
@@ -43,6 +43,8 @@ class Callback:
         graph: Any = None,
     ) -> Any:
         """Look at one op; hand back its outputs, changed or not."""
+        if type(outputs) is tuple:
+            outputs = list(outputs)  # TensorFlow hands callbacks a tuple, where ops give a list
         stack = stack_here.get()
         if stack is None:
             if threading.get_ident() == self.thread:
@@ -71,6 +73,11 @@ def current() -> Stack | None:
     return None if stack is SUSPENDED else stack
 
 
+def is_tracing() -> bool:
+    """Whether ops are put into a graph here."""
+    return not private.executing_eagerly()
+
+
 def _inherited() -> Stack | None:
     for callback in private.op_callbacks():
         if isinstance(callback, Callback) and not _is_of_this_thread(callback):
@@ -82,6 +89,7 @@ def intercept(stack: Stack, undo: contextlib.ExitStack) -> None:
     """Have the ops of this thread matched with a stack, until `undo` is closed."""
     # Not earlier: the canary runs ops, and a strategy may have to be set up before any op runs.
     overriding.check_override()
+    stack.activation.is_rehearsal = overriding.in_keras_symbolic_scope()
     if not private.executing_eagerly() and overriding.in_batched_loop():
         stack.traits = BATCHED
     undo.enter_context(while_open)
@@ -147,6 +155,16 @@ def hook(owner: Any, name: str) -> Callable[[_F], _F]:
 
 class PatchedFunction(CorePatchedFunction):
     """A function whose calls are handed to `dispatch` with the stack in force; tf.function does not notice."""
+
+    @functools.cached_property
+    def title(self) -> str:
+        """How it reads in messages: by its public name, if it has one."""
+        return public_name(self.function) or self.function.__name__
+
+    @functools.cached_property
+    def names_inside(self) -> frozenset[str]:
+        """By which names TensorFlow may call it for itself."""
+        return names_inside(self.function)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the trampoline calls."""

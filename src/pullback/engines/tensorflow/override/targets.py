@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import inspect
@@ -13,6 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pullback.engines.tensorflow.override.aliases import aliases_of
 from pullback.engines.tensorflow.override.op_names import (
     innermost,
     is_one_op,
@@ -33,10 +35,14 @@ from pullback.extend import (
     label_of,
     narrowest_first,
     original_code,
+    refuse_twice,
     running,
+    target_key,
 )
 from pullback.extend import Where as Predicate
 
+# TensorFlow puts these at the ends of functions, branches and loops: in a graph without source they tell nothing.
+IN_EVERY_GRAPH = frozenset({"Identity", "IdentityN"})
 Conditions = tuple[Callable[[Where], bool], ...]
 
 
@@ -46,9 +52,14 @@ def layer_names(layer: Any) -> list[str]:
 
 
 def is_same(owner: Any, instance: Any) -> bool:
-    """Whether this is the object, or was made from it by an override."""
-    link = getattr(owner, "_pullback_link", None)
-    return owner is instance or getattr(link, "source", None) is instance
+    """Whether these are one object, or were made from one by overrides."""
+    return owner is instance or _origin(owner) is _origin(instance)
+
+
+def _origin(value: Any) -> Any:
+    while (link := getattr(value, "_pullback_link", None)) is not None:
+        value = link.source
+    return value
 
 
 def _called_on(instance: Any) -> Conditions:
@@ -72,14 +83,28 @@ def is_inside(part: Any, where: Where) -> bool:
 
 def resolve(entries: Sequence[Entry]) -> Resolved:
     """The lines of an override in the form in which they are matched."""
+    refuse_twice(entries, [_meaning(entry.target) for entry in entries])
     lines = _Lines()
     for entry in narrowest_first(entries):
         lines.resolve(entry, entry.target, ())
+    lines.add_aliases()
     return lines
+
+
+def _meaning(target: Any) -> Any:
+    """What a target comes to, whichever of its names was used."""
+    if not isinstance(target, types.FunctionType):
+        return target_key(target)
+    function = innermost(target)
+    return target_key([function, *(alias.function for alias in aliases_of(function))][-1])
 
 
 class _Lines(Resolved):
     """The lines of an override, found by the kind of each target."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._aliases: list[tuple[types.FunctionType, Entry, Line]] = []
 
     def resolve(self, entry: Entry, target: Any, conditions: Conditions) -> None:
         """Add the lines of a target."""
@@ -117,16 +142,25 @@ class _Lines(Resolved):
         _refuse(entry, "attrs", "ops have", "a function or layer")
         reads = "variables" in entry.rule.requested
         for function, instance, is_method in functions_of(target):
-            op_types = () if is_method else op_types_of(target)
-            one_op = bool(op_types) and is_one_op(function) and not reads
-            self.add(
-                function,
-                entry,
-                Line((*conditions, *_called_on(instance)), op_types, one_op, is_method),
-            )
-            self._intercept(function, on_call)
-            if one_op:
-                self.one_op_types |= set(op_types)
+            where = (*conditions, *_called_on(instance))
+            if is_method:
+                self._function(function, entry, Line(where, is_method=True))
+                continue
+            self._function(function, entry, _line_of(function, where, reads=reads))
+            for alias, names in aliases_of(function):
+                line = _line_of(alias, where, reads=reads)
+                self._aliases.append((alias, entry, dataclasses.replace(line, names=names)))
+
+    def _function(self, function: types.FunctionType, entry: Entry, line: Line) -> None:
+        self.add(function, entry, line)
+        self._intercept(function, on_call)
+        if line.is_one_op:
+            self.one_op_types |= set(line.op_types)
+
+    def add_aliases(self) -> None:
+        """Add the lines of functions that targets are other names for, after those that were named themselves."""
+        for function, entry, line in self._aliases:
+            self._function(function, entry, line)
 
     def _watch_part(self, part: Any) -> None:
         """Make it known, while the part runs, that it does."""
@@ -141,6 +175,12 @@ class _Lines(Resolved):
     def _intercept(self, function: types.FunctionType, dispatch: Callable[..., Any]) -> None:
         patch = functools.partial(PatchedFunction.of, function, dispatch)
         self.patches.setdefault(function, patch)
+
+
+def _line_of(function: types.FunctionType, conditions: Conditions, *, reads: bool) -> Line:
+    """The line of a function; one whose rule asks for variables needs more than the op."""
+    op_types = tuple(set(op_types_of(function)) - IN_EVERY_GRAPH)
+    return Line(conditions, op_types, bool(op_types) and is_one_op(function) and not reads)
 
 
 def _layer_class(target: type) -> type:
@@ -166,7 +206,7 @@ def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
         return [(innermost(target.__func__), target.__self__, True)]
     if isinstance(target, types.FunctionType):
         function = innermost(target)
-        return [(function, None, False), *((f, None, True) for f in _symbolic_twins(function))]
+        return [(function, None, False), *((f, None, True) for f in symbolic_twins(function))]
     call = inspect.getattr_static(type(target), "__call__", None)
     if isinstance(call, types.FunctionType) and not isinstance(target, (int, float)):
         return [(innermost(call), target, True)]
@@ -176,7 +216,7 @@ def functions_of(target: Any) -> list[tuple[types.FunctionType, Any, bool]]:
     )
 
 
-def _symbolic_twins(function: types.FunctionType) -> list[types.FunctionType]:
+def symbolic_twins(function: types.FunctionType) -> list[types.FunctionType]:
     """In a functional model, `keras.ops.relu` is an operation object of its own, made when the model was built."""
     if not (function.__module__ or "").startswith("keras."):
         return []
@@ -217,7 +257,8 @@ def checked_type(op_type: str) -> str:
     close = by_case or difflib.get_close_matches(op_type, names, 3, 0.6)
     similar = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise TargetError(
-        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'}"
+        f"TensorFlow has no op type {op_type!r}. {similar or 'Nothing has a similar name.'} "
+        f"A layer of that name is `model.get_layer({op_type!r})` or `re.compile({op_type!r})`: a string is an op type."
     )
 
 

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from tensorflow.python.autograph.core import config as _autograph_config
 from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
+from tensorflow.python.eager import imperative_grad as _imperative_grad
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import ops as _ops
@@ -31,6 +33,7 @@ from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow
 from tensorflow.python.ops import gen_array_ops as _array_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import resource_variable_ops as _variable_ops
+from tensorflow.python.ops import stateful_random_ops as _stateful_random_ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 # An operation is recorded with a gradient of our own on every tape and accumulator, without running it twice.
@@ -46,6 +49,8 @@ VariableWatcher = _record.VariableWatcher
 variable_accessed = _variable_ops.variable_accessed
 # As tf.executing_eagerly, without the cost of its wrapper: this is asked at every call.
 executing_eagerly = _context.executing_eagerly
+# Ops that run at once, also where eager execution has been disabled.
+eager_mode = _context.eager_mode
 # The class of concrete tensors: a type test is the fastest way to tell them from symbolic ones.
 EagerTensor = _ops.EagerTensor
 # The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
@@ -95,6 +100,15 @@ def origin_of_line(file: str, line: int) -> tuple[str, int]:
     return file, line
 
 
+def numbers_asked_for() -> frozenset[int]:
+    """The numbers of the tensors that the tape which runs a gradient function was asked for; none outside of one."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not _imperative_grad.imperative_grad.__code__:
+        frame = frame.f_back
+    sources = () if frame is None else frame.f_locals["sources"]
+    return frozenset(number_of(s) for s in sources if isinstance(s, EagerTensor))
+
+
 def detached(tensor: Any) -> Any:
     """Another handle on the same buffer, unknown to all tapes: a fifth of the cost of an identity op."""
     return tensor._copy_to_device(tensor.device)
@@ -135,6 +149,15 @@ def identity_with_gradient(graph: Any, tensors: Sequence[Any], name: str) -> Seq
 def set_gradient_name(operation: Any, name: str) -> None:
     """Mark an op so that its gradient is looked up under another name than its type."""
     operation._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
+    operation._gradient_function = None  # which would come before the name
+
+
+def own_gradient(operation: Any) -> Any:
+    """The gradient function that an op of a graph has been given in place of that of its type, if it has."""
+    if operation._gradient_function is not None:
+        return operation._gradient_function
+    name = operation.graph._gradient_override_map.get(operation.type) or gradient_name_of(operation)
+    return registered_gradient(name) if name else None
 
 
 def gradient_name_of(operation: Any) -> str:
@@ -162,14 +185,24 @@ def registered_gradient(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def global_seed_kept() -> Generator[None]:
-    """Give back what tf.random.set_seed replaces: it can be set in public, but not read."""
+def global_seed_kept(meanwhile: Any = None) -> Generator[None]:
+    """Give back what tf.random.set_seed replaces: it can be set in public, but not read.
+
+    Ops draw their seeds from `meanwhile`, if it is given, so that those that follow are drawn as if nothing had run.
+    """
     context = _context.context()
     before = {name: vars(context)[name] for name in ("_seed", "_rng") if name in vars(context)}
+    vars(context).update({"_rng": meanwhile} if meanwhile and "_rng" in before else {})
     try:
         yield
     finally:
         vars(context).update(before)
+
+
+def global_generator_state() -> list[Any]:
+    """The variable of the global random generator, if there is one: asking for it in public makes one."""
+    generator = _stateful_random_ops.global_generator
+    return [] if generator is None else [generator.state]
 
 
 @contextlib.contextmanager
@@ -197,6 +230,13 @@ def capturing(graph: Any, translate: Callable[[Any], Any]) -> Generator[None]:
 def is_control_flow(graph: Any) -> bool:
     """Whether a graph is a branch of a tf.cond or the body of a tf.while_loop."""
     return isinstance(graph, (_control_flow.CondBranchFuncGraph, _control_flow.WhileBodyFuncGraph))
+
+
+def is_in_control_flow(graph: Any) -> bool:
+    """Whether a graph is in a branch of a tf.cond or in the body of a tf.while_loop, however deep."""
+    while graph is not None and not is_control_flow(graph):
+        graph = getattr(graph, "outer_graph", None)
+    return graph is not None
 
 
 def is_cond_gradient(graph: Any) -> bool:

@@ -38,7 +38,8 @@ def changed_parts() -> list[str]:
 
 def _works(name: str) -> bool:
     try:
-        return CHECKS[name]()
+        with private.eager_mode():
+            return CHECKS[name]()
     except (AttributeError, TypeError):
         return False
 
@@ -85,7 +86,9 @@ def _callbacks_see_ops() -> bool:
 
 
 def _custom_gradients_are_known() -> bool:
-    return private.is_custom_gradient(tf.custom_gradient(_identity))
+    # Where ours has been put in its place, no function with the mark is made any more.
+    replaced = tf.custom_gradient.__module__.partition(".")[0] != "tensorflow"
+    return replaced or private.is_custom_gradient(tf.custom_gradient(_identity))
 
 
 def _identity(x: Any) -> Any:

@@ -4,12 +4,30 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
+import keras
+from keras.src.backend.common import global_state as _global_state
+from keras.src.models.functional import Functional as Functional
+from keras.src.ops.node import Node as _Node
 from keras.src.utils import python_utils as _python_utils
 
 # Marks a `build` that Keras takes for its own, so that it finds out the shapes through `call`.
 default_method = _python_utils.default
+# What Keras puts into the attributes of each layer that is bound to that layer.
+BOUND = frozenset({"build", "quantize"})
+# What a functional model keeps of its graph, and the lists of what belongs to it, with their keeper.
+_GRAPH = frozenset(
+    {
+        "_inputs_struct", "_outputs_struct", "_inputs", "_outputs", "_nodes", "_nodes_by_depth", "_operations",
+        "_operations_by_depth", "_tracker", "_layers", "_trainable_variables", "_non_trainable_variables", "_metrics",
+        "_seed_generators", "_tracked",
+    }
+)  # fmt: skip
+_LISTS = ("_trainable_variables", "_non_trainable_variables", "_metrics", "_seed_generators")
+_TRACKED_BY_TENSORFLOW = "_self_"
 
 
 def compile_settings(model: Any) -> dict[str, Any]:
@@ -27,3 +45,60 @@ def layers_inside(layer: Any) -> list[Any]:
     """A layer or model and all layers inside it; public are the direct ones of a model only."""
     flatten = getattr(layer, "_flatten_layers", None)
     return [layer] if flatten is None else list(flatten())
+
+
+def direct_layers(layer: Any) -> list[Any]:
+    """The layers that a layer holds itself."""
+    return list(getattr(layer, "_layers", ()))
+
+
+def operations_inside(model: Any) -> list[Any]:
+    """The operations of a functional or sequential model and of those inside it; nothing for any other."""
+    found: list[Any] = []
+    if isinstance(model, (Functional, keras.Sequential)):
+        for each in getattr(model, "operations", None) or model.layers:
+            found += operations_inside(each) or [each]
+    return found
+
+
+def model_being_called() -> Any:
+    """The outermost layer or model that is being called here; `None` outside of any call."""
+    context = _global_state.get_global_attribute("current_call_ctx")
+    return None if context is None else context.entry_layer
+
+
+def of_graph(model: Any, replace: Callable[[Any], Any]) -> dict[str, Any]:
+    """The attributes of a functional model over the same graph with other operations, which need no running."""
+    fresh: Any = _rebuilt(model, replace)
+    for name in _LISTS:
+        known = set(map(id, getattr(fresh, name)))
+        getattr(fresh, name).extend(v for v in getattr(model, name) if id(v) not in known)
+    state = vars(fresh)
+    return {n: v for n, v in state.items() if n in _GRAPH or n.startswith(_TRACKED_BY_TENSORFLOW)}
+
+
+def of_list(model: Any, replace: Callable[[Any], Any]) -> dict[str, Any]:
+    """The attributes of a sequential model with other layers."""
+    inner = model._functional
+    return {
+        "_layers": [replace(layer) for layer in model._layers],
+        "_functional": None if inner is None else _rebuilt(inner, replace),
+    }
+
+
+def _rebuilt(model: Any, replace: Callable[[Any], Any]) -> Any:
+    tensors: dict[int, Any] = {}
+    for depth in sorted(model._nodes_by_depth, reverse=True):
+        for node in model._nodes_by_depth[depth]:
+            operation = replace(node.operation)
+            if node.is_input:
+                outputs = operation._inbound_nodes[0].outputs
+            else:
+                outputs = [copy.copy(tensor) for tensor in node.outputs]
+                args, kwargs = node.arguments.fill_in(tensors)
+                _Node(operation, args, kwargs, outputs)
+            tensors |= {id(old): new for old, new in zip(node.outputs, outputs, strict=True)}
+    ends: Any = (model._inputs_struct, model._outputs_struct)
+    new_ends: Any = keras.tree.map_structure(lambda tensor: tensors[id(tensor)], ends)
+    inputs, outputs = new_ends
+    return Functional(inputs, outputs, name=model.name)

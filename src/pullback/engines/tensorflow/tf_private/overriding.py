@@ -26,6 +26,7 @@ from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.autograph.core import ag_ctx as autograph_context
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.impl import conversion as _conversion
+from tensorflow.python.data.ops import structured_function as _structured_function
 from tensorflow.python.eager import backprop as _backprop
 from tensorflow.python.eager import execute as execute
 from tensorflow.python.eager import forwardprop as _forwardprop
@@ -34,10 +35,12 @@ from tensorflow.python.eager.context import context as context
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.eager.polymorphic_function import function_context as function_context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function as _function
+from tensorflow.python.eager.polymorphic_function import tf_method_target as _method_target
 from tensorflow.python.framework import op_def_registry as op_def_registry
 from tensorflow.python.framework import ops as ops
 from tensorflow.python.ops import custom_gradient as custom_gradient
 from tensorflow.python.ops import gradients_util as gradients_util
+from tensorflow.python.ops import resource_variable_ops as _variable_ops
 from tensorflow.python.ops import script_ops as script_ops
 from tensorflow.python.ops.parallel_for import control_flow_ops as control_flow_ops
 from tensorflow.python.saved_model import function_deserialization as _loading
@@ -47,11 +50,16 @@ from pullback.engines.tensorflow import tf_private as _private
 from pullback.engines.tensorflow.tf_private import canary as _canary
 from pullback.engines.tensorflow.tf_private import is_generated as is_generated
 
+_BRANCHES = frozenset(["If", "StatelessIf", "Case", "StatelessCase"])
 check_override = _canary.prove
 # A long-lived tf.function must not keep the traces of every rule it ever met.
 FunctionCache = _function_cache.FunctionCache
 # Functions that have a graph but no Python source are copied when they are called.
 ConcreteFunction = _concrete_function.ConcreteFunction
+# What a tf.function is: one that hands out a concrete function in a block must not hand out the override.
+Function = _function.Function
+# A function of a tf.data pipeline, which runs by itself and whenever the pipeline does.
+DataFunction = _structured_function.StructuredFunctionWrapper
 # Whether Keras only works out the shapes of a model here, in a graph that it throws away.
 in_keras_symbolic_scope = _symbolic_scope.in_symbolic_scope
 # The name scope that is open, in eager code and in graphs.
@@ -68,6 +76,63 @@ def is_layer_call(frame: Any) -> bool:
         frame.f_code.co_name == "__call__"
         and frame.f_globals.get("__name__") == "keras.src.layers.layer"
     )
+
+
+# Where TensorFlow, and this engine, trace, run and differentiate programs, and call functions of TensorFlow to do so.
+# The calls of other modules, which compute, are part of what the user wanted computed.
+_MACHINERY = (
+    "pullback.engines.",
+    *(
+        f"tensorflow.python.{name}"
+        for name in (
+            *(
+                "framework.",
+                "eager.",
+                "autograph.operators.",
+                "autograph.lang.",
+                "distribute.",
+                "data.",
+            ),
+            *("saved_model.", "checkpoint.", "trackable.", "training.", "module.", "compiler."),
+            *(
+                "ops.cond",
+                "ops.while_",
+                "ops.switch_case",
+                "ops.control_flow_",
+                "ops.functional_ops",
+            ),
+            *("ops.map_fn", "ops.tensor_array_ops", "ops.list_ops", "ops.resource_variable_ops"),
+            *("ops.variable", "ops.state_ops", "ops.custom_gradient", "ops.gradients_"),
+            *("ops.script_ops", "ops.handle_data_util", "ops.parallel_for."),
+        )
+    ),
+)
+# What is wrapped around exported functions.
+_WRAPPERS = ("tensorflow.python.util.", "tensorflow.python.ops.weak_tensor_ops")
+
+
+def is_called_by_machinery(names: frozenset[str], trampoline: Any) -> bool:
+    """Whether TensorFlow calls a patched function by one of its names, to trace or run a program."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code is not trampoline:
+        frame = frame.f_back
+    return frame is not None and is_call_of_machinery(names, frame)
+
+
+def is_call_of_machinery(names: frozenset[str], frame: Any) -> bool:
+    """Whether the call in a frame is one that TensorFlow makes for itself, by name: nobody handed the function over."""
+    frame = frame.f_back
+    while frame is not None and _module_of(frame).startswith(_WRAPPERS):
+        frame = frame.f_back
+    return (
+        frame is not None
+        and _module_of(frame).startswith(_MACHINERY)
+        and not names.isdisjoint(frame.f_code.co_names)
+    )
+
+
+def _module_of(frame: Any) -> str:
+    return frame.f_globals.get("__name__") or ""
 
 
 def forget_unconverted(function: Any) -> None:
@@ -130,6 +195,12 @@ def python_function_of(function: Any) -> Any:
     return function.python_function if traced else None
 
 
+def has_lost_its_object(function: Any) -> bool:
+    """Whether a tf.function is a method of an object that is gone; TensorFlow does not keep it alive."""
+    target = getattr(inspect.unwrap(function.python_function), "__self__", None)
+    return isinstance(target, _method_target.TfMethodTarget) and target.target is None
+
+
 def function_like(function: Any, python_function: Any) -> Any:
     """A tf.function with the same settings around another Python function."""
     return function._clone(python_function)
@@ -156,6 +227,13 @@ def converted(function: Any, *, body: bool = False) -> Any:
     return function
 
 
+def codes_that_call_f() -> frozenset[Any]:
+    """Code that is given a function of the user's as `f`, and calls it or a copy: AutoGraph's and custom gradients'."""
+    eager, graph = custom_gradient._eager_mode_decorator, custom_gradient._graph_mode_decorator
+    functions = map(inspect.unwrap, (autograph_api.converted_call, eager, graph))
+    return frozenset(function.__code__ for function in functions)
+
+
 def in_batched_loop() -> bool:
     """Whether the body of a tf.vectorized_map is being traced here."""
     frame: Any = sys._getframe(1)
@@ -170,6 +248,11 @@ def in_batched_loop() -> bool:
 def import_graph_def() -> Any:
     """The function behind `tf.graph_util.import_graph_def`."""
     return inspect.unwrap(tf.graph_util.import_graph_def)
+
+
+def wrap_function() -> Any:
+    """The function behind `tf.compat.v1.wrap_function`."""
+    return inspect.unwrap(tf.compat.v1.wrap_function)
 
 
 def load_library(library: Any) -> dict[str, Any]:
@@ -202,6 +285,22 @@ def functions_called(operation: Any) -> list[Any]:
     return _definitions(_names_called(operation.node_def), operation.graph._functions)
 
 
+def data_types_of(node: Any) -> tuple[list[int], list[int]]:
+    """The dtypes of the inputs and of the outputs of a node without its graph, as TensorFlow's numbers for them."""
+    definition = op_def_registry.get(node.op)
+    defaults = {a.name: a.default_value for a in definition.attr}
+
+    def of(argument: Any) -> list[int]:
+        name = argument.type_attr or argument.type_list_attr
+        if not name:
+            return [argument.type]
+        value = node.attr[name] if name in node.attr else defaults[name]
+        return [value.type] if argument.type_attr else list(value.list.type)
+
+    inputs, outputs = definition.input_arg, definition.output_arg
+    return [t for a in inputs for t in of(a)], [t for a in outputs for t in of(a)]
+
+
 def reachable_definitions(function: Any) -> list[Any]:
     """The definition of a function and of all functions that it calls."""
     library = {f.cached_definition.signature.name: f for f in _children(function)}
@@ -213,6 +312,38 @@ def reachable_definitions(function: Any) -> list[Any]:
         names = set[str]().union(*map(_names_called, definition.node_def))
         todo += _definitions(names - found.keys(), library)
     return list(found.values())
+
+
+def describe_resources(library: Any, function: Any) -> None:
+    """Write what the variables hold that a function was given into its definition and those it calls.
+
+    TensorFlow leaves it out of definitions, and gives no gradient of a variable in a loop or branch without it.
+    """
+    definitions = {definition.signature.name: definition for definition in library.function}
+    known = [_handle_data(tensor) for tensor in function.graph.inputs]
+    todo = [(function.function_def.signature.name, known)]
+    while todo:
+        name, known = todo.pop()
+        definition = definitions[name]
+        by_name: dict[str, Any] = {}
+        for argument, data in zip(definition.signature.input_arg, known, strict=True):
+            if data is not None and data.is_set and not argument.handle_data:
+                held = data.shape_and_type[0]
+                argument.handle_data.add(dtype=held.dtype, shape=held.shape)
+            by_name[argument.name] = data
+        for node in definition.node_def:
+            callees = sorted(_names_called(node) & definitions.keys())
+            given = [by_name.get(tensor) for tensor in node.input if not tensor.startswith("^")]
+            # the first input of a branch is what decides which one it is
+            given = given[1:] if node.op in _BRANCHES else given
+            todo += [(callee, given) for callee in callees if any(d is not None for d in given)]
+
+
+def _handle_data(tensor: Any) -> Any:
+    """What the variable holds that a tensor is the handle of; `None` for any other tensor."""
+    if tensor.dtype != tf.resource:
+        return None
+    return _variable_ops.get_eager_safe_handle_data(tensor)
 
 
 def _children(function: Any) -> list[Any]:

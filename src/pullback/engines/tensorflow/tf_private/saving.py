@@ -1,0 +1,18 @@
+"""Private parts of TensorFlow's saving that the engine uses, each with the reason."""
+# Private symbols are what this folder is for.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+# Traces the gradients of ops that have one of their own, and ends in TypeErrors where that cannot be.
+from tensorflow.python.saved_model import save as save
+
+
+def custom_gradients(graph: Any) -> Iterator[tuple[str, Any]]:
+    """The ops with a gradient of their own in the functions of a graph, and the names of these gradients."""
+    for function in list(graph._functions.values()):
+        for name, operation in save._iterate_op_types(function):
+            yield name.decode(), operation
