@@ -107,9 +107,7 @@ def _against(args: Sequence[Any], options: Options) -> Probe:
         raise CheckError(f"against: {error}") from error
 
 
-def _examined(
-    rule: Probe, truth: Probe, options: Options
-) -> tuple[Course, tuple[Finding, ...]]:
+def _examined(rule: Probe, truth: Probe, options: Options) -> tuple[Course, tuple[Finding, ...]]:
     with np.errstate(all="ignore"):
         course = _course_of(rule, truth, options)
         problem = next(_parts(course, options.quick, options.modes), None)
@@ -208,7 +206,8 @@ def _coverage(course: Course) -> Coverage:
         constants=course.facts.constants,
         order=2 if record.points[2] else 1,
         notes=(*course.subject.rule.notes, *_not_finite(course), *record.notes),
-        open_given=record.open_given, reasons=tuple(record.reasons),
+        open_given=record.open_given,
+        reasons=tuple(record.reasons),
     )
 
 

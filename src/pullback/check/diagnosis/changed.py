@@ -42,13 +42,17 @@ def saved_input(case: Case) -> Iterator[Explanation]:
             yield Explanation(
                 kind,
                 words.saved(case.name, leaf.name, how or "conjugated"),
-                _at_other_point(case, span, lambda d, m=move, s=shape, p=span: m(d.x[p].reshape(s)).ravel()),
+                _at_other_point(
+                    case, span, lambda d, m=move, s=shape, p=span: m(d.x[p].reshape(s)).ravel()
+                ),
             )
         for kind in ("float32", "float16"):
             yield Explanation(
                 "precision",
                 words.saved(case.name, leaf.name, f"rounded to {kind}"),
-                _at_other_point(case, span, lambda d, p=span, t=kind: d.x[p].astype(t).astype(float)),
+                _at_other_point(
+                    case, span, lambda d, p=span, t=kind: d.x[p].astype(t).astype(float)
+                ),
             )
         yield Explanation(
             "saved",

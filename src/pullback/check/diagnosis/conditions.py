@@ -68,15 +68,25 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity, bool]]:
         if leaf.shape == case.leaf.shape and not leaf.is_complex:
             span = outputs.span(k)
             yield leaf.name, lambda d, s=span: d.y[s].reshape(case.shape), False
-            yield f"the upstream of {leaf.name}", lambda d, s=span: d.w[s].reshape(case.shape), False
+            yield (
+                f"the upstream of {leaf.name}",
+                lambda d, s=span: d.w[s].reshape(case.shape),
+                False,
+            )
     for axis, size in enumerate(case.shape):
         if size > 2:
-            yield f"the rank of {case.name} along axis {axis}", lambda d, k=axis: _rank(case.x(d), k), False
+            yield (
+                f"the rank of {case.name} along axis {axis}",
+                lambda d, k=axis: _rank(case.x(d), k),
+                False,
+            )
 
 
 def _rank(x: Array, axis: int) -> Array:
     """0 for the greatest, 1 for the next."""
-    return np.argsort(np.argsort(-x, axis=axis, kind="stable"), axis=axis, kind="stable").astype(float)
+    return np.argsort(np.argsort(-x, axis=axis, kind="stable"), axis=axis, kind="stable").astype(
+        float
+    )
 
 
 def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array, Array]:
@@ -174,7 +184,11 @@ def _ways_inside(
     over = under = 0.0
     for draw in draws:
         g, r = case.g(draw), case.r(draw)
-        known = found.holds(np.broadcast_to(quantity(draw), case.shape)) & np.isfinite(g) & np.isfinite(r)
+        known = (
+            found.holds(np.broadcast_to(quantity(draw), case.shape))
+            & np.isfinite(g)
+            & np.isfinite(r)
+        )
         over, under = over + float(np.sum((g * r)[known])), under + float(np.sum((g * g)[known]))
     number = over / under if under else None
     for how, inside in ways(case, np.ones(case.shape, bool)):

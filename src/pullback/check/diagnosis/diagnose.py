@@ -55,7 +55,12 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
     subject, trial = course.subject, problem.trial
     assert trial is not None and problem.point is not None
     draws = make_draws(
-        subject, problem.point, trial.w, course.start, course.other_points(), _suspect_entries(course, problem)
+        subject,
+        problem.point,
+        trial.w,
+        course.start,
+        course.other_points(),
+        _suspect_entries(course, problem),
     )
     wrong = [k for k in range(len(subject.inputs.leaves)) if _is_wrong(course, draws, k)]
     findings = [_of_input(course, problem, draws, k, explain) for k in wrong]
@@ -66,7 +71,11 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
 def _suspect_entries(course: Course, problem: Problem) -> Array:
     """Entries of the input that may be wrong: those of the output, where they correspond."""
     same = course.subject.inputs.size == course.subject.outputs.size
-    return problem.positions if same and problem.trial is not None and problem.trial.whole else np.empty(0, int)
+    return (
+        problem.positions
+        if same and problem.trial is not None and problem.trial.whole
+        else np.empty(0, int)
+    )
 
 
 def _is_wrong(course: Course, draws: Draws, which: int) -> bool:
@@ -105,7 +114,9 @@ def _unexplained(case: Case, draw: Draw, tried: int) -> str:
     return words.unexplained(case.name, share, int(wrong.sum()), int(known.sum()), tried)
 
 
-def _together(course: Course, draws: Draws, wrong: list[int], findings: list[Finding]) -> list[Finding]:
+def _together(
+    course: Course, draws: Draws, wrong: list[int], findings: list[Finding]
+) -> list[Finding]:
     """Two gradients in each other's place are one finding."""
     layout = course.subject.inputs
     for a in wrong:
@@ -119,7 +130,10 @@ def _together(course: Course, draws: Draws, wrong: list[int], findings: list[Fin
                 if crossed:
                     text = words.swapped(layout.leaves[a].name, layout.leaves[b].name)
                     rest = [f for k, f in zip(wrong, findings, strict=True) if k not in (a, b)]
-                    return [replace(findings[wrong.index(a)], kind="swapped", diagnosis=text), *rest]
+                    return [
+                        replace(findings[wrong.index(a)], kind="swapped", diagnosis=text),
+                        *rest,
+                    ]
     return findings
 
 
@@ -149,7 +163,10 @@ def _fault(course: Course, problem: Problem) -> Finding:
         case WrongShape(came):
             kind, text = "shape", words.shape(leaves[which].name, came, leaves[which].shape)
         case WrongDtype(came):
-            kind, text = "dtype", f"the gradient for `{leaves[which].name}` is {came}, the input is {leaves[which].dtype}"
+            kind, text = (
+                "dtype",
+                f"the gradient for `{leaves[which].name}` is {came}, the input is {leaves[which].dtype}",
+            )
         case Raised(error):
             kind, text = "raises", f"the rule raises {error}"
     return Finding(kind, leaves[which].path, text, source=course.subject.rule.source())
@@ -157,12 +174,20 @@ def _fault(course: Course, problem: Problem) -> Finding:
 
 def _stale(course: Course, problem: Problem) -> Finding:
     path = course.subject.inputs.leaves[0].path
-    return Finding("stale", path, words.STALE, point=str(problem.point), source=course.subject.rule.source())
+    return Finding(
+        "stale", path, words.STALE, point=str(problem.point), source=course.subject.rule.source()
+    )
 
 
 def _upstream(course: Course, problem: Problem) -> Finding:
     path = course.subject.inputs.leaves[0].path
-    return Finding("linear", path, words.NOT_LINEAR, point=str(problem.point), source=course.subject.rule.source())
+    return Finding(
+        "linear",
+        path,
+        words.NOT_LINEAR,
+        point=str(problem.point),
+        source=course.subject.rule.source(),
+    )
 
 
 def _not_finite(course: Course, problem: Problem) -> Finding:
@@ -173,7 +198,12 @@ def _not_finite(course: Course, problem: Problem) -> Finding:
     value = float(problem.point.x[entry])
     text = words.not_finite(leaf.name, f"{leaf.name} = {words.short(value)}")
     return Finding(
-        "nonfinite", leaf.path, text, point=str(problem.point), at=layout.locate(entry), source=course.subject.rule.source()
+        "nonfinite",
+        leaf.path,
+        text,
+        point=str(problem.point),
+        at=layout.locate(entry),
+        source=course.subject.rule.source(),
     )
 
 
@@ -198,4 +228,6 @@ def _second(course: Course, problem: Problem) -> Finding:
 def _mode(course: Course, problem: Problem) -> Finding:
     got, wanted = problem.numbers or (None, None)
     text = f"{problem.text} gives another gradient than eager execution"
-    return Finding("mode", problem.where, text, got=got, wanted=wanted, source=course.subject.rule.source())
+    return Finding(
+        "mode", problem.where, text, got=got, wanted=wanted, source=course.subject.rule.source()
+    )

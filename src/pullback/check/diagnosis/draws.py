@@ -34,7 +34,11 @@ class Draw:
     def gap(self) -> Array:
         """How far the rule is off; nothing where the truth is not known or within its error."""
         gap = np.abs(self.r - self.g)
-        return np.where(np.isfinite(gap) & (gap > self.floor), gap, np.where(np.isfinite(self.g) & ~np.isfinite(self.r), np.inf, 0.0))
+        return np.where(
+            np.isfinite(gap) & (gap > self.floor),
+            gap,
+            np.where(np.isfinite(self.g) & ~np.isfinite(self.r), np.inf, 0.0),
+        )
 
 
 class Truth:

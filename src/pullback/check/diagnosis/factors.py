@@ -43,7 +43,9 @@ def element_by_element(case: Case) -> Iterator[Explanation]:
     for name, quantity in quantities(case):
         for form, apply in FORMS.items():
             text = words.named_factor(case.name, form.format(name))
-            yield Explanation("factor", text, lambda draw, q=quantity, a=apply: a(q(draw)) * case.g(draw))
+            yield Explanation(
+                "factor", text, lambda draw, q=quantity, a=apply: a(q(draw)) * case.g(draw)
+            )
 
 
 def instead_of_derivative(case: Case) -> Iterator[Explanation]:

@@ -110,7 +110,10 @@ def by_output(case: Case) -> Iterator[Explanation]:
         for draw in case.draws.fit:
             p, gap = part[id(draw)], case.r(draw) - case.g(draw)
             known = np.isfinite(p) & np.isfinite(gap)
-            over, under = over + float(np.sum((p * gap)[known])), under + float(np.sum((p * p)[known]))
+            over, under = (
+                over + float(np.sum((p * gap)[known])),
+                under + float(np.sum((p * p)[known])),
+            )
         if under:
             number = 1 + over / under
             yield Explanation(
@@ -131,13 +134,19 @@ def by_position_of_output(case: Case) -> Iterator[Explanation]:
                 continue
             along = index[axis].ravel()
             kept = {
-                f"the first entry along axis {axis} of the upstream of `{leaf.name}` is left out": along > 0,
-                f"the last entry along axis {axis} of the upstream of `{leaf.name}` is left out": along < size - 1,
-                f"only the first entry along axis {axis} of the upstream of `{leaf.name}` is used": along == 0,
-                f"only the last entry along axis {axis} of the upstream of `{leaf.name}` is used": along == size - 1,
+                f"the first entry along axis {axis} of the upstream of `{leaf.name}` is left out": along
+                > 0,
+                f"the last entry along axis {axis} of the upstream of `{leaf.name}` is left out": along
+                < size - 1,
+                f"only the first entry along axis {axis} of the upstream of `{leaf.name}` is used": along
+                == 0,
+                f"only the last entry along axis {axis} of the upstream of `{leaf.name}` is used": along
+                == size - 1,
             }
             for text, mask in kept.items():
-                yield Explanation("term", f"{text} in the gradient for `{case.name}`", _masked(case, span, mask))
+                yield Explanation(
+                    "term", f"{text} in the gradient for `{case.name}`", _masked(case, span, mask)
+                )
 
 
 def _masked(case: Case, span: slice, mask: Array) -> Predict:

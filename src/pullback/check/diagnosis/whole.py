@@ -22,7 +22,9 @@ def constant_factor(case: Case) -> Iterator[Explanation]:
     if number is None:
         return
     kind = "sign" if abs(number + 1) < 1e-9 else "small" if abs(number - 1) < 0.01 else "factor"
-    text = words.sign(case.name) if kind == "sign" else words.factor(case.name, number, _counts(case))
+    text = (
+        words.sign(case.name) if kind == "sign" else words.factor(case.name, number, _counts(case))
+    )
     yield Explanation(kind, text, lambda draw: number * case.g(draw))
 
 
@@ -106,7 +108,9 @@ def _scalars(case: Case):  # noqa: ANN202
     parts = [(leaf.name, case.layout.span(k), "x") for k, leaf in enumerate(case.layout.leaves)]
     outputs = case.subject.outputs
     parts += [(leaf.name, outputs.span(k), "y") for k, leaf in enumerate(outputs.leaves)]
-    parts += [(f"upstream of {leaf.name}", outputs.span(k), "w") for k, leaf in enumerate(outputs.leaves)]
+    parts += [
+        (f"upstream of {leaf.name}", outputs.span(k), "w") for k, leaf in enumerate(outputs.leaves)
+    ]
     for name, span, what in parts:
         if span.stop - span.start == 1:
             yield f"`{name}`", lambda d, s=span, w=what: float(getattr(d, w)[s][0])
@@ -139,7 +143,11 @@ def rearrangements(shape: tuple[int, ...], is_complex: bool = False):  # noqa: A
     for axis in axes:
         yield "reversed", f"reversed along axis {axis}", lambda a, k=axis: np.flip(a, k)
         for step in (1, -1):
-            yield "shifted", f"shifted by {step} along axis {axis}", lambda a, k=axis, s=step: np.roll(a, s, k)
+            yield (
+                "shifted",
+                f"shifted by {step} along axis {axis}",
+                lambda a, k=axis, s=step: np.roll(a, s, k),
+            )
             yield (
                 "shifted",
                 f"shifted by {step} along axis {axis}, zeros moved in",
@@ -147,12 +155,28 @@ def rearrangements(shape: tuple[int, ...], is_complex: bool = False):  # noqa: A
             )
         if shape[axis] % 2 == 0:
             half = shape[axis] // 2
-            yield "places", f"its halves along axis {axis} swapped", lambda a, k=axis, h=half: np.roll(a, h, k)
+            yield (
+                "places",
+                f"its halves along axis {axis} swapped",
+                lambda a, k=axis, h=half: np.roll(a, h, k),
+            )
             yield "places", f"neighbours along axis {axis} swapped", lambda a, k=axis: _pairs(a, k)
         yield "axis", f"accumulated along axis {axis}", lambda a, k=axis: np.cumsum(a, k)
-        yield "axis", f"accumulated backwards along axis {axis}", lambda a, k=axis: np.flip(np.cumsum(np.flip(a, k), k), k)
-        yield "axis", f"summed along axis {axis}", lambda a, k=axis: np.sum(a, k, keepdims=True) + 0 * a
-        yield "axis", f"averaged along axis {axis}", lambda a, k=axis: np.mean(a, k, keepdims=True) + 0 * a
+        yield (
+            "axis",
+            f"accumulated backwards along axis {axis}",
+            lambda a, k=axis: np.flip(np.cumsum(np.flip(a, k), k), k),
+        )
+        yield (
+            "axis",
+            f"summed along axis {axis}",
+            lambda a, k=axis: np.sum(a, k, keepdims=True) + 0 * a,
+        )
+        yield (
+            "axis",
+            f"averaged along axis {axis}",
+            lambda a, k=axis: np.mean(a, k, keepdims=True) + 0 * a,
+        )
     yield "axis", "summed over all elements", lambda a: np.sum(a) + 0 * a
     yield "axis", "averaged over all elements", lambda a: np.mean(a) + 0 * a
 
@@ -193,7 +217,10 @@ def upstream_unused(case: Case) -> Iterator[Explanation]:
     """What the rule gives does not change with the upstream."""
     one, other = (case.r(draw) for draw in case.draws.fit)
     if np.array_equal(one, other) and np.any(one):
-        ones = {id(draw): case.draws.truth.vjp(draw.x, np.ones(draw.w.size))[0] for draw in case.draws.tested}
+        ones = {
+            id(draw): case.draws.truth.vjp(draw.x, np.ones(draw.w.size))[0]
+            for draw in case.draws.tested
+        }
         yield Explanation(
             "upstream",
             words.upstream(case.name),
@@ -228,7 +255,10 @@ def added_term(case: Case) -> Iterator[Explanation]:
         for draw in case.draws.fit:
             t, gap = term(draw), case.r(draw) - case.g(draw)
             known = np.isfinite(gap)
-            over, under = over + float(np.sum((t * gap)[known])), under + float(np.sum((t * t)[known]))
+            over, under = (
+                over + float(np.sum((t * gap)[known])),
+                under + float(np.sum((t * t)[known])),
+            )
         if under and over:
             number = over / under
             yield Explanation(

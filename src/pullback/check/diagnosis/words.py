@@ -81,9 +81,7 @@ def detached(name: str) -> str:
 
 def upstream(name: str) -> str:
     """An upstream gradient that was forgotten."""
-    return (
-        f"the upstream gradient is not multiplied in: the gradient for `{name}` is the same for every upstream"
-    )
+    return f"the upstream gradient is not multiplied in: the gradient for `{name}` is the same for every upstream"
 
 
 def passed_through(name: str) -> str:
@@ -160,8 +158,12 @@ def precision(name: str, kind: str) -> str:
 
 def region(name: str, where: str, how: str) -> str:
     """Wrong in some places only."""
-    return f"the gradient for `{name}` {how} in {where}, and right elsewhere" if how != "zero" else (
-        f"the gradient for `{name}` is zero in {where}, where it should not be, and right elsewhere"
+    return (
+        f"the gradient for `{name}` {how} in {where}, and right elsewhere"
+        if how != "zero"
+        else (
+            f"the gradient for `{name}` is zero in {where}, where it should not be, and right elsewhere"
+        )
     )
 
 
@@ -217,9 +219,7 @@ SECOND_NOT_FINITE = (
     "right to first order, but the second derivative is not finite (NaN or infinite)"
 )
 STALE = "shared state: another forward call in between changes what the backward pass gives"
-NOT_LINEAR = (
-    "the gradient is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
-)
+NOT_LINEAR = "the gradient is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
 
 
 def not_finite(name: str, where: str) -> str:

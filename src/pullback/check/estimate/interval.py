@@ -84,7 +84,9 @@ class Claim:
         bar, share = window.bar, self.epsilon**n.FINE
         fine = bar <= share * (np.abs(self.value) + window.size)
         nothing = (np.abs(self.value) <= n.UNITS * self.noise) & (bar <= share * self.size)
-        return (window.beyond(self.value) <= bar) & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
+        return (
+            (window.beyond(self.value) <= bar) & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
+        )
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,9 @@ class _Found:
 
     def refute(self, window: Window, smaller: Window | None) -> None:
         """Claims outside in two successive windows, both settled, are wrong."""
-        settled = np.ones(self.state.size, bool) if smaller is None else window.settled_from(smaller)
+        settled = (
+            np.ones(self.state.size, bool) if smaller is None else window.settled_from(smaller)
+        )
         outside = window.beyond(self.claim.value) > window.bar
         wrong = self.is_open & outside & self.outside & settled & self.settled
         self._write(wrong, window)

@@ -22,6 +22,7 @@ Part = slice | Array
 # the size of values in which rounding happens, for a part of a vector
 Scale = Callable[[Part], Array | float]
 
+
 @dataclass(frozen=True)
 class Plan:
     """First step, ratio of steps, least and most number of steps, the relative error that suffices."""

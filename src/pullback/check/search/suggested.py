@@ -15,7 +15,9 @@ from pullback.check.probe import Array
 from pullback.check.subject import Layout
 
 Keep = Callable[[Array], Array]
-_BOUNDS = re.compile(r"(^|_)(lo|low|lower|hi|high|upper|min|max|minimum|maximum|start|stop|end|left|right)(_|$|\d)")
+_BOUNDS = re.compile(
+    r"(^|_)(lo|low|lower|hi|high|upper|min|max|minimum|maximum|start|stop|end|left|right)(_|$|\d)"
+)
 
 
 @dataclass(frozen=True)

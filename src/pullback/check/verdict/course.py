@@ -265,8 +265,10 @@ class Course:
 
     def _wants_second(self, point: Point) -> bool:
         """Second order at another point than the given one; where the rule has branches, at all but the given."""
-        return self.order > 1 and not point.is_given and (
-            point.kind is Kind.ANOTHER or self.facts.branches
+        return (
+            self.order > 1
+            and not point.is_given
+            and (point.kind is Kind.ANOTHER or self.facts.branches)
         )
 
     def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
@@ -284,7 +286,9 @@ class Course:
                 f"{self.subject.inputs.locate(int(np.flatnonzero(broken)[0]))}"
             )
         else:
-            self._open(point, int(broken.sum()), "the gradient is not finite, nor is a slope to be found")
+            self._open(
+                point, int(broken.sum()), "the gradient is not finite, nor is a slope to be found"
+            )
 
     def _open(self, point: Point, count: int, reason: str) -> None:
         if point.is_given:
@@ -302,7 +306,9 @@ class Course:
         problems = list(self._judged(one, Failure.VALUE))
         yield from problems
         if not problems and self.order > 1 and _is_finite(trial):
-            self.record.note("right as it is, but its own derivative is not: second derivatives will be wrong")
+            self.record.note(
+                "right as it is, but its own derivative is not: second derivatives will be wrong"
+            )
 
     def _second_order(self, trial: Trial) -> Iterator[Problem]:
         """Where values were put at a branch of the program, its own derivative is one-sided: that is a note."""
@@ -310,7 +316,9 @@ class Course:
             if not trial.point.is_placed:
                 yield problem
             else:
-                self.record.note(f"second derivatives at {trial.point} are not those of the function")
+                self.record.note(
+                    f"second derivatives at {trial.point} are not those of the function"
+                )
 
     def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
         epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
@@ -335,7 +343,9 @@ class Course:
         if problem.kind is not Failure.VALUE or not which or self.domain.matrices:
             return False
         before, self.domain = self.domain, self.domain.with_symmetric(which)
-        u = self.domain.along(self.start, directions.generic(self.rng, self.subject.inputs, self.start))
+        u = self.domain.along(
+            self.start, directions.generic(self.rng, self.subject.inputs, self.start)
+        )
         if any(self._along(Point(Kind.GIVEN, self.start), u)):
             self.domain = before
             return False

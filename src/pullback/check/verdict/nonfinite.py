@@ -50,7 +50,9 @@ def _slopes(subject: Subject, x: Array, y: Array, broken: Array) -> str | None:
     huge = np.full(finite.size, np.finfo(float).max)
     claim = Claim(huge, np.full(finite.size, np.inf), subject.epsilon * size, size, subject.epsilon)
     found = judge(line, claim)
-    both = np.isfinite(line(subject.epsilon**n.MOST_RADIUS)) & np.isfinite(line(-(subject.epsilon**n.MOST_RADIUS)))
+    both = np.isfinite(line(subject.epsilon**n.MOST_RADIUS)) & np.isfinite(
+        line(-(subject.epsilon**n.MOST_RADIUS))
+    )
     if not ((found.state == State.WRONG) & both).all():
         return None
     if finite.size < y.size and not np.any(np.fmax(np.abs(found.low), np.abs(found.high))):

@@ -63,9 +63,7 @@ def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
 # evidence for a claim: each gives the new state of entries that looked wrong
 
 
-def _noise(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
-) -> Array:
+def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array) -> Array:
     """The interval again, with the noise that the function really has."""
     claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
     noise = np.fmax(noise_along(line, claim.size, claim.epsilon), claim.noise)
@@ -74,7 +72,9 @@ def _noise(
         return found.state[wrong]
     again = judge(line, replace(claim, noise=noise))
     bar = n.BARS * again.error
-    coarse = bar <= n.COARSE * (np.abs(claim.value) + np.fmax(np.abs(again.low), np.abs(again.high)))
+    coarse = bar <= n.COARSE * (
+        np.abs(claim.value) + np.fmax(np.abs(again.low), np.abs(again.high))
+    )
     inside = (claim.value >= again.low - bar) & (claim.value <= again.high + bar)
     return np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
 

@@ -17,7 +17,10 @@ _CHOOSING = {"Select", "SelectV2", "If", "StatelessIf", "While", "StatelessWhile
 _PASSING = frozenset(
     ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
 )
-_KINKED = {"Relu6": (0.0, 6.0), **dict.fromkeys(["Relu", "LeakyRelu", "Elu", "Selu", "Abs", "Sign"], (0.0,))}
+_KINKED = {
+    "Relu6": (0.0, 6.0),
+    **dict.fromkeys(["Relu", "LeakyRelu", "Elu", "Selu", "Abs", "Sign"], (0.0,)),
+}
 # More constants than this, or larger ones, are not thresholds that a check should go to.
 _MOST, _LARGEST = 12, 1e12
 # How many ops may lie between a comparison and its constant, and between it and the input that it is about.
@@ -35,7 +38,9 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     found = [constant for nodes in bodies for constant in _constants_in(nodes)]
     kept = dict.fromkeys(round(c, 12) for c in found if math.isfinite(c) and abs(c) < _LARGEST)
-    return Facts(tuple(kept)[:_MOST], branches=_branches(bodies), branches_on_sign=any(c <= 0 for c in kept))
+    return Facts(
+        tuple(kept)[:_MOST], branches=_branches(bodies), branches_on_sign=any(c <= 0 for c in kept)
+    )
 
 
 def _branches(bodies: Iterable[Iterable[Node]]) -> bool:
