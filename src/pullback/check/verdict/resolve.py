@@ -21,9 +21,13 @@ from pullback.check.verdict.trial import Trial, usual_size
 
 @dataclass(frozen=True)
 class Resolved:
-    """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided."""
+    """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided.
+
+    `off` is how far the wrong ones lie outside their interval.
+    """
 
     wrong: Array
+    off: Array
     at_kink: Array
     undecided: Array
     judgement: Judgement
@@ -46,7 +50,9 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
             found.state[wrong] = excuse(subject, trial, chosen[wrong], found, wrong)
     positions = [chosen[found.state == state] for state in (State.WRONG, State.OPEN)]
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
-    return Resolved(positions[0], at_kink, positions[1], found)
+    wrong = np.flatnonzero(found.state == State.WRONG)
+    off = _beyond(found, wrong, trial.claimed[chosen[wrong]])
+    return Resolved(positions[0], off, at_kink, positions[1], found)
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
@@ -149,7 +155,9 @@ def _neighbours(
     rng, flows = np.random.default_rng(2), trial.rule.r != 0
     for k in range(n.NEIGHBOURS):
         towards = directions.generic(rng, subject.inputs, trial.x)
-        if k % 4 and flows.any():  # the edge of a hull is rarely met by chance, but often where the rule sees it
+        if (
+            k % 4 and flows.any()
+        ):  # the edge of a hull is rarely met by chance, but often where the rule sees it
             towards = np.where(flows, towards * rng.random(flows.size), 0.0)
         slopes = _slopes_beside(subject, trial, chosen, towards)
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
