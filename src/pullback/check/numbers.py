@@ -53,10 +53,11 @@ CLAIM_MOVES = (2.0, -4.0, 8.0)
 
 # Neighbours of a point, for hulls of derivatives: how many, in balls of these radii, with steps this much shorter.
 NEIGHBOURS, FEW_NEIGHBOURS = 40, 6
-BALLS = (1 / 2, 3 / 8, 1 / 4)  # powers of ε
+BALLS = (1 / 2, 3 / 8)  # powers of ε
 STEP_IN_BALL = 1 / 8  # power of ε
-# What keeps this share of its size at a smaller distance does not go away: a hull is that of a kink, a step a jump.
-LASTING = 0.5
+# What keeps this share of its size at a smaller distance does not go away: a step is a jump; and a hull that of a kink,
+# where curvature would leave a hundredth.
+LASTING, LASTING_HULL = 0.5, 0.2
 # Few places miss the very edge of a hull by this share of its width.
 EDGE = 0.05
 

@@ -162,7 +162,7 @@ def _neighbours(
         slopes = _slopes_beside(subject, trial, chosen, towards)
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
         widths = high - low
-        lasting = widths[0] >= n.LASTING * np.max(widths, axis=0)
+        lasting = widths[0] >= n.LASTING_HULL * np.max(widths, axis=0)
         lasting &= widths[0] > n.BARS * rounding
         slack = bar + n.EDGE * widths[0]
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
