@@ -247,7 +247,9 @@ def recurrent_net(slip):
             for t in range(4, -1, -1):
                 own = (dh[t] + carry) * (1 - h[t + 1] ** 2)
                 cut = slip == "truncated" and t == 2
-                carry = 0 * carry if cut else tf.matmul(own, U, transpose_b=slip != "not_transposed")
+                carry = (
+                    0 * carry if cut else tf.matmul(own, U, transpose_b=slip != "not_transposed")
+                )
                 da.insert(0, own)
             d, shift = tf.stack(da), 1 if slip == "own_state" else 0
             before = tf.stack(h[shift : 5 + shift])
@@ -267,7 +269,9 @@ def recurrent_net(slip):
 
 @family(
     lambda: (uniform(23, 0.2, 0.95, 6, 2), normal(24, 6, 2)),
-    gate_late=Mistake("shifted", "the carry is multiplied by the gate of its own step, not the next"),
+    gate_late=Mistake(
+        "shifted", "the carry is multiplied by the gate of its own step, not the next"
+    ),
     own_state=Mistake("shifted", "the gate's gradient takes the state after, not before, the step"),
     forwards=Mistake("reversed", "the backward pass runs forwards in time"),
     no_carry=Mistake("term", "nothing is carried back in time"),

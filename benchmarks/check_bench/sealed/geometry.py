@@ -6,7 +6,14 @@ from __future__ import annotations
 import tensorflow as tf
 
 import pullback as pb
-from benchmarks.check_bench.sealed.cases import Mistake, as_if, derivative_of, family, normal, uniform
+from benchmarks.check_bench.sealed.cases import (
+    Mistake,
+    as_if,
+    derivative_of,
+    family,
+    normal,
+    uniform,
+)
 
 
 def _rotate(q, v):
@@ -121,7 +128,9 @@ def polar_to_plane(slip):
         at=lambda: (tf.constant([0.0, 0.5, -1.0]),),
     ),
     zero_at_zero=Mistake(
-        "zero", "1 at exactly zero, where the slope is 0", at=lambda: (tf.constant([0.0, 0.5, -1.0]),)
+        "zero",
+        "1 at exactly zero, where the slope is 0",
+        at=lambda: (tf.constant([0.0, 0.5, -1.0]),),
     ),
     sign=Mistake("sign", "the sign of the second term is wrong"),
     series_far=Mistake("approximation", "the series for small x is used up to |x| = 2"),
@@ -175,7 +184,7 @@ def planar_flow(slip):
         dx, du, dw, db = derivative_of(flow, list(inputs), (dy, dlog))
         _, only_log, _, _ = derivative_of(flow, list(inputs), (tf.zeros_like(dy), dlog))
         _, _, no_log, _ = derivative_of(flow, list(inputs), (dy, tf.zeros_like(dlog)))
-        x, u, w, b = inputs[0], inputs[1], inputs[2], inputs[3]
+        u, w = inputs[1], inputs[2]
         if slip == "tanh_slope":
             dx = dy + tf.reduce_sum(dy * u, 1, keepdims=True) * w
         dw = no_log if slip == "no_log_det" else dw

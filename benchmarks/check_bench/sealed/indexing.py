@@ -107,7 +107,9 @@ def sparse_product(slip):
             keep = {"no_last": [1] * 6 + [0], "merged": [1] * 5 + [0, 1]}.get(slip, [1] * 7)
             return dvalues * tf.constant(keep, x.dtype), dx
 
-        return tf.math.unsorted_segment_sum(values * tf.gather(x, columns), rows, 4), product_pullback
+        return tf.math.unsorted_segment_sum(
+            values * tf.gather(x, columns), rows, 4
+        ), product_pullback
 
     return product
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import pullback as pb
-from benchmarks.check_bench.sealed.cases import NOT_WRONG, definite, entry, normal, uniform
+from benchmarks.check_bench.sealed.cases import NOT_WRONG, definite, entry, normal
 
 domain = partial(entry, "right", NOT_WRONG, "domain")
 random = partial(entry, "right", NOT_WRONG, "random")
@@ -121,7 +121,11 @@ def unit_vectors():
     def angle(a, b):
         return tf.acos(0.999 * tf.reduce_sum(a * b, -1))
 
-    return angle, tf.math.l2_normalize(normal(27, 3, 3), 1), tf.math.l2_normalize(normal(28, 3, 3), 1)
+    return (
+        angle,
+        tf.math.l2_normalize(normal(27, 3, 3), 1),
+        tf.math.l2_normalize(normal(28, 3, 3), 1),
+    )
 
 
 @domain()

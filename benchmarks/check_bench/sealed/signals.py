@@ -1,6 +1,6 @@
 """Spectra, complex numbers, convolutions, pooling, interpolation."""
 
-# ruff: noqa: ANN001, ANN201, ANN202
+# ruff: noqa: ANN001, ANN002, ANN201, ANN202
 from __future__ import annotations
 
 import numpy as np
@@ -57,7 +57,9 @@ def spectral_filter(slip):
     lambda: (_complex(34, 5), normal(36, 5)),
     no_conjugate=Mistake("conjugate", "turned forwards in place of backwards on the way to z"),
     angle_sign=Mistake("sign", "the gradient of the angle has the wrong sign"),
-    angle_real=Mistake("part", "the angle's gradient leaves out the imaginary part of the upstream"),
+    angle_real=Mistake(
+        "part", "the angle's gradient leaves out the imaginary part of the upstream"
+    ),
     z_real=Mistake("part", "the gradient of z keeps its real part alone"),
     detached=Mistake("second", "the angle is detached: second derivatives are wrong", "second"),
 )
@@ -228,7 +230,7 @@ def bilinear_sample(slip):
         for i, j, weight in weights(f):
             share = dy if slip == "nearest" else dy * weight
             if slip != "nearest" or (i, j) == (0, 0):
-                total = total + put(tf.zeros_like(image), low + [i, j], share)
+                total = total + put(tf.zeros_like(image), low + tf.constant([i, j]), share)
         return total
 
     def to_points(dy, image, low, f):

@@ -1,6 +1,6 @@
 """Structured arguments, several outputs, Keras layers with weights."""
 
-# ruff: noqa: ANN001, ANN201, ANN202
+# ruff: noqa: ANN001, ANN003, ANN201, ANN202
 from __future__ import annotations
 
 import keras
@@ -65,14 +65,16 @@ def _weights(seed, shape):
 
 
 class _Scaled(keras.layers.Layer):
-    """A dense layer divided by sqrt(inputs), softplus behind; its rule asks for `variables`."""
+    """A dense layer divided by sqrt(inputs), softplus behind."""
 
     def __init__(self, slip="", **options) -> None:
         super().__init__(**options)
         self.slip = slip
 
     def build(self, shape) -> None:
-        self.kernel = self.add_weight(shape=(3, 4), initializer=_weights(114, (3, 4)), name="kernel")
+        self.kernel = self.add_weight(
+            shape=(3, 4), initializer=_weights(114, (3, 4)), name="kernel"
+        )
         self.bias = self.add_weight(shape=(4,), initializer=_weights(115, (4,)), name="bias")
 
     def get_config(self):
@@ -172,7 +174,9 @@ def gate_layer(slip):
     lambda: ({"a": normal(120, 3), "b": [normal(121, 2), normal(122, 2)]},),
     first_of_list=Mistake("element", "the second tensor of the list gets the first one's gradient"),
     a_twice=Mistake("factor", "a counts twice"),
-    shared=Mistake("stale", "the inputs are kept outside and overwritten by the next call", "stale"),
+    shared=Mistake(
+        "stale", "the inputs are kept outside and overwritten by the next call", "stale"
+    ),
     cross=Mistake("term", "the part of a's gradient through the list is dropped"),
 )
 def tree_energy(slip):

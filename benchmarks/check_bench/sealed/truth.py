@@ -1,6 +1,6 @@
 """Whether a rule is wrong, by differences of the function in float64: no part of the check is used."""
 
-# ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 from __future__ import annotations
 
 import numpy as np
@@ -44,11 +44,25 @@ class Subject:
     def __init__(self, fn, args) -> None:
         self.fn = fn
         self.variables = variables_of(fn)
-        lift = not self.variables
-        self.args = tf.nest.map_structure(lambda a: lifted(a) if lift else a, args)
-        self.flat = tf.nest.flatten(self.args, expand_composites=True)
-        self.at = [a for a in self.flat if is_number(a)]
         self.start = [tf.identity(v) for v in self.variables]
+        self.coarse = bool(self.variables)
+        self._place(args if self.coarse else tf.nest.map_structure(lifted, args))
+        if not self.coarse and not self._runs():
+            self.coarse = True
+            self._place(args)
+
+    def _place(self, args) -> None:
+        self.args = args
+        self.flat = tf.nest.flatten(args, expand_composites=True)
+        self.at = [a for a in self.flat if is_number(a)]
+
+    def _runs(self) -> bool:
+        """Whether the function runs in double precision."""
+        try:
+            self.outputs(self.numbers())
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError):
+            return False
+        return True
 
     def numbers(self) -> list:
         return [*self.at, *self.start]
@@ -60,7 +74,8 @@ class Subject:
         moved = iter(numbers)
         flat = [next(moved) if is_number(a) else a for a in self.flat]
         packed = tf.nest.pack_sequence_as(self.args, flat, expand_composites=True)
-        return [out for out in tf.nest.flatten(self.fn(*packed), expand_composites=True) if is_number(out)]
+        outputs = tf.nest.flatten(self.fn(*packed), expand_composites=True)
+        return [out for out in outputs if is_number(out)]
 
     def restore(self) -> None:
         for variable, value in zip(self.variables, self.start, strict=True):
@@ -82,6 +97,11 @@ LADDERS = ((1 / 64, 5), (1 / 4096, 5))
 COARSE_LADDERS = ((1 / 32, 2),)
 
 
+def resolution(fn, args) -> float:
+    """The gap below which nothing can be said: that of single precision where double is not to be had."""
+    return COARSE if Subject(fn, args).coarse else SMALL
+
+
 def extrapolated(value, first, levels) -> float:
     """The derivative of `value` at 0, by central differences and Richardson's extrapolation."""
     steps = [first / 2**k for k in range(levels)]
@@ -95,6 +115,8 @@ def extrapolated(value, first, levels) -> float:
 def _direction(rng, numbers, along):
     if along == "ones":
         return [tf.ones_like(a) for a in numbers]
+    if along == "relative":
+        return [a * _draw(rng, a) for a in numbers]
     return [_draw(rng, a) for a in numbers]
 
 
@@ -139,7 +161,7 @@ def _first(subject, upstream, direction, rng, shows) -> float:
         _dot(gradient, direction),
         lambda h: _dot(upstream, subject.outputs(_moved(numbers, direction, h))),
         _size(gradient, direction),
-        COARSE_LADDERS if subject.variables else LADDERS,
+        COARSE_LADDERS if subject.coarse else LADDERS,
     )
 
 
