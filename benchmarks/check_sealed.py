@@ -23,6 +23,8 @@ from typing import TextIO
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
+import tensorflow as tf
+
 import pullback as pb
 from benchmarks.check_bench.sealed import Item, items
 
@@ -148,6 +150,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="seeds for right items")
     parser.add_argument("--only", default="", help="items whose name has this in it")
     options = parser.parse_args()
+    tf.autograph.set_verbosity(0)
     out = options.out.open("w", encoding="utf-8") if options.out else None
     print(HEAD)
     for group in options.group:

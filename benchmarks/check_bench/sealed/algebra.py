@@ -92,6 +92,7 @@ def _split_args():
         "nonfinite",
         "NaN where two eigenvalues are equal: a quotient 0/0",
         at=lambda: (tf.linalg.diag(tf.constant([2.0, 2.0, 1.0])),),
+        given=True,
     ),
     turned_back=Mistake("transposed", "eigenvectors transposed on the way back"),
 )

@@ -22,7 +22,8 @@ class Mistake:
 
     `shows` is `first`, `second` (only the second derivative is wrong), `stale` (wrong after another
     forward call), `upstream` (wrong for upstreams of other sizes) or `eager` (raises when traced).
-    `at` makes arguments that show it where the natural ones do not; `along` is the direction.
+    `at` makes arguments that show it where the natural ones do not, `along` is the direction; with
+    `given` the check is called at them, since it cannot be expected to think of them.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Mistake:
     shows: str = "first"
     at: Callable[[], tuple] | None = None
     along: str = "random"
+    given: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,11 @@ def items(group: str) -> list[Item]:
 def _of(case: Family, slip: str, group: str, expected: frozenset[str]) -> Item:
     mistake = case.mistakes.get(slip, Mistake("", ""))
     name = f"{case.name}:{slip}" if slip else case.name
+    args = mistake.at if mistake.at and mistake.given else case.args
     return Item(
         name,
         group,
-        lambda: (case.build(slip), case.args()),
+        lambda: (case.build(slip), args()),
         expected,
         mistake.kind,
         mistake.what,

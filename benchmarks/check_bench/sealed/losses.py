@@ -99,6 +99,7 @@ def _triplet_args():
         "nonfinite",
         "NaN where anchor and positive are equal, though the squared distance is smooth",
         at=lambda: (tf.ones([2, 3]), tf.ones([2, 3]), 1.1 * tf.ones([2, 3])),
+        given=True,
     ),
     not_squared=Mistake("missing", "the difference is divided by the distance, as if not squared"),
 )

@@ -64,7 +64,7 @@ def _weights(seed, shape):
     return keras.initializers.Constant(np.random.default_rng(seed).normal(size=shape))
 
 
-class _Scaled(keras.layers.Layer):
+class ScaledDense(keras.layers.Layer):
     """A dense layer divided by sqrt(inputs), softplus behind."""
 
     def __init__(self, slip="", **options) -> None:
@@ -114,12 +114,12 @@ def _scaled_dense(slip, x, kernel, bias):
     one_bias=Mistake("places", "every bias gets the gradient of the first"),
 )
 def scaled_dense_layer(slip):
-    layer = _Scaled(slip)
+    layer = ScaledDense(slip)
     layer.build((5, 3))
     return layer
 
 
-class _Gate(keras.layers.Layer):
+class Gate(keras.layers.Layer):
     """x sigmoid(a x + b), a and b by feature."""
 
     def __init__(self, slip="", **options) -> None:
@@ -165,7 +165,7 @@ def _gate(slip, x, a, b):
     b_mean=Mistake("factor", "b is averaged over the batch, not summed"),
 )
 def gate_layer(slip):
-    layer = _Gate(slip)
+    layer = Gate(slip)
     layer.build((5, 3))
     return layer
 

@@ -177,3 +177,21 @@ def _second(subject, upstream, direction, rng, shows) -> float:
         lambda h: _dot(weights, subject.gradient(_moved(numbers, direction, h), upstream)),
         _size(claimed, direction),
     )
+
+
+def outside_sides(fn, args, step=1e-6) -> float:
+    """How far the gradient of any output is outside the slopes of its two sides, entry by entry."""
+    subject = Subject(fn, args)
+    (x,) = subject.numbers()[:1]
+    rest, here = subject.numbers()[1:], subject.outputs(subject.numbers())[0]
+    worst = 0.0
+    for place in range(int(tf.size(x))):
+        u = tf.reshape(tf.one_hot(place, int(tf.size(x)), dtype=x.dtype), x.shape)
+        above = (subject.outputs([x + step * u, *rest])[0] - here) / step
+        below = (here - subject.outputs([x - step * u, *rest])[0]) / step
+        for out in range(int(tf.size(here))):
+            w = tf.reshape(tf.one_hot(out, int(tf.size(here)), dtype=x.dtype), here.shape)
+            claim = float(_dot(subject.gradient([x, *rest], [w])[:1], [u]))
+            sides = [float(_dot([side], [w])) for side in (above, below)]
+            worst = max(worst, min(sides) - claim, claim - max(sides))
+    return worst
