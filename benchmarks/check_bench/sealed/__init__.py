@@ -7,6 +7,7 @@ from benchmarks.check_bench.sealed import (  # noqa: F401  each module registers
     geometry,
     indexing,
     lies,
+    lies_hidden,
     losses,
     right_domains,
     right_kinks,

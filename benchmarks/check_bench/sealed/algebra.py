@@ -132,7 +132,9 @@ def matrix_root(slip):
     one_side=Mistake("none", "y gets no gradient"),
     sign=Mistake("sign", "y gets the gradient with the sign of x's"),
     no_own=Mistake("term", "only -2 y, the part 2 x of each pair is dropped, in the gradient of x"),
-    first_axis=Mistake("axis", "the gradient of y sums over the wrong axis"),
+    first_axis=Mistake(
+        "axis", "for y, the upstream is averaged over all in place of summed by column"
+    ),
 )
 def pair_distances(slip):
     """Squared distances between all rows of x and all rows of y."""

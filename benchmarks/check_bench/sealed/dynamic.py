@@ -225,7 +225,7 @@ def kepler(slip):
 
 @family(
     lambda: (normal(19, 5, 2, 3), 0.5 * normal(20, 3, 3), 0.6 * normal(21, 3, 3), normal(22, 3)),
-    truncated=Mistake("term", "back-propagation through time is cut after two steps"),
+    truncated=Mistake("term", "nothing flows back from the third step to the second"),
     own_state=Mistake("shifted", "dU takes the state of the same step in place of the one before"),
     not_transposed=Mistake("transposed", "U is not transposed on the way back"),
     last_bias=Mistake("term", "the bias gets the gradient of the first step alone"),

@@ -202,7 +202,7 @@ def _shares(seed):
 @family(
     lambda: (_shares(80), _shares(81)),
     {"domain": "positive"},
-    mixture_fixed=Mistake("factor", "log(p/m) + 1: the mixture's own part is miscounted"),
+    mixture_fixed=Mistake("term", "log(p/m) + 1: a 1 too many, the mixture's own part cancels it"),
     p_only=Mistake("none", "q gets no gradient"),
     no_half=Mistake("factor", "the one half is missing for p"),
     to_q=Mistake("input", "log(p/q) in place of log(p/m)"),

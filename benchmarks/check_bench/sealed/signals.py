@@ -96,7 +96,7 @@ def phase_shift(slip):
     no_compression=Mistake("missing", "the square root's slope is left out"),
     nan_at_zero=Mistake(
         "nonfinite",
-        "NaN where z is 0, where the function is smooth",
+        "NaN where the real part of z is 0, where the function is smooth",
         at=lambda: (tf.complex(tf.constant([0.0, 1, 2]), tf.constant([0.0, -1, 1])),),
     ),
 )
