@@ -199,7 +199,7 @@ def test_modules_are_loaded_by_name():
 
 
 def test_no_two_inputs_that_are_tried_are_the_same():
-    from pullback.check.inputs import tried
+    from pullback.cli.inputs import tried
 
     (first, second), _ = next(tried(lambda a, b: a - b))
     assert not (first.numpy() == second.numpy()).any()

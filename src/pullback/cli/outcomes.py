@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 from pullback.check import Report
 from pullback.check import check as check_gradient
-from pullback.check.discover import Candidate, bound, candidates
-from pullback.check.inputs import NAME, Call, given, tried
+from pullback.cli.discover import Candidate, bound, candidates
+from pullback.cli.inputs import NAME, Call, given, tried
 from pullback.cli.target import load, why_not
 from pullback.errors import CheckError
 
