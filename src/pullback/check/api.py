@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pullback._engine import engine_of
+from pullback._engine import Engine, engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
 from pullback.check.verdict.course import Course, Problem
 from pullback.check.diagnosis.diagnose import diagnose
-from pullback.check.options import Options, as_code
-from pullback.check.probe import Leaf, OutsideDomain, Probe
+from pullback.check.options import Options
+from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
 from pullback.check.subject import Subject
+from pullback.check.reproduce import script
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.search.domain import parse
 from pullback.errors import CheckError
@@ -64,9 +65,10 @@ def check(
     """
     began = time.perf_counter()
     options = Options(kwargs, wrt, order, quick, modes, against, domain, seed, explain)
-    named = as_code(fn)
+    plain, under = fn, ""
     if isinstance(fn, Override):
-        fn, args, named = _under(fn, args)
+        fn, args, plain = _under(fn, args)
+        under = "override"
     rule = _probe(fn, args, options)
     try:
         _wanted(rule, modes)
@@ -81,23 +83,28 @@ def check(
             truth.close()
     finally:
         rule.close()
-    run = f"import pullback as pb\nprint(pb.check({named}, {options.as_code()}))"
+    probes = _engine(fn, args, options).probes
+    run = script(probes, plain, args, options, _other_arguments(exam, found), under)
     return _report(exam, found, options, run, time.perf_counter() - began)
 
 
-def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], str]:
-    """The function under an override, what is left of the arguments, and how to write it."""
+def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], Any]:
+    """The function under an override, what is left of the arguments, and the function itself."""
     if not args:
         raise CheckError(
             "an override comes first, the function after it: pb.check(override, fn, x)."
         )
-    return override(args[0]), args[1:], f"override, {as_code(args[0])}"
+    return override(args[0]), args[1:], args[0]
+
+
+def _engine(fn: Any, args: Sequence[Any], options: Options) -> Engine:
+    return engine_of([*flatten((args, dict(options.kwargs or {})))[0], fn])
 
 
 def _probe(fn: Any, args: Sequence[Any], options: Options) -> Probe:
     kwargs = dict(options.kwargs or {})
-    engine = engine_of([*flatten((args, kwargs))[0], fn])
-    return engine.probes.make_probe(fn, args, kwargs, options.names, options.seed)
+    make = _engine(fn, args, options).probes.make_probe
+    return make(fn, args, kwargs, options.names, options.seed)
 
 
 def _against(args: Sequence[Any], options: Options) -> Probe:
@@ -169,24 +176,39 @@ def _report(
 ) -> Report:
     subject = exam.subject
     blamed = {f.path for f in findings} | {f.output for f in findings}
+    seen = _coverage(exam)
+    decided = not seen.open_given and not seen.reasons
     return Report(
         name=subject.rule.name,
         seed=int(options.seed),
         calls=subject.calls,
         findings=findings,
-        inputs=tuple(_line(leaf, blamed) for leaf in subject.inputs.leaves),
-        outputs=tuple(_line(leaf, blamed) for leaf in subject.outputs.leaves),
-        coverage=_coverage(exam),
+        inputs=tuple(_line(leaf, blamed, decided) for leaf in subject.inputs.leaves),
+        outputs=tuple(_line(leaf, blamed, decided) for leaf in subject.outputs.leaves),
+        coverage=seen,
         reproduce=run,
         seconds=seconds,
         against="" if options.against is None else subject.truth.name,
     )
 
 
-def _line(leaf: Leaf, blamed: set[str]) -> Line:
-    """Right if nothing was found; after a finding, what it does not name was not judged."""
+def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, Array]:
+    """The failing input by path, if arguments are all that must change for it."""
+    at = findings[0].at if findings else {}
+    leaves = exam.subject.inputs.leaves
+    given = exam.subject.inputs.split(exam.start)
+    changed = [
+        leaf.kind
+        for leaf, part in zip(leaves, given, strict=True)
+        if leaf.name in at and not np.array_equal(at[leaf.name], part, equal_nan=True)
+    ]
+    return {} if "variable" in changed else {leaf.path: at[leaf.name] for leaf in leaves if at}
+
+
+def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
+    """Right if nothing was found or left open; after a finding, what it does not name was not judged."""
     if not blamed:
-        return Line(leaf, ok=True)
+        return Line(leaf, ok=True if decided else None)
     inside = (leaf.path + "[", leaf.path + ".")
     wrong = any(path == leaf.path or path.startswith(inside) for path in blamed)
     return Line(leaf, ok=False if wrong else None)
@@ -194,9 +216,12 @@ def _line(leaf: Leaf, blamed: set[str]) -> Line:
 
 def _coverage(course: Course) -> Coverage:
     record = course.record
+    tested = any(point.is_given for point in record.points[1])
+    reasons = [*record.reasons, *([] if tested else ["the given arguments were not tested"])]
     dead = int(np.count_nonzero(~course.reached)) if record.points[1] else 0
     return Coverage(
         points=tuple(map(str, record.points[1])),
+        second=tuple(map(str, record.points[2])),
         left_out=tuple(kind.value for kind in record.left_out),
         kinks=record.kinks,
         undecided=record.open_elsewhere,
@@ -204,10 +229,9 @@ def _coverage(course: Course) -> Coverage:
         entries=course.reached.size,
         modes=tuple(record.modes),
         constants=course.facts.constants,
-        order=2 if record.points[2] else 1,
         notes=(*course.subject.rule.notes, *_not_finite(course), *record.notes),
         open_given=record.open_given,
-        reasons=tuple(record.reasons),
+        reasons=tuple(dict.fromkeys(reasons)),
     )
 
 

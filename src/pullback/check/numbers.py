@@ -94,3 +94,8 @@ FEW_ELEMENTS, MOST_ROWS = 4, 32
 LEAST_VALUES, HALVINGS, SNAP = 3, 24, 1e-3
 # An error that has shrunk to this share at the end of an interval fades out: there is no such end.
 FADED = 0.2
+
+# The smallest failing input: steps towards it, digits tried, and inputs so short that they are left as they are.
+SHRINKS, DIGITS, FEW_NUMBERS = 60, (1, 2, 3, 5), 12
+# Pictures: points on a line, and cells of a table in each direction.
+PICTURE_POINTS, PICTURE_CELLS = 33, 16

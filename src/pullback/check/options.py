@@ -43,8 +43,8 @@ class Options:
         return [self.wrt] if isinstance(self.wrt, str) else self.wrt
 
     def as_code(self) -> str:
-        """What must be written after the function to run the same check."""
-        parts = ["*args"] + (["kwargs=kwargs"] if self.kwargs else [])
+        """What must be written after the function and its arguments to run the same check."""
+        parts: list[str] = []
         plain = {"order": 2, "quick": False, "explain": True}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in plain.items() if getattr(self, k) != v]
         for name in ("wrt", "modes", "domain"):

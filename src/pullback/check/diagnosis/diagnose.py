@@ -7,8 +7,10 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import changed, conditions, factors, parts, whole, words
-from pullback.check.diagnosis.draws import Draw, Draws, make_draws
+from pullback.check.diagnosis.draws import Draw, Draws, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
+from pullback.check.diagnosis.showing import shown
+from pullback.check.diagnosis.shrink import Failing
 from pullback.check.probe import Array, Raised, WrongDtype, WrongShape
 from pullback.check.report import Finding
 from pullback.check.verdict.course import Course, Failure, Problem
@@ -46,7 +48,10 @@ def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Findin
         Failure.MODE: _mode,
     }
     if problem.kind in plain:
-        return (plain[problem.kind](course, problem),)
+        finding = plain[problem.kind](course, problem)
+        if problem.kind is Failure.NOT_FINITE and explain:
+            finding = _shown_not_finite(course, problem, finding)
+        return (finding,)
     return _values(course, problem, explain)
 
 
@@ -91,7 +96,7 @@ def _of_input(course: Course, problem: Problem, draws: Draws, which: int, explai
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
     found, tried = first_that_holds(case, SEARCHES) if explain else (None, 0)
     kind, text = (found.kind, found.text) if found else ("term", _unexplained(case, draw, tried))
-    return Finding(
+    finding = Finding(
         kind,
         course.subject.inputs.leaves[which].path,
         text,
@@ -99,9 +104,15 @@ def _of_input(course: Course, problem: Problem, draws: Draws, which: int, explai
         wanted=float(draw.g[entry]),
         error=float(draw.floor[entry]),
         point=str(problem.point),
-        at=course.subject.inputs.locate(entry),
+        entry=course.subject.inputs.element(entry),
         source=course.subject.rule.source(),
     )
+    if not explain or problem.point is None:
+        return finding
+    failing = Failing(
+        draw.x, draw.w, entry, finding.got or 0.0, finding.wanted or 0.0, finding.error or 0.0
+    )
+    return shown(course, problem.point, draws.truth, failing, finding)
 
 
 def _unexplained(case: Case, draw: Draw, tried: int) -> str:
@@ -202,9 +213,16 @@ def _not_finite(course: Course, problem: Problem) -> Finding:
         leaf.path,
         text,
         point=str(problem.point),
-        at=layout.locate(entry),
+        entry=layout.element(entry),
         source=course.subject.rule.source(),
     )
+
+
+def _shown_not_finite(course: Course, problem: Problem, finding: Finding) -> Finding:
+    point, w, entry = problem.point, course.upstream, int(problem.positions[0])
+    assert point is not None
+    truth = Truth(course.subject, point.x, w, np.array([entry]))
+    return shown(course, point, truth, Failing(point.x, w, entry, np.nan), finding)
 
 
 def _second(course: Course, problem: Problem) -> Finding:
@@ -220,7 +238,7 @@ def _second(course: Course, problem: Problem) -> Finding:
         wanted=float(trial.slope.value[entry]),
         error=float(trial.slope.error[entry]),
         point=str(problem.point),
-        at=layout.locate(entry),
+        entry=layout.element(entry),
         source=course.subject.rule.source(),
     )
 

@@ -237,3 +237,7 @@ class Probes(Protocol):
     def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
         """A tensor to try a function on; another one for another `which`."""
         ...
+
+    def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:
+        """The import and the expression of a tensor like `value` that holds these numbers; nothing for other values."""
+        ...

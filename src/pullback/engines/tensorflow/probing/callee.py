@@ -78,6 +78,14 @@ def sample(shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0
     return tf.constant(values + 1j * rng.normal(size=shape) if kind.is_complex else values, kind)
 
 
+def as_code(value: Any, numbers: str) -> tuple[str, str] | None:
+    """How a user writes a tensor or variable like this one with other numbers."""
+    make = "tf.Variable" if isinstance(value, tf.Variable) else "tf.constant"
+    if not isinstance(value, tf.Variable | tf.Tensor):
+        return None
+    return "import tensorflow as tf", f"{make}({numbers}, dtype=tf.{value.dtype.name})"
+
+
 # where a rule is written
 
 

@@ -1,0 +1,155 @@
+"""A script that runs a check again: the function imported, the arguments written out, where both can be."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pullback.check.options import Options, as_code
+from pullback.check.probe import Array, Probes
+from pullback.check.probe.naming import paths_and_names
+
+# What may be written as it is shown.
+PLAIN = (type(None), bool, int, float, complex, str)
+# Numbers in a list: more than a few are written as one number if they are all but one the same, and very many only so.
+FEW_NUMBERS, MOST_NUMBERS = 12, 64
+_USUAL = 1e-4, 1e6  # sizes of numbers that are written without an exponent
+
+
+class _NotWritten(Exception):
+    """A value that is too long, or that has no expression."""
+
+
+@dataclass
+class Script:
+    """The lines before the call, in the making."""
+
+    probes: Probes
+    at: Mapping[str, Array]
+    imports: list[str] = field(default_factory=list[str])
+
+    def expression(self, value: Any, path: str) -> str:
+        """Code for a value; tensors hold what the failing input holds in their place."""
+        if type(value) in (list, tuple):
+            inner = [self.expression(v, f"{path}[{k}]") for k, v in enumerate(value)]
+            text = ", ".join(inner) + ("," if len(inner) == 1 and isinstance(value, tuple) else "")
+            return f"[{text}]" if isinstance(value, list) else f"({text})"
+        if type(value) is dict:
+            keys = {k: k if not isinstance(k, str) else f'"{k}"' for k in value}
+            pairs = [
+                f"{k!r}: {self.expression(v, f'{path}[{keys[k]}]')}" for k, v in value.items()
+            ]
+            return "{" + ", ".join(pairs) + "}"
+        return repr(value) if type(value) in PLAIN else self._array(value, path)
+
+    def _array(self, value: Any, path: str) -> str:
+        if isinstance(value, list | tuple | dict):  # of a class of their own
+            raise _NotWritten
+        try:
+            numbers = np.asarray(value)
+        except Exception as error:
+            raise _NotWritten from error
+        if numbers.dtype.kind not in "fiubc":
+            raise _NotWritten
+        text = self._numbers(np.asarray(self.at.get(path, numbers)).astype(numbers.dtype))
+        if isinstance(value, np.ndarray):
+            self._needs("import numpy as np")
+            return f"np.array({text}, np.{numbers.dtype.name})"
+        found = self.probes.as_code(value, text)
+        if found is None:
+            raise _NotWritten
+        self._needs(found[0])
+        return found[1]
+
+    def _numbers(self, array: Array) -> str:
+        values, places, counts = np.unique(array, return_index=True, return_counts=True)
+        usual = int(np.argmax(counts)) if counts.size else 0
+        is_alike = array.size > FEW_NUMBERS and array.size - counts[usual] < 2
+        if not is_alike and array.size > MOST_NUMBERS:
+            raise _NotWritten
+        if not is_alike:
+            return _listed(array)
+        self._needs("import numpy as np")
+        base, shape = _listed(values[usual]), list(array.shape)
+        if values.size == 1:
+            return f"np.full({shape}, {base})"
+        where = f"np.arange({array.size}).reshape({shape}) == {places[1 - usual]}"
+        return f"np.where({where}, {_listed(values[1 - usual])}, {base})"
+
+    def _needs(self, line: str) -> None:
+        if line not in self.imports:
+            self.imports.append(line)
+
+
+def _listed(array: Array) -> str:
+    """A nested list with as few digits as tell its numbers apart in their own format."""
+    array = np.asarray(array)
+    if array.ndim:
+        return "[" + ", ".join(_listed(part) for part in array) + "]"
+    if array.dtype.kind != "f" or array == 0:
+        return repr(array.item())
+    if not np.isfinite(array):
+        return f'float("{array}")'
+    usual = _USUAL[0] <= abs(array) < _USUAL[1]
+    written = np.format_float_positional if usual else np.format_float_scientific
+    return written(array[()], trim="0")
+
+
+def script(
+    probes: Probes,
+    fn: Any,
+    args: Sequence[Any],
+    options: Options,
+    at: Mapping[str, Array],
+    under: str = "",
+) -> str:
+    """The script; `at` holds other values for inputs, by path; `under` is what stands before the function."""
+    code = Script(probes, at)
+    before, named = _function(fn)
+    kwargs = dict(options.kwargs or {})
+    try:
+        lines, call = _arguments(code, fn, args, kwargs, named)
+    except _NotWritten:
+        lines = ["# args: the arguments of this check" + (", kwargs too" if kwargs else "")]
+        call = ["*args", *(["kwargs=kwargs"] if kwargs else [])]
+    if options.against is not None:
+        more, _ = _function(options.against)
+        before += [line for line in more if line not in before]
+    given = ", ".join([*([under] if under else []), named, *call, options.as_code()])
+    imports = [*code.imports, "import pullback as pb"]
+    return "\n".join([*imports, *before, *lines, f"print(pb.check({given}))"])
+
+
+def _arguments(
+    code: Script, fn: Any, args: Sequence[Any], kwargs: dict[str, Any], taken: str
+) -> tuple[list[str], list[str]]:
+    """An assignment for each argument, and how the call names them."""
+    parameters = [name for _, name in paths_and_names(fn, (None,) * len(args), {})] if callable(fn) else []
+    lines: list[str] = []
+    call: list[str] = []
+    for k, value in enumerate(args):
+        name = parameters[k] if k < len(parameters) else ""
+        name = name if name.isidentifier() and name not in (taken, "tf", "np", "pb") else f"x{k}"
+        lines.append(f"{name} = {code.expression(value, f'args[{k}]')}")
+        call.append(name)
+    if kwargs:
+        call.append(f"kwargs={code.expression(kwargs, 'kwargs')}")
+    return lines, call
+
+
+def _function(fn: Any) -> tuple[list[str], str]:
+    """How to get at the function and what it is called then."""
+    named = as_code(fn)
+    if isinstance(fn, str):
+        return [], named
+    home = str(getattr(fn, "__module__", ""))
+    for module in dict.fromkeys([home.partition(".")[0], home]):
+        if module not in ("", "__main__", "builtins") and _is_there(fn, module, named):
+            return [f"from {module} import {named}"], named
+    return [f"# {named}: the function of this check, as you have it"], named
+
+
+def _is_there(fn: Any, module: str, name: str) -> bool:
+    return getattr(sys.modules.get(module), name, None) is fn
