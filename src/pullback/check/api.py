@@ -11,14 +11,15 @@ import numpy as np
 from pullback._engine import Engine, engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
-from pullback.check.verdict.course import Course, Problem
+from pullback.check import progress
 from pullback.check.diagnosis.diagnose import diagnose
 from pullback.check.options import Options
 from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
-from pullback.check.subject import Subject
-from pullback.check.reproduce import script
 from pullback.check.report import Coverage, Finding, Line, Report
+from pullback.check.reproduce import script
 from pullback.check.search.domain import parse
+from pullback.check.subject import Subject
+from pullback.check.verdict.course import Course, Problem
 from pullback.errors import CheckError
 
 
@@ -74,7 +75,8 @@ def check(
         _wanted(rule, modes)
         truth = rule if against is None else _against(args, options)
         try:
-            exam, found = _examined(rule, truth, options)
+            with progress.shown(rule.name):
+                exam, found = _examined(rule, truth, options)
         except OutsideDomain as error:
             raise CheckError(
                 f"{rule.name} ran with the given arguments at first, and later did not: {error}"

@@ -98,4 +98,6 @@ FADED = 0.2
 # The smallest failing input: steps towards it, digits tried, and inputs so short that they are left as they are.
 SHRINKS, DIGITS, FEW_NUMBERS = 60, (1, 2, 3, 5), 12
 # Pictures: points on a line, and cells of a table in each direction.
-PICTURE_POINTS, PICTURE_CELLS = 33, 16
+PICTURE_POINTS, PICTURE_CELLS = 41, 16
+# Seconds until what a check is doing is shown, and between changes.
+PATIENCE, REFRESH = 1.0, 0.1

@@ -38,9 +38,7 @@ class Script:
             return f"[{text}]" if isinstance(value, list) else f"({text})"
         if type(value) is dict:
             keys = {k: k if not isinstance(k, str) else f'"{k}"' for k in value}
-            pairs = [
-                f"{k!r}: {self.expression(v, f'{path}[{keys[k]}]')}" for k, v in value.items()
-            ]
+            pairs = [f"{k!r}: {self.expression(v, f'{path}[{keys[k]}]')}" for k, v in value.items()]
             return "{" + ", ".join(pairs) + "}"
         return repr(value) if type(value) in PLAIN else self._array(value, path)
 
@@ -94,7 +92,7 @@ def _listed(array: Array) -> str:
         return f'float("{array}")'
     usual = _USUAL[0] <= abs(array) < _USUAL[1]
     written = np.format_float_positional if usual else np.format_float_scientific
-    return written(array[()], trim="0")
+    return written(array.dtype.type(array), trim="0")
 
 
 def script(
@@ -126,7 +124,9 @@ def _arguments(
     code: Script, fn: Any, args: Sequence[Any], kwargs: dict[str, Any], taken: str
 ) -> tuple[list[str], list[str]]:
     """An assignment for each argument, and how the call names them."""
-    parameters = [name for _, name in paths_and_names(fn, (None,) * len(args), {})] if callable(fn) else []
+    parameters = (
+        [name for _, name in paths_and_names(fn, (None,) * len(args), {})] if callable(fn) else []
+    )
     lines: list[str] = []
     call: list[str] = []
     for k, value in enumerate(args):

@@ -1,6 +1,5 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis import changed, conditions, factors, parts, whole, words
 from pullback.check.diagnosis.draws import Draw, Draws, Truth, make_draws
-from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
+from pullback.check.diagnosis.explanations import Case, Search, first_that_holds
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
 from pullback.check.probe import Array, Raised, WrongDtype, WrongShape

@@ -104,20 +104,26 @@ def _line(course: Course, truth: Truth, failing: Failing) -> Picture | None:
     layout, entry = course.subject.inputs, failing.entry
     if layout.size > n.LARGE_INPUT:
         return None
+    if (
+        not truth.own
+    ):  # where all slopes are zero nothing is confirmed: it may be at the given arguments
+        truth = Truth(course.subject, course.start, failing.w, truth.entries)
     leaf = layout.leaves[layout.leaf_of(entry)]
     given = course.start[layout.span(layout.leaf_of(entry))]
     known = np.append(given[np.isfinite(given)], failing.x[entry])
     low, high = float(known.min()), float(known.max())
     room = max((high - low) / 4, abs(failing.x[entry]) / 2, n.NEAR)
     along = np.linspace(low - room, high + room, n.PICTURE_POINTS)
+    along = np.unique(np.append(along, failing.x[entry]))
     moved = np.repeat(failing.x[None], along.size, axis=0)
     moved[:, entry] = along
     numbers = [_on_line(course, truth, course.domain.into(x), failing) for x in moved]
     y, r, g, error = np.array(numbers).T
     if not truth.own:  # the slopes that the values themselves have, to either side
-        after, before = np.diff(y, append=np.nan), np.diff(y, prepend=np.nan)
-        g, error = (after + before) / 2, np.abs(after - before) / 2
-        g, error = g / (along[1] - along[0]), error / (along[1] - along[0])
+        steps = np.diff(y) / np.diff(along)
+        after, before = np.append(steps, np.nan), np.append(np.nan, steps)
+        g, apart = (after + before) / 2, np.abs(after - before) / 2
+        error = np.fmax(np.fmax(apart, np.append(apart[1:], 0)), np.append(0, apart[:-1]))
     name = f"{leaf.name}{layout.element(entry)}"
     return Picture(
         f"the gradient for {name} as {name} moves", g, r, error, along, float(failing.x[entry])

@@ -4,6 +4,7 @@ What was simplified is believed only if differences of the function confirm it t
 are, and at a kink the program's own derivative is one of several right ones.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,7 +59,8 @@ class _Search:
 
     def simplify(self, *, keep: bool) -> None:
         x, w = self.found.x, self.found.w
-        self.step(x, np.ones_like(w)) or self.step(x, _rounded(w, 1))
+        if not self.step(x, np.ones_like(w)):
+            self.step(x, _rounded(w, 1))
         if keep:
             return
         self.step(_as_given(self.course.subject.inputs, x), self.found.w)
@@ -139,8 +141,8 @@ class _Search:
         return replace(failing, g=float(near / step), error=float(found.error[0] / step))
 
 
-def _stays(into: object, x: Array) -> bool:
-    return callable(into) and bool(np.allclose(into(x), x, rtol=0, atol=0))
+def _stays(into: Callable[[Array], Array], x: Array) -> bool:
+    return bool(np.array_equal(into(x), x, equal_nan=True))
 
 
 def _rounded(x: Array, digits: int) -> Array:

@@ -14,7 +14,11 @@ from pullback.check.report.data import Finding, Line, Report
 Piece = tuple[str, str]
 MARKS = {"right": "✓", "wrong": "✗", "undecided": "?"}
 STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
-_LEAST_DIGITS, _MORE_DIGITS, _MOST_DIGITS = 6, 2, 17  # of a number; beyond where two begin to differ; of float64
+_LEAST_DIGITS, _MORE_DIGITS, _MOST_DIGITS = (
+    6,
+    2,
+    17,
+)  # of a number; beyond where two begin to differ; of float64
 _MOST_SHOWN = 12  # numbers of an array
 _TO_DECIDE = (
     "to decide it, pass arguments at which the function is smooth and finite, say where it may be tried "
@@ -104,7 +108,9 @@ def _numbers(report: Report, finding: Finding) -> str:
     if finding.got is None or finding.wanted is None:
         return ""
     got, wanted = tell_apart(finding.got, finding.wanted)
-    least = np.finfo(float).eps * max(abs(finding.got), abs(finding.wanted))
+    least = np.finfo(float).eps * max(
+        filter(math.isfinite, map(abs, (finding.got, finding.wanted))), default=0.0
+    )
     bar = f" ± {finding.error:.1g}" if least <= (finding.error or 0) < math.inf else ""
     if finding.kind == "mode":
         return f"{finding.path}: {got}, in eager execution {wanted}"
@@ -134,13 +140,13 @@ def tell_apart(*numbers: float) -> list[str]:
     digits = min(max(digits, _LEAST_DIGITS), _MOST_DIGITS)
     power = math.floor(math.log10(size)) if size else 0
     if -_LEAST_DIGITS < power < _LEAST_DIGITS:
-        texts = [f"{x:.{max(0, digits - 1 - power)}f}" for x in numbers]
-        while all("." in t and t[-1] in "0." for t in texts if t[-1].isdigit() or t[-1] == "."):
-            texts = [t[:-1] if "." in t else t for t in texts]
+        decimals = max(0, digits - 1 - power)
+        while decimals and all(round(x, decimals - 1) == round(x, decimals) for x in finite):
+            decimals -= 1
+        texts = [f"{x:.{decimals}f}" for x in numbers]
     else:
         texts = [f"{x:.{digits - 1}e}" for x in numbers]
-    plain = [t if x else "0" for t, x in zip(texts, numbers, strict=True)]
-    return ["NaN" if text == "nan" else text for text in plain]
+    return ["NaN" if text == "nan" else text if text.strip("-0.") else "0" for text in texts]
 
 
 def arrays(values: Mapping[str, Array]) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.probe import Array
-from pullback.check.subject import Layout
 from pullback.check.search.directions import Rng, leaf_scales
+from pullback.check.subject import Layout
 
 NOTHING = np.zeros(0, bool)
 

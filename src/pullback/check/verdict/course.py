@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pullback.check import numbers as n
+from pullback.check import progress
 from pullback.check.estimate.interval import Judgement
 from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import Array, Facts, InMode, OutsideDomain, RuleFault, Unsupported
@@ -210,6 +211,7 @@ class Course:
 
     def _at(self, point: Point) -> Iterator[Problem]:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
+        progress.at_point(str(point))
         for u in self._directions(point):
             found = list(self._along(point, self.domain.along(point.x, u)))
             problem = next(iter(found), None)
