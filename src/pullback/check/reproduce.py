@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from pullback.check import numbers as n
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Array, Probes
 from pullback.check.probe.naming import paths_and_names
+from pullback.check.report.render import all_but_one
 
 # What may be written as it is shown.
 PLAIN = (type(None), bool, int, float, complex, str)
-# Numbers in a list: more than a few are written as one number if they are all but one the same, and very many only so.
-FEW_NUMBERS, MOST_NUMBERS = 12, 64
-_USUAL = 1e-4, 1e6  # sizes of numbers that are written without an exponent
 
 
 class _NotWritten(Exception):
@@ -62,19 +61,18 @@ class Script:
         return found[1]
 
     def _numbers(self, array: Array) -> str:
-        values, places, counts = np.unique(array, return_index=True, return_counts=True)
-        usual = int(np.argmax(counts)) if counts.size else 0
-        is_alike = array.size > FEW_NUMBERS and array.size - counts[usual] < 2
-        if not is_alike and array.size > MOST_NUMBERS:
+        known = all_but_one(array) if array.size > n.FEW_NUMBERS else None
+        if known is None and array.size > n.MOST_NUMBERS:
             raise _NotWritten
-        if not is_alike:
+        if known is None:
             return _listed(array)
         self._needs("import numpy as np")
-        base, shape = _listed(values[usual]), list(array.shape)
-        if values.size == 1:
-            return f"np.full({shape}, {base})"
-        where = f"np.arange({array.size}).reshape({shape}) == {places[1 - usual]}"
-        return f"np.where({where}, {_listed(values[1 - usual])}, {base})"
+        usual, other, place = known
+        shape = list(array.shape)
+        if other == usual:
+            return f"np.full({shape}, {usual!r})"
+        where = f"np.arange({array.size}).reshape({shape}) == {place}"
+        return f"np.where({where}, {other!r}, {usual!r})"
 
     def _needs(self, line: str) -> None:
         if line not in self.imports:
@@ -83,16 +81,10 @@ class Script:
 
 def _listed(array: Array) -> str:
     """A nested list with as few digits as tell its numbers apart in their own format."""
-    array = np.asarray(array)
     if array.ndim:
-        return "[" + ", ".join(_listed(part) for part in array) + "]"
-    if array.dtype.kind != "f" or array == 0:
-        return repr(array.item())
-    if not np.isfinite(array):
-        return f'float("{array}")'
-    usual = _USUAL[0] <= abs(array) < _USUAL[1]
-    written = np.format_float_positional if usual else np.format_float_scientific
-    return written(array.dtype.type(array), trim="0")
+        return f"[{', '.join(map(_listed, array))}]"
+    text = str(array) if array.dtype.kind == "f" else repr(array.item())
+    return text if np.isfinite(array) else f'float("{text}")'
 
 
 def script(

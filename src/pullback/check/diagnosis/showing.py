@@ -50,11 +50,12 @@ def _by_name(layout: Layout, x: Array) -> dict[str, Array]:
 
 
 def _exclusion(course: Course, failing: Failing) -> str:
-    """The `domain=` that the given arguments lie in and the failing input does not, if there is one."""
+    """The `domain=` in which the given arguments lie and the failing input does not, if there is one."""
     layout = course.subject.inputs
-    first = layout.leaf_of(failing.entry)
-    for k in [first, *(k for k in range(len(layout.leaves)) if k != first)]:
+    own = layout.leaf_of(failing.entry)
+    for k in [own, *(k for k in range(len(layout.leaves)) if k != own)]:
         given, made = course.start[layout.span(k)], failing.x[layout.span(k)]
+        made = failing.x[[failing.entry]] if k == own else made[(made != 0) & (made != 1)]
         if layout.leaves[k].is_complex or not given.size:
             continue
         for name, (low, high) in _intervals(given).items():

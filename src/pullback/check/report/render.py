@@ -8,22 +8,14 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
+from pullback.check import numbers as n
 from pullback.check.probe import Array
 from pullback.check.report.data import Finding, Line, Report
 
 Piece = tuple[str, str]
 MARKS = {"right": "✓", "wrong": "✗", "undecided": "?"}
 STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
-_LEAST_DIGITS, _MORE_DIGITS, _MOST_DIGITS = (
-    6,
-    2,
-    17,
-)  # of a number; beyond where two begin to differ; of float64
-_MOST_SHOWN = 12  # numbers of an array
-_TO_DECIDE = (
-    "to decide it, pass arguments at which the function is smooth and finite, say where it may be tried "
-    "(domain='positive', domain=(low, high)), or leave inputs out (wrt='x')"
-)
+_AGAIN = "the function must give the same each time it is called with the same arguments"
 
 
 def as_text(report: Report) -> str:
@@ -101,7 +93,7 @@ def details(report: Report, finding: Finding) -> list[str]:
 
 
 def _is_long(report: Report) -> bool:
-    return any(line.leaf.size > _MOST_SHOWN for line in report.inputs)
+    return any(line.leaf.size > n.FEW_NUMBERS for line in report.inputs)
 
 
 def _numbers(report: Report, finding: Finding) -> str:
@@ -136,10 +128,10 @@ def tell_apart(*numbers: float) -> list[str]:
     finite = [x for x in numbers if math.isfinite(x)]
     size = max(map(abs, finite), default=0.0)
     gap = max(finite, default=0.0) - min(finite, default=0.0)
-    digits = math.ceil(-math.log10(gap / size)) + _MORE_DIGITS if gap else 0
-    digits = min(max(digits, _LEAST_DIGITS), _MOST_DIGITS)
+    digits = math.ceil(-math.log10(gap / size)) + n.MORE_DIGITS if gap else 0
+    digits = min(max(digits, n.LEAST_DIGITS), n.MOST_DIGITS)
     power = math.floor(math.log10(size)) if size else 0
-    if -_LEAST_DIGITS < power < _LEAST_DIGITS:
+    if -n.LEAST_DIGITS < power < n.LEAST_DIGITS:
         decimals = max(0, digits - 1 - power)
         while decimals and all(round(x, decimals - 1) == round(x, decimals) for x in finite):
             decimals -= 1
@@ -155,33 +147,46 @@ def arrays(values: Mapping[str, Array]) -> str:
 
 
 def _array(value: Array) -> str:
-    if value.size <= _MOST_SHOWN:
+    if value.size <= n.FEW_NUMBERS:
         return _listed(value)
-    found, places, counts = np.unique(value, return_index=True, return_counts=True)
-    usual = int(np.argmax(counts))
-    others = value.size - int(counts[usual])
-    if others > 1:
+    known = all_but_one(value)
+    if known is None:
         return f"{list(value.shape)}, kept in finding.at"
-    text = f"{found[usual]:g} throughout"
-    if others:
-        place = np.unravel_index(places[1 - usual], value.shape)
-        text += f" but {found[1 - usual]:g} at [{','.join(map(str, place))}]"
-    return text
+    usual, other, place = known
+    index = ",".join(map(str, np.unravel_index(place, value.shape)))
+    return f"{usual:g} throughout" + (f" but {other:g} at [{index}]" if other != usual else "")
 
 
 def _listed(value: Array) -> str:
-    if value.ndim:
-        return f"[{', '.join(map(_listed, value))}]"
-    return f"{value.item():g}"
+    return f"[{', '.join(map(_listed, value))}]" if value.ndim else f"{value.item():g}"
+
+
+def all_but_one(value: Array) -> tuple[Any, Any, int] | None:
+    """The number that all entries but one hold, that of the other and its place; nothing if more differ.
+
+    >>> all_but_one(np.array([0, 0, 7, 0]))
+    (0, 7, 2)
+    """
+    flat = value.ravel()
+    usual = flat[0] if flat[0] in flat[1:] else flat[-1]
+    others = np.flatnonzero(flat != usual)
+    place = int(others[0]) if others.size else 0
+    return (usual.item(), flat[place].item(), place) if others.size < 2 else None
 
 
 def undecided(report: Report) -> list[str]:
     """Why nothing can be said, and what to write."""
     if report.verdict != "undecided":
         return []
-    seen = report.coverage
-    count = [f"{seen.open_given} of the numbers compared there stayed open"] * bool(seen.open_given)
-    return [*seen.reasons, *count, _TO_DECIDE]
+    seen, names = report.coverage, [repr(line.leaf.name) for line in report.inputs]
+    if not seen.open_given and all(reason.startswith("the function") for reason in seen.reasons):
+        return [*seen.reasons, _AGAIN]
+    count = f"{seen.open_given} of the numbers compared there stayed open"
+    write = "to decide it, pass arguments at which the function is finite and smooth"
+    if len(names) > 1:
+        write += f", or leave out the inputs that cannot be told, as in wrt={names[0]}"
+    domain = f"domain={{{names[0] if names else repr('x')}: (low, high)}} says where the function may be tried"
+    return [*seen.reasons, *([count] if seen.open_given else []), write, domain]
 
 
 def covered(report: Report) -> list[str]:
