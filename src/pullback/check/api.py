@@ -4,6 +4,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -178,13 +179,14 @@ def _report(
 ) -> Report:
     subject = exam.subject
     blamed = {f.path for f in findings} | {f.output for f in findings}
+    line = subject.rule.source_line() if findings else ""
     seen = _coverage(exam)
     decided = not seen.open_given and not seen.reasons
     return Report(
         name=subject.rule.name,
         seed=int(options.seed),
         calls=subject.calls,
-        findings=findings,
+        findings=tuple(f if f.code else replace(f, code=line) for f in findings),
         inputs=tuple(_line(leaf, blamed, decided) for leaf in subject.inputs.leaves),
         outputs=tuple(_line(leaf, blamed, decided) for leaf in subject.outputs.leaves),
         coverage=seen,

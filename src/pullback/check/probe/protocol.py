@@ -211,6 +211,10 @@ class Probe(Protocol):
         """`file:line` of the rule, when it has one."""
         ...
 
+    def source_line(self) -> str:
+        """The text of that line, where it can be read."""
+        ...
+
     def close(self) -> None:
         """Put back every state that running the function has changed."""
         ...

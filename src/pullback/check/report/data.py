@@ -39,7 +39,8 @@ class Finding:
     `kind` is one short word for programs (see docs), `diagnosis` a sentence for people. `got` is what the rule gives
     for the element `entry` of the gradient, `wanted` what the function says, `error` how far `wanted` may be off. `at`
     is the smallest input found that fails, by the names of inputs; `upstream` is empty if it is all ones. `made_up`
-    says that the given arguments pass, and `exclude` what to write so that such points are not tried.
+    says that the given arguments pass, and `exclude` what to write so that such points are not tried. `code` is the
+    line at `source`, `underline` the part of it that is meant.
     """
 
     kind: str
@@ -51,6 +52,8 @@ class Finding:
     point: str = ""
     output: str = ""
     source: str | None = None
+    code: str = ""
+    underline: str = ""
     entry: str = ""
     at: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)
     upstream: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)

@@ -1,9 +1,7 @@
 """A report as HTML: a part of a notebook, or a page of its own. Nothing is fetched, everything is escaped."""
 
 import html
-import linecache
 import re
-import sys
 from pathlib import Path
 
 from pullback.check.report.data import Finding, Line, Picture, Report
@@ -78,7 +76,7 @@ def _card(report: Report, finding: Finding) -> str:
     if finding.picture is not None:
         parts.append(_figure(finding.picture))
     if finding.source:
-        parts.append(_source(finding.source))
+        parts.append(_source(finding))
     return f'<section class="card">{"".join(parts)}</section>'
 
 
@@ -88,20 +86,14 @@ def _figure(picture: Picture) -> str:
     return f"<figure><figcaption>{html.escape(picture.title)} {key}</figcaption>{drawn(picture)}</figure>"
 
 
-def _source(source: str) -> str:
-    """Where the rule is written, and the line itself where it can be read."""
-    line = _line_at(source)
-    code = f"<code><u>{html.escape(line)}</u></code>" if line else ""
-    return f'<p class="source"><span>{html.escape(source)}</span>{code}</p>'
-
-
-def _line_at(source: str) -> str:
-    name, _, number = source.rpartition(":")
-    held = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    known = {path for path in (*held, *linecache.cache) if path and Path(path).name == name}
-    if len(known) != 1 or not number.isdigit():
-        return ""  # which of several files is meant is not known
-    return linecache.getline(known.pop(), int(number)).strip()
+def _source(finding: Finding) -> str:
+    """Where the rule is written, and the line itself with what is meant underlined."""
+    before, meant, after = finding.code.partition(finding.underline or finding.code or "·")
+    code = f"{html.escape(before)}<u>{html.escape(meant)}</u>{html.escape(after)}"
+    return (
+        f'<p class="source"><span>{html.escape(finding.source or "")}</span>'
+        f"{f'<code>{code}</code>' if finding.code else ''}</p>"
+    )
 
 
 def _section(title: str, body: str) -> str:
