@@ -122,6 +122,9 @@ def _arguments(
     lines: list[str] = []
     call: list[str] = []
     for k, value in enumerate(args):
+        if type(value) in PLAIN:
+            call.append(repr(value))
+            continue
         name = parameters[k] if k < len(parameters) else ""
         name = name if name.isidentifier() and name not in (taken, "tf", "np", "pb") else f"x{k}"
         lines.append(f"{name} = {code.expression(value, f'args[{k}]')}")
