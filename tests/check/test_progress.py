@@ -23,9 +23,9 @@ def opened(monkeypatch, patience=0.0, refresh=0.0):
 
 
 def work():
-    progress.at_point("the given arguments")
-    progress.at_point("negative values")
-    progress.explaining(12)
+    progress.say("point 1, the given arguments")
+    progress.say("point 2, negative values")
+    progress.say("wrong, 12 explanations tried")
 
 
 def shown(stream):

@@ -1,50 +1,46 @@
 """One line that says what a check is doing, if it takes longer than a moment: in a terminal or a notebook."""
 
 import contextlib
-import contextvars
 import importlib
 import sys
 import time
 from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from typing import Any
 
 from pullback.check import numbers as n
 
 Show = Callable[[str], None]
-_current: contextvars.ContextVar["_Line | None"] = contextvars.ContextVar("progress", default=None)
-_hidden: contextvars.ContextVar[bool] = contextvars.ContextVar("hidden", default=False)
+_say: ContextVar[Show | None] = ContextVar("say", default=None)
+_hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
-class _Line:
-    """Shown after a second, changed a few times a second, cleared at the end."""
-
-    def __init__(self, name: str, show: Show) -> None:
-        self.name, self.show = name, show
-        self.next, self.is_shown, self.points = time.monotonic() + n.PATIENCE, False, 0
-
-    def say(self, what: str) -> None:
-        now = time.monotonic()
-        if now >= self.next:
-            self.show(f"checking {self.name}: {what}")
-            self.next, self.is_shown = now + n.REFRESH, True
-
-    def clear(self) -> None:
-        if self.is_shown:
-            self.show("")
+def say(what: str) -> None:
+    """Show what is being done, if a check is under way that shows it."""
+    show = _say.get()
+    if show is not None:
+        show(what)
 
 
 @contextlib.contextmanager
 def shown(name: str) -> Generator[None]:
-    """What is reported inside is shown, where somebody looks."""
+    """What is said inside is shown after a second and a few times a second, where somebody looks, and then cleared."""
     show = None if _hidden.get() else _in_notebook() or _in_terminal()
-    line = None if show is None else _Line(name, show)
-    token = _current.set(line)
+    due, is_shown = time.monotonic() + n.PATIENCE, False
+
+    def now_and_then(what: str) -> None:
+        nonlocal due, is_shown
+        if show is not None and time.monotonic() >= due:
+            show(f"checking {name}: {what}")
+            due, is_shown = time.monotonic() + n.REFRESH, True
+
+    token = _say.set(now_and_then)
     try:
         yield
     finally:
-        _current.reset(token)
-        if line is not None:
-            line.clear()
+        _say.reset(token)
+        if show is not None and is_shown:
+            show("")
 
 
 @contextlib.contextmanager
@@ -55,21 +51,6 @@ def hidden() -> Generator[None]:
         yield
     finally:
         _hidden.reset(token)
-
-
-def at_point(what: str) -> None:
-    """Another point is tried."""
-    line = _current.get()
-    if line is not None:
-        line.points += 1
-        line.say(f"point {line.points}, {what}")
-
-
-def explaining(tried: int) -> None:
-    """Explanations are tried."""
-    line = _current.get()
-    if line is not None:
-        line.say(f"wrong, {tried} explanations tried")
 
 
 def _in_terminal() -> Show | None:
@@ -89,14 +70,12 @@ def _in_notebook() -> Show | None:
     if getattr(shell, "kernel", None) is None:
         return None
     display = importlib.import_module("IPython.display")
-    handle: Any = None
+    handles: list[Any] = []
 
     def show(text: str) -> None:
-        nonlocal handle
-        element = display.Pretty(text)
-        if handle is None:
-            handle = display.display(element, display_id=True)
+        if handles:
+            handles[0].update(display.Pretty(text))
         else:
-            handle.update(element)
+            handles.append(display.display(display.Pretty(text), display_id=True))
 
     return show

@@ -105,7 +105,7 @@ def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanatio
         try:
             for explanation in search(case):
                 tried += 1
-                progress.explaining(tried)
+                progress.say(f"wrong, {tried} explanations tried")
                 if case.holds(explanation.predict):
                     return explanation, tried
         except Exception:  # a slip here must not cost the verdict

@@ -1,5 +1,7 @@
 """A finding as it is shown: one entry of the gradient in numbers, the smallest failing input, and a picture."""
 
+import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -25,23 +27,25 @@ def shown(
     course: Course, point: Point, truth: Truth, failing: Failing, finding: Finding
 ) -> Finding:
     """The finding with its numbers, and what a user needs to see it for himself."""
-    given = point.is_given
-    few = course.subject.inputs.size <= n.FEW_NUMBERS
-    plain = smallest(course, truth, failing, keep=given and few)
-    layout, outputs = course.subject.inputs, course.subject.outputs
-    ones = bool((plain.w == 1).all())
-    return replace(
+    layout, given = course.subject.inputs, point.is_given
+    keep = given and layout.size <= n.FEW_NUMBERS
+    # a slip here or in a picture must not cost the finding
+    with contextlib.suppress(Exception):
+        failing = smallest(course, truth, failing, keep=keep)
+    finding = replace(
         finding,
-        entry=layout.element(plain.entry),
-        got=plain.r,
-        wanted=plain.g,
-        error=plain.error,
-        at=_by_name(layout, plain.x),
-        upstream={} if ones else _by_name(outputs, plain.w),
+        entry=layout.element(failing.entry),
+        got=failing.r,
+        wanted=failing.g,
+        error=failing.error,
+        at=_by_name(layout, failing.x),
+        upstream={} if (failing.w == 1).all() else _by_name(course.subject.outputs, failing.w),
         made_up=not given,
-        exclude="" if given else _exclusion(course, plain),
-        picture=_picture(course, truth, plain, finding.kind),
+        exclude="" if given else _exclusion(course, failing),
     )
+    with contextlib.suppress(Exception):
+        return replace(finding, picture=_picture(course, truth, failing, finding.kind))
+    return finding
 
 
 def _by_name(layout: Layout, x: Array) -> dict[str, Array]:
@@ -76,19 +80,17 @@ def _intervals(given: Array) -> Mapping[str, tuple[float, float]]:
 
 
 def _picture(course: Course, truth: Truth, failing: Failing, kind: str) -> Picture | None:
-    """The picture that fits; a slip while it is made must not cost the finding."""
-    try:
-        draw = _drawn(course, truth, failing.x, failing.w)
-        if draw is None:
-            return None
-        wrong = draw.gap[course.subject.inputs.span(course.subject.inputs.leaf_of(failing.entry))]
-        some = wrong.size > 1 and (kind in PLACES or (kind != "condition" and (wrong == 0).any()))
-        if some and np.isfinite(failing.r):
-            return _table(course, draw, failing)
-        jacobian = _jacobian(course, truth, failing) if kind == "term" else None
-        return jacobian or _line(course, truth, failing)
-    except Exception:
+    """The picture that fits, unless it takes too long."""
+    began = time.monotonic()
+    draw = _drawn(course, truth, failing.x, failing.w)
+    if draw is None or (time.monotonic() - began) * n.PICTURE_POINTS > n.SECONDS:
         return None
+    wrong = draw.gap[course.subject.inputs.span(course.subject.inputs.leaf_of(failing.entry))]
+    some = wrong.size > 1 and (kind in PLACES or (kind != "condition" and (wrong == 0).any()))
+    if some and np.isfinite(failing.r):
+        return _table(course, draw, failing)
+    jacobian = _jacobian(course, truth, failing) if kind == "term" else None
+    return jacobian or _line(course, truth, failing)
 
 
 def _drawn(course: Course, truth: Truth, x: Array, w: Array) -> Draw | None:
@@ -100,7 +102,7 @@ def _drawn(course: Course, truth: Truth, x: Array, w: Array) -> Draw | None:
     return Draw(x, w, y, g, r, floor)
 
 
-def _line(course: Course, truth: Truth, failing: Failing) -> Picture | None:
+def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
     """One element moved through its range: the slope, and what the rule gives."""
     layout, entry = course.subject.inputs, failing.entry
     if layout.size > n.LARGE_INPUT:

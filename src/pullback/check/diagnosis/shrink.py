@@ -4,6 +4,7 @@ What was simplified is believed only if differences of the function confirm it t
 are, and at a kink the program's own derivative is one of several right ones.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -52,7 +53,7 @@ class _Search:
 
     def __init__(self, course: Course, truth: Truth, failing: Failing) -> None:
         self.course, self.truth, self.first, self.found = course, truth, failing, failing
-        self.left = n.SHRINKS
+        self.left, self.until = n.SHRINKS, time.monotonic() + n.SECONDS
         self.bound = [
             into for into in (course.domain.into, course.suggested.into) if _stays(into, failing.x)
         ]
@@ -73,7 +74,7 @@ class _Search:
     def others(self) -> None:
         """All other entries zero or one, or as many of them as can be."""
         groups = [np.delete(np.arange(self.found.x.size), self.found.entry)]
-        while groups and self.left:
+        while groups and self.left > len(n.DIGITS) + 1:  # what the steps after this one need
             group = groups.pop(0)
             if group.size and not any(self.put(group, value) for value in (0.0, 1.0)):
                 half = group.size // 2
@@ -86,7 +87,7 @@ class _Search:
 
     def step(self, x: Array, w: Array) -> bool:
         """Whether it fails there too, at the same entry and by as much."""
-        self.left = max(0, self.left - 1)
+        self.left = max(0, self.left - 1) if time.monotonic() < self.until else 0
         if not self.left or not all(_stays(into, x) for into in self.bound):
             return False
         there = self.at(_as_given(self.course.subject.inputs, x), w)

@@ -211,7 +211,7 @@ class Course:
 
     def _at(self, point: Point) -> Iterator[Problem]:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
-        progress.at_point(str(point))
+        progress.say(f"point {len(self.record.points[1]) + 1}, {point}")
         for u in self._directions(point):
             found = list(self._along(point, self.domain.along(point.x, u)))
             problem = next(iter(found), None)
