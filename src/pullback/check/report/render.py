@@ -66,7 +66,7 @@ def headline(report: Report) -> str:
             if report.against
             else "the gradient is right"
         )
-    return report.diagnosis or "undecided, the gradient at the given arguments could not be told"
+    return report.diagnosis or "undecided: the given arguments do not tell"
 
 
 def cost(report: Report) -> str:
