@@ -163,7 +163,7 @@ def test_a_failure_at_a_made_up_point_says_so_and_how_to_exclude_it():
     made = {"made_up": True, "point": "negative values", "exclude": "domain={'x': 'positive'}"}
     text = str(with_finding(at={"x": np.array([-1.0, 0.0])}, **made))
     assert "the given arguments pass; it fails at made-up ones: negative values" in text
-    assert "if such values are not meant, write domain={'x': 'positive'}" in text
+    assert "if such values are not meant, write `domain={'x': 'positive'}`" in text
     assert "smallest failing input: x = [-1, 0]" in text
     assert "made-up" not in str(WRONG)
 
@@ -204,6 +204,14 @@ def test_the_one_that_differs_is_found_wherever_it_is():
         value[place] = 7.0
         assert all_but_one(value) == (0.0, 7.0, place)
     assert all_but_one(np.array([1.0, 1.0, 2.0, 2.0])) is None
+
+
+def test_numbers_that_are_no_entry_of_the_gradient_are_not_called_one():
+    assert "change along one direction: the rule gives 2" in str(with_finding(path="", entry=""))
+    text = str(with_finding(kind="second"))
+    assert "derivative of the gradient for `x` at [1,2] along one direction: the rule" in text
+    mode = with_finding(kind="mode", path="args[0][1]")
+    assert "args[0][1]: 2, in eager execution 1" in str(mode)
 
 
 def test_several_findings_have_a_paragraph_each():

@@ -103,6 +103,7 @@ def _of_input(course: Course, problem: Problem, draws: Draws, which: int, explai
         wanted=float(draw.g[entry]),
         error=float(draw.floor[entry]),
         point=str(problem.point),
+        made_up=_is_made_up(problem),
         entry=course.subject.inputs.element(entry),
         source=course.subject.rule.source(),
     )
@@ -112,6 +113,10 @@ def _of_input(course: Course, problem: Problem, draws: Draws, which: int, explai
         draw.x, draw.w, entry, finding.got or 0.0, finding.wanted or 0.0, finding.error or 0.0
     )
     return shown(course, problem.point, draws.truth, failing, finding)
+
+
+def _is_made_up(problem: Problem) -> bool:
+    return problem.point is not None and not problem.point.is_given
 
 
 def _unexplained(case: Case, draw: Draw, tried: int) -> str:
@@ -150,17 +155,17 @@ def _together(
 def _undetailed(course: Course, problem: Problem) -> Finding:
     """Wrong along a direction, though no entry could be told."""
     trial, judgement = problem.trial, problem.judgement
-    path = course.subject.inputs.leaves[0].path
     assert trial is not None and judgement is not None
     got = float(trial.claimed[problem.positions[0]])
     return Finding(
         "term",
-        path,
+        "",
         "the gradient is wrong along a direction that moves all inputs, by too little to name an entry",
         got=got,
         wanted=float(trial.slope.value[problem.positions[0]]),
         error=float(trial.slope.error[problem.positions[0]]),
         point=str(problem.point),
+        made_up=_is_made_up(problem),
         source=course.subject.rule.source(),
     )
 
@@ -212,6 +217,7 @@ def _not_finite(course: Course, problem: Problem) -> Finding:
         leaf.path,
         text,
         point=str(problem.point),
+        made_up=_is_made_up(problem),
         entry=layout.element(entry),
         source=course.subject.rule.source(),
     )

@@ -35,7 +35,6 @@ def shown(
         error=failing.error,
         at=_by_name(layout, failing.x),
         upstream={} if (failing.w == 1).all() else _by_name(course.subject.outputs, failing.w),
-        made_up=not given,
         exclude="" if given else _exclusion(course, failing),
     )
     with contextlib.suppress(Exception):

@@ -62,12 +62,9 @@ def _leaves(report: Report) -> str:
 def _row(line: Line) -> str:
     leaf, mark = line.leaf, mark_of(line)
     kind = {"✓": "good", "✗": "bad"}.get(mark, "open")
-    cells = [leaf.kind, leaf.name, leaf.describe(), leaf.path if leaf.path != leaf.name else ""]
-    return (
-        f'<tr><td class="{kind}">{mark}</td>'
-        + "".join(f"<td>{html.escape(c)}</td>" for c in cells)
-        + "</tr>"
-    )
+    texts = [leaf.kind, leaf.name, leaf.describe(), leaf.path if leaf.path != leaf.name else ""]
+    cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts)
+    return f'<tr><td class="{kind}">{mark}</td>{cells}</tr>'
 
 
 def _card(report: Report, finding: Finding) -> str:

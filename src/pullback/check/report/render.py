@@ -61,11 +61,7 @@ def mark_of(line: Line) -> str:
 def headline(report: Report) -> str:
     """The verdict in words."""
     if report.verdict == "right":
-        return (
-            f"the gradient is that of {report.against}"
-            if report.against
-            else "the gradient is right"
-        )
+        return "the gradient is " + (f"that of {report.against}" if report.against else "right")
     return report.diagnosis or "undecided: the given arguments do not tell"
 
 
@@ -80,7 +76,7 @@ def details(report: Report, finding: Finding) -> list[str]:
     if finding.made_up:
         lines.append(f"the given arguments pass; it fails at made-up ones: {finding.point}")
         if finding.exclude:
-            lines.append(f"if such values are not meant, write {finding.exclude}")
+            lines.append(f"if such values are not meant, write `{finding.exclude}`")
     if finding.at and (finding.made_up or finding.upstream or _is_long(report)):
         lines.append(f"smallest failing input: {arrays(finding.at)}")
     if finding.upstream:
@@ -100,20 +96,17 @@ def _numbers(report: Report, finding: Finding) -> str:
     if finding.got is None or finding.wanted is None:
         return ""
     got, wanted = tell_apart(finding.got, finding.wanted)
-    least = np.finfo(float).eps * max(
-        filter(math.isfinite, map(abs, (finding.got, finding.wanted))), default=0.0
-    )
-    bar = f" ± {finding.error:.1g}" if least <= (finding.error or 0) < math.inf else ""
     if finding.kind == "mode":
         return f"{finding.path}: {got}, in eager execution {wanted}"
+    error, least = finding.error or 0.0, np.finfo(float).eps * abs(finding.wanted)
+    bar = f" ± {error:.1g}" if least < error < math.inf else ""
     names = {line.leaf.path: line.leaf.name for line in report.inputs}
-    of = f"for `{names.get(finding.path, finding.path)}`"
-    where = f" at {finding.entry}" if finding.entry else ""
-    what = f"gradient {of}{where}"
-    if finding.kind == "second":
-        what = f"derivative of the gradient {of}{where} along one direction"
-    elif not finding.at and not finding.entry and report.findings[0].kind == "term":
+    at = f" at {finding.entry}" if finding.entry else ""
+    what = f"gradient for `{names.get(finding.path, finding.path)}`{at}"
+    if not finding.path:
         what = "change along one direction"
+    elif finding.kind == "second":
+        what = f"derivative of the {what} along one direction"
     return f"{what}: the rule gives {got}, {report.against or 'the function'} says {wanted}{bar}"
 
 
@@ -184,9 +177,9 @@ def undecided(report: Report) -> list[str]:
     count = f"{seen.open_given} of the numbers compared there stayed open"
     write = "to decide it, pass arguments at which the function is finite and smooth"
     if len(names) > 1:
-        write += f", or leave out the inputs that cannot be told, as in wrt={names[0]}"
-    domain = f"domain={{{names[0] if names else repr('x')}: (low, high)}} says where the function may be tried"
-    return [*seen.reasons, *([count] if seen.open_given else []), write, domain]
+        write += f", or leave out the inputs that cannot be told, as in `wrt={names[0]}`"
+    domain = [f"`domain={{{name}: (low, high)}}` says where to try it" for name in names[:1]]
+    return [*seen.reasons, *([count] if seen.open_given else []), write, *domain]
 
 
 def covered(report: Report) -> list[str]:
