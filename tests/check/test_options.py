@@ -59,6 +59,7 @@ def test_what_is_of_the_wrong_kind_is_refused_by_name(option, value):
         ({"domain": {"x": (0, 1)}}, "domain={'x': (0, 1)}, seed=0"),
         ({"quick": True, "modes": "all"}, "quick=True, modes='all', seed=0"),
         ({"against": np.sin}, "against=sin, seed=0"),
+        ({"against": lambda x: x}, "against=meant, seed=0"),
     ],
 )
 def test_a_check_can_be_written_out_again(given, code):

@@ -119,6 +119,15 @@ def test_given_arguments_that_are_short_are_left_as_they_are():
     assert (finding.got, finding.wanted) == (pytest.approx(2 * slope), pytest.approx(slope))
 
 
+def test_without_explanation_the_numbers_say_what_they_are_for():
+    finding = pb.check(unmasked, X, explain=False).findings[0]
+    (upstream,) = finding.upstream.values()
+    entry = int(finding.entry.strip("[]"))
+    assert finding.at["x"][entry] < 0
+    assert (finding.got, finding.wanted) == (upstream[entry], 0.0)
+    assert finding.picture is None
+
+
 def test_what_cannot_be_written_is_named():
     long = tf.constant(np.random.default_rng(0).normal(size=100))
     script = pb.check(lambda x: tf.stop_gradient(x), long).reproduce

@@ -50,7 +50,7 @@ class Options:
         for name in ("wrt", "modes", "domain"):
             value = getattr(self, name)
             parts += [] if value is None else [f"{name}={value!r}"]
-        parts += [] if self.against is None else [f"against={as_code(self.against)}"]
+        parts += [] if self.against is None else [f"against={as_code(self.against, 'meant')}"]
         return ", ".join([*parts, f"seed={self.seed}"])
 
 

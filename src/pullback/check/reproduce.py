@@ -105,7 +105,7 @@ def script(
         lines = ["# args: the arguments of this check" + (", kwargs too" if kwargs else "")]
         call = ["*args", *(["kwargs=kwargs"] if kwargs else [])]
     if options.against is not None:
-        more, _ = _function(options.against)
+        more, _ = _function(options.against, "meant")
         before += [line for line in more if line not in before]
     given = ", ".join([*([under] if under else []), named, *call, options.as_code()])
     imports = [*code.imports, "import pullback as pb"]
@@ -134,9 +134,9 @@ def _arguments(
     return lines, call
 
 
-def _function(fn: Any) -> tuple[list[str], str]:
+def _function(fn: Any, otherwise: str = "fn") -> tuple[list[str], str]:
     """How to get at the function and what it is called then."""
-    named = as_code(fn)
+    named = as_code(fn, otherwise)
     if isinstance(fn, str):
         return [], named
     home = str(getattr(fn, "__module__", ""))

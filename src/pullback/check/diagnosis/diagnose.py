@@ -48,8 +48,8 @@ def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Findin
     }
     if problem.kind in plain:
         finding = plain[problem.kind](course, problem)
-        if problem.kind is Failure.NOT_FINITE and explain:
-            finding = _shown_not_finite(course, problem, finding)
+        if problem.kind is Failure.NOT_FINITE:
+            finding = _shown_not_finite(course, problem, finding, explain)
         return (finding,)
     return _values(course, problem, explain)
 
@@ -99,20 +99,13 @@ def _of_input(course: Course, problem: Problem, draws: Draws, which: int, explai
         kind,
         course.subject.inputs.leaves[which].path,
         text,
-        got=float(draw.r[entry]),
-        wanted=float(draw.g[entry]),
-        error=float(draw.floor[entry]),
         point=str(problem.point),
         made_up=_is_made_up(problem),
-        entry=course.subject.inputs.element(entry),
         source=course.subject.rule.source(),
     )
-    if not explain or problem.point is None:
-        return finding
-    failing = Failing(
-        draw.x, draw.w, entry, finding.got or 0.0, finding.wanted or 0.0, finding.error or 0.0
-    )
-    return shown(course, problem.point, draws.truth, failing, finding)
+    numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
+    failing = Failing(draw.x, draw.w, entry, *numbers)
+    return shown(course, draws.truth, failing, finding, explain=explain)
 
 
 def _is_made_up(problem: Problem) -> bool:
@@ -218,16 +211,15 @@ def _not_finite(course: Course, problem: Problem) -> Finding:
         text,
         point=str(problem.point),
         made_up=_is_made_up(problem),
-        entry=layout.element(entry),
         source=course.subject.rule.source(),
     )
 
 
-def _shown_not_finite(course: Course, problem: Problem, finding: Finding) -> Finding:
+def _shown_not_finite(course: Course, problem: Problem, finding: Finding, explain: bool) -> Finding:
     point, w, entry = problem.point, course.upstream, int(problem.positions[0])
     assert point is not None
     truth = Truth(course.subject, point.x, w, np.array([entry]))
-    return shown(course, point, truth, Failing(point.x, w, entry, np.nan), finding)
+    return shown(course, truth, Failing(point.x, w, entry, np.nan), finding, explain=explain)
 
 
 def _second(course: Course, problem: Problem) -> Finding:

@@ -12,21 +12,19 @@ from pullback.check.diagnosis.pictures import picture_of
 from pullback.check.diagnosis.shrink import Failing, smallest
 from pullback.check.probe import Array
 from pullback.check.report import Finding
-from pullback.check.search.points import Point
 from pullback.check.subject import Layout
 from pullback.check.verdict.course import Course
 
 
 def shown(
-    course: Course, point: Point, truth: Truth, failing: Failing, finding: Finding
+    course: Course, truth: Truth, failing: Failing, finding: Finding, *, explain: bool
 ) -> Finding:
-    """The finding with its numbers, and what a user needs to see it for himself."""
-    layout, given = course.subject.inputs, point.is_given
-    keep = given and layout.size <= n.FEW_NUMBERS
-    found = failing.x
+    """The finding with its numbers and, if calls may be spent on it, the smallest failing input and a picture."""
+    layout, found = course.subject.inputs, failing.x
+    keep = not finding.made_up and layout.size <= n.FEW_NUMBERS
     # a slip here or in a picture must not cost the finding
     with contextlib.suppress(Exception):
-        failing = smallest(course, truth, failing, keep=keep)
+        failing = smallest(course, truth, failing, keep=keep) if explain else failing
     finding = replace(
         finding,
         entry=_entry(layout, failing.entry),
@@ -35,10 +33,11 @@ def shown(
         error=failing.error,
         at=_by_name(layout, failing.x),
         upstream={} if (failing.w == 1).all() else _by_name(course.subject.outputs, failing.w),
-        exclude="" if given else _exclusion(course, failing),
+        exclude=_exclusion(course, failing) if finding.made_up else "",
     )
     with contextlib.suppress(Exception):
-        return replace(finding, picture=picture_of(course, truth, failing, found, finding))
+        picture = picture_of(course, truth, failing, found, finding) if explain else None
+        return replace(finding, picture=picture)
     return finding
 
 

@@ -74,11 +74,11 @@ def details(report: Report, finding: Finding) -> list[str]:
     """Numbers, place and remedy of a finding, a line each."""
     lines = [_numbers(report, finding)]
     if finding.made_up:
-        lines.append(f"the given arguments pass; it fails at made-up ones: {finding.point}")
+        lines.append(f"the given arguments pass, made-up ones do not: {finding.point}")
         if finding.exclude:
             lines.append(f"if such values are not meant, write `{finding.exclude}`")
     if finding.at and (finding.made_up or finding.upstream or _is_long(report)):
-        lines.append(f"smallest failing input: {arrays(finding.at)}")
+        lines.append(f"it fails for {arrays(finding.at)}")
     if finding.upstream:
         lines.append(f"upstream: {arrays(finding.upstream)}")
     if finding.source:
