@@ -119,6 +119,23 @@ def test_given_arguments_that_are_short_are_left_as_they_are():
     assert (finding.got, finding.wanted) == (pytest.approx(2 * slope), pytest.approx(slope))
 
 
+@pb.custom_gradient
+def shares(x):
+    y = tf.nn.softmax(x)
+    return y, lambda dy: 2 * y * (dy - tf.reduce_sum(dy * y, -1, keepdims=True))
+
+
+def test_rounding_is_not_taken_for_the_error():
+    """The shares sum to one: for an upstream of ones, rule and function give nothing but rounding."""
+    finding = pb.check(shares, tf.constant(np.linspace(-1, 1, 15, dtype="f"))).findings[0]
+    (upstream,) = finding.upstream.values()
+    assert sorted(upstream)[-2:] == [0.0, 1.0]
+    y = np.exp(finding.at["x"]) / np.sum(np.exp(finding.at["x"]))
+    row, entry = int(np.argmax(upstream)), int(finding.entry.strip("[]"))
+    slope = y[row] * ((row == entry) - y[entry])
+    assert (finding.got, finding.wanted) == (pytest.approx(2 * slope), pytest.approx(slope))
+
+
 def test_without_explanation_the_numbers_say_what_they_are_for():
     finding = pb.check(unmasked, X, explain=False).findings[0]
     (upstream,) = finding.upstream.values()

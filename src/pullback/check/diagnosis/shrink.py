@@ -5,7 +5,7 @@ are, and at a kink the program's own derivative is one of several right ones.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,9 +59,11 @@ class _Search:
         ]
 
     def simplify(self, *, keep: bool) -> None:
+        """An upstream of ones or of one output; then other entries, the entry itself, and digits."""
         x, w = self.found.x, self.found.w
-        if not self.step(x, np.ones_like(w)):
-            self.step(x, _rounded(w, 1))
+        for plain in (np.ones_like(w), *_single_outputs(w.size, self.found.entry), _rounded(w, 1)):
+            if self.step(x, plain):
+                break
         if keep:
             return
         self.step(_as_given(self.course.subject.inputs, x), self.found.w)
@@ -91,38 +93,45 @@ class _Search:
         if not self.left or not all(_stays(into, x) for into in self.bound):
             return False
         there = self.at(_as_given(self.course.subject.inputs, x), w)
-        if there is None or np.isfinite(there.r) != np.isfinite(self.first.r):
+        if there is None or there.share < n.FADED * self.first.share:
             return False
-        if np.isfinite(there.r):
-            wrong = abs(there.r - there.g) > there.error and np.isfinite(there.g)
-            if not wrong or there.share < n.FADED * self.first.share:
-                return False
         self.found = there
         return True
 
     def at(self, x: Array, w: Array) -> Failing | None:
-        """Rule and truth for the entry at another point."""
+        """Rule and truth for the entry at another point, if they differ there in the same way."""
+        subject, entry = self.course.subject, self.first.entry
         try:
-            y, r = self.course.subject.pull(x, w)
+            y, r = subject.pull(x, w)
         except (OutsideDomain, RuleFault):
             return None
-        if not np.isfinite(y[w != 0]).all():
-            return None
-        moved = replace(self.first, x=x, w=w, r=float(r[self.first.entry]), g=np.nan)
-        if not np.isfinite(moved.r):
-            return moved
+        here = replace(self.first, x=x, w=w, r=float(r[entry]), g=np.nan)
+        same = np.isfinite(here.r) == np.isfinite(self.first.r) and np.isfinite(y[w != 0]).all()
+        if not same or not np.isfinite(here.r):
+            return here if same else None
         g, floor = self.truth.vjp(x, w)
-        return replace(moved, g=float(g[moved.entry]), error=float(floor[moved.entry]))
+        noise = n.ROUNDINGS * subject.epsilon * self.size(y, w) / self.unit(x)
+        here = replace(here, g=float(g[entry]), error=float(floor[entry]))
+        return here if abs(here.r - here.g) > max(here.error, noise) else None
+
+    def size(self, y: Array, w: Array) -> float:
+        """The size of ⟨w, f⟩, of which rounding is a share."""
+        return float(np.sqrt(np.sum(((w * (np.abs(y) + self.course.subject.scale))[w != 0]) ** 2)))
+
+    def unit(self, x: Array) -> float:
+        """A step of the entry's own size."""
+        entry = self.first.entry
+        return abs(x[entry]) or float(leaf_scales(self.course.subject.inputs, x)[entry])
 
     def confirmed(self) -> Failing | None:
         """What was found, if differences along this one entry refute what the rule gives."""
         subject, failing = self.course.subject, self.found
         x, w, entry = failing.x, failing.w, failing.entry
-        step = abs(x[entry]) or float(leaf_scales(subject.inputs, x)[entry])
+        step = self.unit(x)
         u = np.zeros_like(x)
         u[entry] = step
         line = Line(lambda t: np.array([weighted(subject.value_or_nan(x + t * u), w)]))
-        size = np.array([np.sqrt(np.sum((w * (np.abs(subject.value(x)) + subject.scale)) ** 2))])
+        size = np.array([self.size(subject.value(x), w)])
         # against what is not finite: an impossible claim, which slopes that settle refute
         claimed = failing.r * step if np.isfinite(failing.r) else float(np.finfo(float).max)
         gap = np.abs(np.array([claimed - failing.g * step]))
@@ -140,6 +149,13 @@ class _Search:
             return failing
         near = np.clip(claimed, found.low[0], found.high[0])  # at a kink, the side that is nearer
         return replace(failing, g=float(near / step), error=float(found.error[0] / step))
+
+
+def _single_outputs(size: int, entry: int) -> Iterator[Array]:
+    """Upstreams of one output: the one in the entry's place, and some throughout."""
+    some = np.linspace(0, size - 1, n.FEW_ELEMENTS).astype(int)
+    for k in dict.fromkeys([entry % size, *some.tolist()]):
+        yield np.eye(1, size, k)[0]
 
 
 def _stays(into: Callable[[Array], Array], x: Array) -> bool:

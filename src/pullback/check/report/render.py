@@ -77,7 +77,7 @@ def details(report: Report, finding: Finding) -> list[str]:
         lines.append(f"the given arguments pass, made-up ones do not: {finding.point}")
         if finding.exclude:
             lines.append(f"if such values are not meant, write `{finding.exclude}`")
-    if finding.at and (finding.made_up or finding.upstream or _is_long(report)):
+    if finding.at and (finding.made_up or _is_long(report)):
         lines.append(f"it fails for {arrays(finding.at)}")
     if finding.upstream:
         lines.append(f"upstream: {arrays(finding.upstream)}")
@@ -89,7 +89,7 @@ def details(report: Report, finding: Finding) -> list[str]:
 
 
 def _is_long(report: Report) -> bool:
-    return any(line.leaf.size > n.FEW_NUMBERS for line in report.inputs)
+    return sum(line.leaf.size for line in report.inputs) > n.FEW_NUMBERS
 
 
 def _numbers(report: Report, finding: Finding) -> str:
