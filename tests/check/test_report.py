@@ -286,17 +286,28 @@ def test_a_line_shows_where_rule_and_function_part():
     assert svg.get("aria-label") == "a slope: 5 of 9 wrong"
     (span,) = of_class(svg, "span")
     (mark,) = of_class(svg, "mark")
-    left, width = float(span.get("x")), float(span.get("width"))
-    assert left <= float(re.findall(r"M([\d.]+)", mark.get("d"))[0]) <= left + width
+    left, right = (float(x) for x in re.findall(r"[MH]([\d.]+)", span.get("d"))[:2])
+    assert left < float(re.findall(r"M([\d.]+)", mark.get("d"))[0]) < right
     heights = {float(y) for y in re.findall(r" ([\d.]+)", of_class(svg, "rule")[0].get("d"))}
     assert len(heights) == 1, "the rule is constant"
 
 
-def test_a_line_marks_what_is_not_finite():
-    rule = np.where(ALONG == 0, np.nan, 1.0)
+@pytest.mark.parametrize(("value", "text"), [(np.nan, "NaN"), (np.inf, "∞"), (-np.inf, "−∞")])
+def test_a_line_marks_what_is_not_finite(value, text):
+    rule = np.where(np.abs(ALONG) < 0.3, value, 1.0)
     tree = parsed(with_finding(picture=dataclasses.replace(LINE, rule=rule, truth=np.ones(9))))
     shown = [node for node in of_class(tree, "bad") if node.tag.endswith("text")]
-    assert [node.text for node in shown] == ["NaN"]
+    assert [node.text for node in shown] == [text], "once for all in a row"
+
+
+@pytest.mark.parametrize("rule", [np.full(9, np.nan), np.zeros(9), 1 / (ALONG + 1e-9)])
+@pytest.mark.parametrize("truth", [np.full(9, np.nan), np.zeros(9), np.full(9, 1e-300)])
+def test_whatever_the_numbers_are_there_is_a_picture(rule, truth):
+    picture = dataclasses.replace(LINE, rule=rule, truth=truth, error=np.zeros(9))
+    text = as_page(with_finding(picture=picture)).partition("<svg")[2]
+    assert "nan" not in text
+    table = dataclasses.replace(TILES, rule=rule[None], truth=truth[None], error=np.zeros((1, 9)))
+    assert as_page(with_finding(picture=table)).count("<rect") >= 27
 
 
 def test_a_small_error_is_drawn_as_a_difference():
