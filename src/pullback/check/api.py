@@ -4,17 +4,20 @@ import contextlib
 import time
 import traceback
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pullback._engine import engine_of
+from pullback._engine import Engine, engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
+from pullback.check import progress
 from pullback.check.diagnosis.diagnose import diagnose
-from pullback.check.options import Options, as_code
-from pullback.check.probe import Leaf, OutsideDomain, Probe
+from pullback.check.options import Options
+from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
+from pullback.check.reproduce import script
 from pullback.check.search.domain import parse
 from pullback.check.subject import Subject
 from pullback.check.verdict.course import Course, Problem
@@ -67,15 +70,17 @@ def check(
     """
     began = time.perf_counter()
     options = Options(kwargs, wrt, order, quick, modes, against, domain, tolerance, seed, explain)
-    named, plain = as_code(fn), fn
+    plain, under = fn, ""
     if isinstance(fn, Override):
-        fn, plain, args, named = _under(fn, args)
+        fn, args, plain = _under(fn, args)
+        under = "override"
     rule = _probe(fn, args, options)
     try:
         _wanted(rule, modes)
         truth, reference = _compared_with(plain, rule, args, options)
         try:
-            exam, found = _examined(Subject(rule, truth, reference), options)
+            with progress.shown(rule.name):
+                exam, found = _examined(Subject(rule, truth, reference), options)
         except OutsideDomain as error:
             raise CheckError(
                 f"{rule.name} ran with the given arguments at first, and later did not: {error}"
@@ -86,23 +91,28 @@ def check(
                 reference.close()
     finally:
         rule.close()
-    run = f"import pullback as pb\nprint(pb.check({named}, {options.as_code()}))"
+    probes = _engine(fn, args, options).probes
+    run = script(probes, plain, args, options, _other_arguments(exam, found), under)
     return _report(exam, found, options, run, time.perf_counter() - began)
 
 
-def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...], str]:
-    """The function under an override and without, what is left of the arguments, and how to write it."""
+def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], Any]:
+    """The function under an override, what is left of the arguments, and the function itself."""
     if not args:
         raise CheckError(
             "an override comes first, the function after it: pb.check(override, fn, x)."
         )
-    return override(args[0]), args[0], args[1:], f"override, {as_code(args[0])}"
+    return override(args[0]), args[1:], args[0]
+
+
+def _engine(fn: Any, args: Sequence[Any], options: Options) -> Engine:
+    return engine_of([*flatten((args, dict(options.kwargs or {})))[0], fn])
 
 
 def _probe(fn: Any, args: Sequence[Any], options: Options) -> Probe:
     kwargs = dict(options.kwargs or {})
-    engine = engine_of([*flatten((args, kwargs))[0], fn])
-    return engine.probes.make_probe(fn, args, kwargs, options.names, options.seed)
+    make = _engine(fn, args, options).probes.make_probe
+    return make(fn, args, kwargs, options.names, options.seed)
 
 
 def _compared_with(
@@ -111,9 +121,9 @@ def _compared_with(
     """The function whose derivative is meant, and the reference where a rule is meant instead."""
     if options.against is None:
         return rule, None
-    engine = engine_of([*flatten((args, options.kwargs))[0], fn])
+    probes = _engine(fn, args, options).probes
     try:
-        reference = reference_of(options.against, fn, engine.probes.is_custom_gradient)
+        reference = reference_of(options.against, fn, probes.is_custom_gradient)
         if reference is not None:
             return rule, _probe(reference, args, options)
         return _probe(options.against, args, options), None
@@ -186,24 +196,40 @@ def _report(
 ) -> Report:
     subject = exam.subject
     blamed = {f.path for f in findings} | {f.output for f in findings}
+    line = subject.rule.source_line() if findings else ""
+    seen = _coverage(exam)
+    decided = not seen.open_given and not seen.reasons
     return Report(
         name=subject.rule.name,
         seed=int(options.seed),
         calls=subject.calls,
-        findings=findings,
-        inputs=tuple(_line(leaf, blamed) for leaf in subject.inputs.leaves),
-        outputs=tuple(_line(leaf, blamed) for leaf in subject.outputs.leaves),
-        coverage=_coverage(exam),
+        findings=tuple(f if f.code else replace(f, code=line) for f in findings),
+        inputs=tuple(_line(leaf, blamed, decided) for leaf in subject.inputs.leaves),
+        outputs=tuple(_line(leaf, blamed, decided) for leaf in subject.outputs.leaves),
+        coverage=seen,
         reproduce=run,
         seconds=seconds,
         against="" if options.against is None else (subject.reference or subject.truth).name,
     )
 
 
-def _line(leaf: Leaf, blamed: set[str]) -> Line:
-    """Right if nothing was found; after a finding, what it does not name was not judged."""
+def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, Array]:
+    """The failing input by path, if arguments are all that must change for it."""
+    at = findings[0].at if findings else {}
+    leaves = exam.subject.inputs.leaves
+    given = exam.subject.inputs.split(exam.start)
+    changed = [
+        leaf.kind
+        for leaf, part in zip(leaves, given, strict=True)
+        if leaf.name in at and not np.array_equal(at[leaf.name], part, equal_nan=True)
+    ]
+    return {} if "variable" in changed else {leaf.path: at[leaf.name] for leaf in leaves if at}
+
+
+def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
+    """Right if nothing was found or left open; after a finding, what it does not name was not judged."""
     if not blamed:
-        return Line(leaf, ok=True)
+        return Line(leaf, ok=True if decided else None)
     inside = (leaf.path + "[", leaf.path + ".")
     wrong = any(path == leaf.path or path.startswith(inside) for path in blamed)
     return Line(leaf, ok=False if wrong else None)
@@ -211,9 +237,12 @@ def _line(leaf: Leaf, blamed: set[str]) -> Line:
 
 def _coverage(course: Course) -> Coverage:
     record = course.record
+    tested = any(point.is_given for point in record.points[1])
+    reasons = [*record.reasons, *([] if tested else ["the given arguments were not tested"])]
     dead = int(np.count_nonzero(~course.reached)) if record.points[1] else 0
     return Coverage(
         points=tuple(map(str, record.points[1])),
+        second=tuple(map(str, record.points[2])),
         left_out=tuple(kind.value for kind in record.left_out),
         kinks=record.kinks,
         undecided=record.open_elsewhere,
@@ -221,7 +250,6 @@ def _coverage(course: Course) -> Coverage:
         entries=course.reached.size,
         modes=tuple(record.modes),
         constants=course.facts.constants,
-        order=2 if record.points[2] else 1,
         notes=(
             *course.subject.rule.notes,
             *_not_finite(course),
@@ -229,7 +257,7 @@ def _coverage(course: Course) -> Coverage:
             *_tolerated(course),
         ),
         open_given=record.open_given,
-        reasons=tuple(record.reasons),
+        reasons=tuple(dict.fromkeys(reasons)),
     )
 
 

@@ -100,3 +100,15 @@ FEW_ELEMENTS, MOST_ROWS = 4, 32
 LEAST_VALUES, HALVINGS, SNAP = 3, 24, 1e-3
 # An error that has shrunk to this share at the end of an interval fades out: there is no such end.
 FADED = 0.2
+
+# The smallest failing input: steps towards it, digits tried for its numbers; and the seconds that it may take, and a
+# picture again.
+SHRINKS, DIGITS, SECONDS = 60, (1, 2, 3, 5), 3.0
+# So few numbers are shown one by one, and arguments so short stay as they were given; so many fit into a script.
+FEW_NUMBERS, MOST_NUMBERS = 12, 64
+# Digits of a number that is shown: at least, beyond where two begin to differ, and at most.
+LEAST_DIGITS, MORE_DIGITS, MOST_DIGITS = 6, 2, 17
+# Pictures: points on a line, and cells of a table in each direction.
+PICTURE_POINTS, PICTURE_CELLS = 41, 16
+# Seconds until what a check is doing is shown, and between changes.
+PATIENCE, REFRESH = 1.0, 0.1

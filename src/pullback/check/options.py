@@ -47,14 +47,14 @@ class Options:
         return [self.wrt] if isinstance(self.wrt, str) else self.wrt
 
     def as_code(self) -> str:
-        """What must be written after the function to run the same check."""
-        parts = ["*args"] + (["kwargs=kwargs"] if self.kwargs else [])
+        """What must be written after the function and its arguments to run the same check."""
+        parts: list[str] = []
         plain = {"order": None, "quick": False, "tolerance": 0.0, "explain": True}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in plain.items() if getattr(self, k) != v]
         for name in ("wrt", "modes", "domain"):
             value = getattr(self, name)
             parts += [] if value is None else [f"{name}={value!r}"]
-        parts += [] if self.against is None else [f"against={as_code(self.against)}"]
+        parts += [] if self.against is None else [f"against={as_code(self.against, 'meant')}"]
         return ", ".join([*parts, f"seed={self.seed}"])
 
 

@@ -232,6 +232,10 @@ class Probe(Protocol):
         """`file:line` of the rule, when it has one."""
         ...
 
+    def source_line(self) -> str:
+        """The text of that line, where it can be read."""
+        ...
+
     def close(self) -> None:
         """Put back every state that running the function has changed."""
         ...
@@ -257,4 +261,8 @@ class Probes(Protocol):
 
     def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
         """A tensor to try a function on; another one for another `which`."""
+        ...
+
+    def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:
+        """The import and the expression of a tensor like `value` that holds these numbers; nothing for other values."""
         ...

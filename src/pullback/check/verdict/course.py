@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pullback.check import numbers as n
+from pullback.check import progress
 from pullback.check.estimate.interval import Judgement
 from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import (
@@ -235,6 +236,7 @@ class Course:
 
     def _at(self, point: Point) -> Iterator[Problem]:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
+        progress.say(f"point {len(self.record.points[1]) + 1}, {point}")
         for u in self._directions(point):
             problem = next(self._along(point, self.domain.along(point.x, u)), None)
             if problem is not None and self._is_for_symmetric(problem):

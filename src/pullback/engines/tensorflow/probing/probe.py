@@ -18,7 +18,12 @@ from pullback.engines.tensorflow.probing.arguments import (
     to_array,
     to_arrays,
 )
-from pullback.engines.tensorflow.probing.callee import described, plain_line, rule_location
+from pullback.engines.tensorflow.probing.callee import (
+    described,
+    plain_line,
+    rule_line,
+    rule_location,
+)
 from pullback.engines.tensorflow.probing.facts import facts_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
 from pullback.engines.tensorflow.probing.op_by_op import wrong_ops
@@ -134,6 +139,7 @@ class TensorFlowProbe:
 
     facts = facts_of
     source = rule_location
+    source_line = rule_line
 
     def modes(self) -> tuple[str, ...]:
         """The modes of TensorFlow that a check may ask for."""
