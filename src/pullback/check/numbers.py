@@ -52,7 +52,7 @@ CHAOS = 0.05
 CLAIM_MOVES = (2.0, -4.0, 8.0)
 
 # Neighbours of a point, for hulls of derivatives: how many, in balls of these radii, with steps this much shorter.
-NEIGHBOURS, FEW_NEIGHBOURS = 40, 6
+NEIGHBOURS, FEW_NEIGHBOURS = 64, 6
 BALLS = (1 / 2, 3 / 8)  # powers of ε
 STEP_IN_BALL = 1 / 8  # power of ε
 # What keeps this share of its size at a smaller distance does not go away: a step is a jump; and a hull that of a kink,

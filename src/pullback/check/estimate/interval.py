@@ -105,9 +105,9 @@ class Judgement:
 def judge(line: Line, claim: Claim) -> Judgement:
     """What the function says of a claim, entry by entry."""
     epsilon = claim.epsilon
-    radii = np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
+    radii = _radii(epsilon)
     with np.errstate(all="ignore"):
-        found = _Found(claim, _jumps(line, radii, claim.noise))
+        found = _Found(claim, jumps(line, claim.noise, epsilon))
         found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
         smaller = None
         for k in range(n.RADII - 2):
@@ -165,10 +165,15 @@ class _Found:
             getattr(self, name)[where] = getattr(window, name)[where]
 
 
-def _jumps(line: Line, radii: Array, noise: Array) -> Array:
+def _radii(epsilon: float) -> Array:
+    return np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
+
+
+def jumps(line: Line, noise: Array, epsilon: float) -> Array:
     """Where the value at the point itself is not the limit of those beside it: there is no derivative to speak of."""
+    here = line(0.0)
     near, far = (
-        np.fmin(np.abs(line(h) - line(0.0)), np.abs(line(-h) - line(0.0))) for h in radii[:2]
+        np.fmin(np.abs(line(h) - here), np.abs(line(-h) - here)) for h in _radii(epsilon)[:2]
     )
     return (near > n.BARS * noise) & (near > n.LASTING * far)
 
