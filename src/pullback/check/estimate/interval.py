@@ -64,7 +64,7 @@ class Window:
         """Whether both ends have moved from those at smaller radii by what rounding does, or not towards the claim."""
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
-        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.COARSE * near
+        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.STILL * near
 
 
 @dataclass(frozen=True)
