@@ -1,7 +1,7 @@
 """What a check runs again and again, as traced programs where that pays.
 
 A program stands for eager execution only if it gave the same where it was made. It runs without the graph optimizer,
-which may turn x/x into one and so hide what is not finite. Where it raises, eager execution tells why.
+which multiplies constants beforehand and so hides what overflows. Where it raises, eager execution tells why.
 """
 
 import contextlib
