@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullback.check.probe import Leaf
-from pullback.check.probe.flat import Layout
 from pullback.check.search import directions, points
+from pullback.check.subject import Layout
 
 
 def layout(*sizes):
@@ -43,7 +43,7 @@ def test_every_leaf_has_a_zero_among_others():
 def test_thresholds_are_met_and_surrounded():
     found = special((40,), constants=(1.5,))
     at, between = found["at thresholds"], found["between thresholds"]
-    assert {1.5, -1.5} <= set(at.x[at.special])
+    assert {1.5, -1.5} <= set(at.x[at.placed])
     assert (between.x > 1.5).any()
     assert (between.x < -1.5).any()
     assert ((between.x > -1.5) & (between.x < 1.5)).any()
