@@ -169,8 +169,7 @@ def _fault(course: Course, problem: Problem) -> Finding:
             )
         case Raised(error):
             kind, text = "raises", f"the rule raises {error}"
-    point = str(problem.point) if problem.point else ""
-    return Finding(kind, leaves[which].path, text, point=point, source=course.subject.rule.source())
+    return Finding(kind, leaves[which].path, text, source=course.subject.rule.source())
 
 
 def _stale(course: Course, problem: Problem) -> Finding:

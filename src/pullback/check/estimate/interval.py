@@ -37,21 +37,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Side:
-    """The derivative from one side that three radii give, its error, and what of that is noise."""
-
-    value: Array
-    error: Array
-    noise: Array
-
-    def settled_from(self, smaller: "Side") -> Array:
-        """Whether it has moved from its value at smaller radii by no more than its own error and noise explain."""
-        moved = np.abs(self.value - smaller.value)
-        explained = self.error + n.UNSETTLED * (self.noise + smaller.noise)
-        return ~(moved > explained)  # a side without values does not move
-
-
-@dataclass(frozen=True)
 class Window:
     """The hull of the one-sided derivatives that three radii give, and the larger of their errors."""
 
@@ -59,7 +44,6 @@ class Window:
     high: Array
     error: Array
     bends: Array
-    sides: tuple["Side", "Side"]
 
     @property
     def bar(self) -> Array:
@@ -72,14 +56,13 @@ class Window:
         return np.fmax(np.abs(self.low), np.abs(self.high))
 
     def beyond(self, claim: Array) -> Array:
-        """How far a claim lies outside the hull; nothing for one inside. What is not finite is in no hull."""
-        beyond = np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
-        return np.where(np.isfinite(claim), beyond, np.inf)
+        """How far a claim lies outside the hull; nothing for one inside."""
+        return np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
 
     def settled_from(self, smaller: "Window") -> Array:
-        """Whether either side converges: slopes that grow with every smaller radius have no limit to be outside of."""
-        right, left = (a.settled_from(b) for a, b in zip(self.sides, smaller.sides, strict=True))
-        return right & left
+        """Whether both ends have moved from those at smaller radii by no more than errors explain."""
+        moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
+        return moved <= n.UNSETTLED * (self.error + smaller.error)
 
 
 @dataclass(frozen=True)
@@ -101,8 +84,9 @@ class Claim:
         bar, share = window.bar, self.epsilon**n.FINE
         fine = bar <= share * (np.abs(self.value) + window.size)
         nothing = (np.abs(self.value) <= n.UNITS * self.noise) & (bar <= share * self.size)
-        inside = np.isfinite(self.value) & (window.beyond(self.value) <= bar)
-        return inside & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
+        return (
+            (window.beyond(self.value) <= bar) & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
+        )
 
 
 @dataclass(frozen=True)
@@ -179,18 +163,17 @@ class _Found:
 def _window(line: Line, radii: Array, noise: Array) -> Window:
     here, above, below = line(0.0), [line(h) for h in radii], [line(-h) for h in radii]
     steps = list(zip(above, below, radii, strict=True))
-    right = _extrapolated([(a - here) / h for a, _, h in steps], radii, 2 * noise, 1)
-    left = _extrapolated([(here - b) / h for _, b, h in steps], radii, 2 * noise, 1)
-    middle = _extrapolated([(a - b) / (2 * h) for a, b, h in steps], radii, noise, 2)
-    bends = np.abs(right.value - left.value) > n.BARS * (right.error + left.error)
+    right, right_error = _extrapolated([(a - here) / h for a, _, h in steps], radii, 2 * noise, 1)
+    left, left_error = _extrapolated([(here - b) / h for _, b, h in steps], radii, 2 * noise, 1)
+    middle, error = _extrapolated([(a - b) / (2 * h) for a, b, h in steps], radii, noise, 2)
+    bends = np.abs(right - left) > n.BARS * (right_error + left_error)
     # a side on which the function has no finite value says nothing
-    one_sided = bends | ~np.isfinite(middle.value)
+    one_sided = bends | ~np.isfinite(middle)
     return Window(
-        low=np.where(one_sided, np.fmin(right.value, left.value), middle.value),
-        high=np.where(one_sided, np.fmax(right.value, left.value), middle.value),
-        error=_known(np.where(one_sided, np.fmax(right.error, left.error), middle.error)),
+        low=np.where(one_sided, np.fmin(right, left), middle),
+        high=np.where(one_sided, np.fmax(right, left), middle),
+        error=_known(np.where(one_sided, np.fmax(right_error, left_error), error)),
         bends=bends,
-        sides=(right, left),
     )
 
 
@@ -198,7 +181,9 @@ def _known(error: Array) -> Array:
     return np.where(np.isnan(error), np.inf, error)
 
 
-def _extrapolated(quotients: list[Array], radii: Array, noise: Array, power: int) -> Side:
+def _extrapolated(
+    quotients: list[Array], radii: Array, noise: Array, power: int
+) -> tuple[Array, Array]:
     """Neville's scheme for quotients whose error is a series in a power of the radius, and Ridders' error bar."""
     factor = (radii[1] / radii[0]) ** power
     once, twice = 1 / (factor - 1), 1 / (factor * factor - 1)
@@ -207,4 +192,4 @@ def _extrapolated(quotients: list[Array], radii: Array, noise: Array, power: int
     best = near + twice * (near - far)
     weights = np.array([(1 + twice) * (1 + once), once * (1 + 2 * twice) + twice, twice * once])
     rounding = noise * float(np.sum(weights / radii))
-    return Side(best, np.maximum(np.abs(best - near), np.abs(best - far)) + rounding, rounding)
+    return best, np.maximum(np.abs(best - near), np.abs(best - far)) + rounding

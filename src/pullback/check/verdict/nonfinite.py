@@ -10,7 +10,7 @@ import enum
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.estimate.interval import Claim, Judgement, Line, State, judge
+from pullback.check.estimate.interval import Claim, Line, State, judge
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
 from pullback.check.search.points import Point
@@ -29,48 +29,35 @@ def judge_broken(
     subject: Subject, point: Point, w: Array, y: Array, broken: Array, start: Array
 ) -> Broken:
     """Whether the function has slopes at the entries whose gradient is not finite."""
-    u = directions.generic(np.random.default_rng(0), subject.inputs, point.x)
-    u[~broken] = 0.0
-    finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
-    slopes = _slopes(subject, point.x, y, u, finite) if finite.size else None
+    slopes = _slopes(subject, point.x, y, broken)
     if slopes is None or _is_overflow(subject, y):
         return Broken.OPEN
-    if finite.size < y.size and not np.any(np.fmax(np.abs(slopes.low), np.abs(slopes.high))):
-        return Broken.OPEN  # it may come from outputs that have no value
-    if point.is_given or _is_derivative(subject, point.x, y, u, finite, slopes):
+    if point.is_given or slopes == "smooth":
         return Broken.WRONG
     return Broken.WRONG if _alone(subject, point, w, broken, start) else Broken.NOTE
 
 
-def _slopes(subject: Subject, x: Array, y: Array, u: Array, chosen: Array) -> Judgement | None:
-    """The slopes of the chosen outputs, if all of them settle on either side."""
-    size = np.abs(y[chosen]) + subject.scale[chosen]
-    line = Line(lambda t: subject.value_or_nan(x + t * u)[chosen])
+def _slopes(subject: Subject, x: Array, y: Array, broken: Array) -> str | None:
+    """`"smooth"`, `"kink"`, or nothing if some output has no finite slope along the broken entries."""
+    u = directions.generic(np.random.default_rng(0), subject.inputs, x)
+    u[~broken] = 0.0
+    finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
+    if not finite.size:
+        return None
+    size = np.abs(y[finite]) + subject.scale[finite]
+    line = Line(lambda t: subject.value_or_nan(x + t * u)[finite])
     # an impossible claim: what is asked for is whether it can be refuted, which needs slopes that settle
-    nothing, far = np.full(chosen.size, np.nan), subject.epsilon**n.MOST_RADIUS
-    claim = Claim(
-        nothing, np.full(chosen.size, np.inf), subject.epsilon * size, size, subject.epsilon
-    )
+    huge = np.full(finite.size, np.finfo(float).max)
+    claim = Claim(huge, np.full(finite.size, np.inf), subject.epsilon * size, size, subject.epsilon)
     found = judge(line, claim)
-    both = np.isfinite(line(far)) & np.isfinite(line(-far))
-    return found if ((found.state == State.WRONG) & both).all() else None
-
-
-def _is_derivative(
-    subject: Subject, x: Array, y: Array, u: Array, chosen: Array, whole: Judgement
-) -> bool:
-    """Whether slopes are those of a derivative: no kink, and those along two halves of the direction sum to it."""
-    moved = np.flatnonzero(u)
-    if whole.bends.any() or moved.size < 2:
-        return not whole.bends.any()
-    halves = [
-        np.where(np.isin(np.arange(u.size), some), u, 0.0) for some in (moved[::2], moved[1::2])
-    ]
-    one, other = (_slopes(subject, x, y, half, chosen) for half in halves)
-    if one is None or other is None or (one.bends | other.bends).any():
-        return False
-    error = whole.error + one.error + other.error
-    return bool(np.all(np.abs(one.low + other.low - whole.low) <= n.BARS * error))
+    both = np.isfinite(line(subject.epsilon**n.MOST_RADIUS)) & np.isfinite(
+        line(-(subject.epsilon**n.MOST_RADIUS))
+    )
+    if not ((found.state == State.WRONG) & both).all():
+        return None
+    if finite.size < y.size and not np.any(np.fmax(np.abs(found.low), np.abs(found.high))):
+        return None  # it may come from outputs that have no value
+    return "kink" if found.bends.any() else "smooth"
 
 
 def _is_overflow(subject: Subject, y: Array) -> bool:
@@ -86,8 +73,6 @@ def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array
     x[which] = point.x[which]
     try:
         y, r = subject.pull(x, w)
-    except RuleFault:
-        return True
-    except OutsideDomain:
+    except (OutsideDomain, RuleFault):
         return False
     return bool(np.isfinite(y).all() and not np.isfinite(r[which]))

@@ -137,22 +137,17 @@ def _claimed_at(subject: Subject, trial: Trial, x: Array, u: Array | None = None
 def _neighbours(
     subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
 ) -> Array:
-    """Claims inside the hull of derivatives next to the point, if the hull does not shrink with the distance.
-
-    A hull whose end was met a few times is known; one with ever new ends, as next to a matrix of zeros, is not.
-    """
+    """Claims inside the hull of derivatives next to the point, if the hull does not shrink with the distance."""
     claimed, bar = trial.claimed[chosen], n.BARS * found.error[wrong]
     epsilon = subject.epsilon
     rounding = unit_of(subject) * trial.size[chosen] / epsilon ** (n.BALLS[0] + n.STEP_IN_BALL)
     state = np.full(chosen.size, State.WRONG)
     hulls = [(np.full(chosen.size, np.inf), np.full(chosen.size, -np.inf)) for _ in n.BALLS]
-    nearest: list[Array] = []
     for k, slopes in enumerate(_slopes_beside(subject, trial, chosen), 1):
         hulls = [
             (np.fmin(low, slope), np.fmax(high, slope))
             for (low, high), slope in zip(hulls, slopes, strict=True)
         ]
-        nearest.append(slopes[0])
         widths = [high - low for low, high in hulls]
         lasting = widths[0] >= n.LASTING * np.max(widths, axis=0)
         lasting &= widths[0] > n.BARS * rounding
@@ -162,11 +157,8 @@ def _neighbours(
         smooth = np.max(widths, axis=0) < n.COARSE * _beyond(found, wrong, claimed)
         smooth &= (k >= n.FEW_NEIGHBOURS) and not trial.point.is_placed
         if ((state == State.RIGHT) | smooth).all():
-            return state
-    third = np.sort(nearest, axis=0)[[n.FEW_NEIGHBOURS - 1, -n.FEW_NEIGHBOURS]]
-    known = np.where(claimed < low, third[0] - low, high - third[1]) <= slack
-    unknown = lasting & ~known & (claimed >= low - widths[0]) & (claimed <= high + widths[0])
-    return np.where((state == State.WRONG) & unknown, State.OPEN, state)
+            break
+    return state
 
 
 def _slopes_beside(subject: Subject, trial: Trial, chosen: Array) -> Iterator[list[Array]]:
