@@ -3,6 +3,7 @@
 It stops at the first point with a finding. What was tested, and what stayed open, is kept for the report.
 """
 
+import contextlib
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -150,9 +151,16 @@ class Course:
                 f"{self.subject.rule.name} gives no finite value at the given arguments "
                 f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
             )
+        sizes = self._sizes(y)
+        if not all(sizes):  # zero here: of what size it is elsewhere
+            with contextlib.suppress(OutsideDomain):
+                there = self._sizes(self.subject.value(self._elsewhere(0)))
+                sizes = [here or other for here, other in zip(sizes, there, strict=True)]
+        self.subject.scale = self.subject.outputs.fill(sizes)
+
+    def _sizes(self, y: Array) -> list[float]:
         layout = self.subject.outputs
-        sizes = [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
-        self.subject.scale = layout.fill(sizes)
+        return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
 
     def _contract(self) -> Iterator[Problem]:
         """In proportion to the upstream, whatever its size; and independent of other calls."""
@@ -211,8 +219,7 @@ class Course:
     def _at(self, point: Point) -> Iterator[Problem]:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
         for u in self._directions(point):
-            found = list(self._along(point, self.domain.along(point.x, u)))
-            problem = next(iter(found), None)
+            problem = next(self._along(point, self.domain.along(point.x, u)), None)
             if problem is not None and self._is_for_symmetric(problem):
                 yield from self._at(point)
                 return

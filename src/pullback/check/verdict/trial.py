@@ -7,7 +7,7 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.estimate.interval import Line
-from pullback.check.estimate.ladder import Part, Plan, Scale, Slope, slopes
+from pullback.check.estimate.ladder import Plan, Scale, Slope, slopes
 from pullback.check.probe import Array, OutsideDomain
 from pullback.check.search.points import Point
 from pullback.check.subject import RuleOutput, Subject
