@@ -169,7 +169,8 @@ def _fault(course: Course, problem: Problem) -> Finding:
             )
         case Raised(error):
             kind, text = "raises", f"the rule raises {error}"
-    return Finding(kind, leaves[which].path, text, source=course.subject.rule.source())
+    point = str(problem.point) if problem.point else ""
+    return Finding(kind, leaves[which].path, text, point=point, source=course.subject.rule.source())
 
 
 def _stale(course: Course, problem: Problem) -> Finding:

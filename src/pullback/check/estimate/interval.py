@@ -57,8 +57,9 @@ class Window:
         return np.fmax(np.abs(self.low), np.abs(self.high))
 
     def beyond(self, claim: Array) -> Array:
-        """How far a claim lies outside the hull; nothing for one inside."""
-        return np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
+        """How far a claim lies outside the hull; nothing for one inside. What is not finite is in no hull."""
+        beyond = np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
+        return np.where(np.isfinite(claim), beyond, np.inf)
 
     def settled_from(self, smaller: "Window", claim: Array) -> Array:
         """Whether both ends have moved from those at smaller radii by what rounding does, or not towards the claim."""
@@ -86,9 +87,8 @@ class Claim:
         bar, share = window.bar, self.epsilon**n.FINE
         fine = bar <= share * (np.abs(self.value) + window.size)
         nothing = (np.abs(self.value) <= n.UNITS * self.noise) & (bar <= share * self.size)
-        return (
-            (window.beyond(self.value) <= bar) & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
-        )
+        inside = np.isfinite(self.value) & (window.beyond(self.value) <= bar)
+        return inside & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
 
 
 @dataclass(frozen=True)

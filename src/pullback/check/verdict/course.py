@@ -129,7 +129,9 @@ class Course:
         return [p for p in kept if not p.kind.is_far_out]
 
     def finish(self) -> None:
-        """The function must still be what it was when the check began."""
+        """The function must still be what it was when the check began, and the given arguments have been tested."""
+        if not any(point.is_given for point in self.record.points[1]):
+            self.record.reasons.append("nothing could be compared at the given arguments")
         try:
             same = np.array_equal(self.subject.value(self.start), self.first, equal_nan=True)
         except OutsideDomain as error:
@@ -210,11 +212,20 @@ class Course:
             try:
                 yield from self._at(here)
             except RuleFault as fault:
-                self.record.note(f"the rule raises at {here}, where the function does not: {fault}")
+                yield from self._fault(here, fault)
                 return
             if len(self.record.points[1]) > tried:
                 return
         self.record.left_out.append(point.kind)
+
+    def _fault(self, point: Point, fault: RuleFault) -> Iterator[Problem]:
+        """A rule that raises at a made-up point is as one that is not finite there: the function must have slopes."""
+        everywhere, y = np.ones(point.x.size, bool), self.subject.value(point.x)
+        found = judge_broken(self.subject, point, self.upstream, y, everywhere, self.start)
+        if found is Broken.WRONG:
+            yield Problem(Failure.FAULT, point, fault=fault)
+        else:
+            self.record.note(f"the rule raises at {point}, where the function does not: {fault}")
 
     def _at(self, point: Point) -> Iterator[Problem]:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
@@ -227,18 +238,22 @@ class Course:
                 yield problem
                 return
 
+    @property
+    def _met(self) -> int:
+        """Kinks and undecided entries so far: where there are more of them, second derivatives mean nothing."""
+        return self.record.kinks + self.record.open_elsewhere + self.record.open_given
+
     def _directions(self, point: Point) -> Iterator[Array]:
         layout, x = self.subject.inputs, point.x
         if point.keep_ties:
             yield directions.tie_keeping(self.rng, layout, x)
             return
-        before = self.record.kinks + self.record.open_elsewhere + self.record.open_given
+        before = self._met
         tried = len(self.record.points[1])
         yield directions.generic(self.rng, layout, x)
         if len(self.record.points[1]) == tried and point.kind.is_generic:
             yield directions.relative(self.rng, layout, x)
-        after = self.record.kinks + self.record.open_elsewhere + self.record.open_given
-        if point.placed.any() and after > before:
+        if point.placed.any() and self._met > before:
             yield directions.sparse_at(self.rng, layout, x, point.placed)
 
     def _along(self, point: Point, u: Array) -> Iterator[Problem]:
@@ -262,9 +277,9 @@ class Course:
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
         first, again = run(subject, point, u, w, rule, plan)
-        kinks = self.record.kinks
+        before = self._met
         yield from self._first_order(first)
-        if again is not None and kinks == self.record.kinks:
+        if again is not None and before == self._met:
             yield from self._second_order(again)
         elif second and rule.no_second:
             self.record.note(f"second order not available: {rule.no_second.reason}")

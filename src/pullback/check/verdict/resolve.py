@@ -149,7 +149,9 @@ def _neighbours(
     rng, flows = np.random.default_rng(2), trial.rule.r != 0
     for k in range(n.NEIGHBOURS):
         towards = directions.generic(rng, subject.inputs, trial.x)
-        if k % 4 and flows.any():  # the edge of a hull is rarely met by chance, but often where the rule sees it
+        if (
+            k % 4 and flows.any()
+        ):  # the edge of a hull is rarely met by chance, but often where the rule sees it
             towards = np.where(flows, towards * rng.random(flows.size), 0.0)
         slopes = _slopes_beside(subject, trial, chosen, towards)
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
