@@ -279,7 +279,7 @@ class Course:
         first, again = run(subject, point, u, w, rule, plan)
         before = self._met
         yield from self._first_order(first)
-        if again is not None and before == self._met:
+        if again is not None and before == self._met and np.isfinite(rule.r).all():
             yield from self._second_order(again)
         elif second and rule.no_second:
             self.record.note(f"second order not available: {rule.no_second.reason}")
