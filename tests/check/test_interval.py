@@ -83,8 +83,6 @@ def test_claims_outside_are_wrong(name):
 
 OPEN = {
     "infinite slope": (lambda t: math.copysign(abs(t) ** 0.5, t), (0.0, 1.0, 1e6)),
-    "cusp": (lambda t: abs(t) ** 0.5, (1.0, 1e6, math.nan)),
-    "slowly infinite": (lambda t: abs(t) ** 0.8, (1.0, math.nan)),
     "jump": (lambda t: float(t > 0), (0.0, 1.0, math.nan)),
     "settles below every radius": (steps_down, (1e12,)),
     "no value": (lambda t: 0.0 if t == 0 else math.nan, (0.0, 1.0, math.nan, math.inf)),

@@ -1,7 +1,6 @@
 """Points and directions hold what their names promise."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,9 +87,3 @@ def test_symmetric_directions_are_symmetric():
     u = np.random.default_rng(0).normal(size=9)
     made = directions.symmetric(square, u, (0,)).reshape(3, 3)
     np.testing.assert_array_equal(made, made.T)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_towards_reaches_both_ends(share):
-    base, far = np.zeros(3), np.ones(3)
-    np.testing.assert_array_equal(points.towards(base, far, share), share * far)

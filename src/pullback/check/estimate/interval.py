@@ -65,6 +65,7 @@ class Window:
         """Whether both ends have moved from those at smaller radii by what rounding does, or not towards the claim."""
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
+        near = np.where(np.isfinite(claim), near, 0.0)
         return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.COARSE * near
 
 
@@ -107,8 +108,10 @@ def judge(line: Line, claim: Claim) -> Judgement:
     epsilon = claim.epsilon
     radii = np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
     with np.errstate(all="ignore"):
-        found = _Found(claim, _jumps(line, radii, claim.noise))
+        found = _Found(claim)
         found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
+        if found.is_open.any():
+            found.jumps = _jumps(line, radii, claim.noise)
         smaller = None
         for k in range(n.RADII - 2):
             if not found.is_open.any():
@@ -123,9 +126,9 @@ def judge(line: Line, claim: Claim) -> Judgement:
 class _Found:
     """Judgements in the making, from window to window."""
 
-    def __init__(self, claim: Claim, jumps: Array) -> None:
-        self.claim, self.jumps = claim, jumps
-        size = claim.value.size
+    def __init__(self, claim: Claim) -> None:
+        self.claim, size = claim, claim.value.size
+        self.jumps = np.zeros(size, bool)
         self.state = np.zeros(size, int)
         self.low, self.high = np.full(size, np.nan), np.full(size, np.nan)
         self.error, self.bends = np.full(size, np.inf), np.zeros(size, bool)

@@ -166,7 +166,8 @@ class Course:
 
     def _contract(self) -> Iterator[Problem]:
         """In proportion to the upstream, whatever its size; and independent of other calls."""
-        subject, x, w = self.subject, self.start, self.upstream
+        subject, x = self.subject, self.start
+        w = np.where(np.isfinite(self.first), self.upstream, 0.0)  # as for what is given
         plain = self.given.r if self.given is not None else subject.pull(x, w)[1]
         if not np.isfinite(plain).all():
             return
