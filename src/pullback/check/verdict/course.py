@@ -178,13 +178,12 @@ class Course:
             if not self._alike(plain, r / factor):
                 yield Problem(Failure.UPSTREAM, Point(Kind.GIVEN, x), numbers=(factor, 0.0))
                 return
-        other = self.suggested.into(self.domain.into(points.opposite(self.rng, subject.inputs, x)))
-        try:
-            late = subject.pull_after(x, other, w)
-        except OutsideDomain:
-            late = subject.pull_after(x, self._elsewhere(2), w)
-        if not self._alike(plain, late):
-            yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
+        opposite = points.opposite(self.rng, subject.inputs, x)
+        for other in (self.suggested.into(self.domain.into(opposite)), self._elsewhere(2)):
+            with contextlib.suppress(OutsideDomain):
+                if not self._alike(plain, subject.pull_after(x, other, w)):
+                    yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
+                return
 
     def _alike(self, a: Array, b: Array) -> bool:
         tolerance = n.ROUNDINGS * self.subject.rule.rule_epsilon
