@@ -63,7 +63,9 @@ def test_a_wrong_transpose_of_a_right_rule_is_no_finding():
 
 def test_a_right_transpose_does_not_save_a_wrong_rule():
     """As where a rule adds something besides its upstream, which transposing loses."""
-    probe = NumpyProbe(sine, lambda xs, ws: [ws[0] * np.cos(xs[0]) + 0.5], [X], transpose=right_transpose)
+    probe = NumpyProbe(
+        sine, lambda xs, ws: [ws[0] * np.cos(xs[0]) + 0.5], [X], transpose=right_transpose
+    )
     problem = first_problem(course_of(probe))
     assert problem.kind in (Failure.VALUE, Failure.UPSTREAM)
 
@@ -160,7 +162,10 @@ def test_a_rule_that_raises_at_a_made_up_point_where_slopes_exist_is_a_fault():
 
 def test_a_rule_that_raises_at_an_infinite_slope_is_a_note():
     probe = NumpyProbe(
-        lambda x: [np.cbrt(x)], strict_rule(lambda x: 1 / (3 * np.cbrt(x) ** 2)), [X], analytic=False
+        lambda x: [np.cbrt(x)],
+        strict_rule(lambda x: 1 / (3 * np.cbrt(x) ** 2)),
+        [X],
+        analytic=False,
     )
     course = course_of(probe)
     assert first_problem(course) is None
@@ -170,24 +175,27 @@ def test_a_rule_that_raises_at_an_infinite_slope_is_a_note():
 # a verdict must be earned
 
 
-@pytest.mark.parametrize("after", [1, 3, 10, 30, 60])
-def test_a_function_that_begins_to_raise_is_never_right(after):
-    class Tired:
-        calls = 0
-
-        def fn(self, x):
-            self.calls += 1
-            if self.calls > after:
-                raise OutsideDomain("tired")
-            return [np.sin(x)]
-
-    course = course_of(NumpyProbe(Tired().fn, sine_rule, [X], analytic=False))
+def told_of(course):
+    """Why there is no verdict: reasons, or what was raised."""
     try:
         assert first_problem(course) is None
     except (OutsideDomain, CheckError) as error:
-        assert "tired" in str(error)
-    else:
-        assert "the function began to raise during the check: tired" in course.record.reasons
+        return [str(error)]
+    return course.record.reasons
+
+
+@pytest.mark.parametrize("after", [1, 3, 10, 30, 60])
+def test_a_function_that_begins_to_raise_is_never_right(after):
+    calls = []
+
+    def fn(x):
+        calls.append(x)
+        if len(calls) > after:
+            raise OutsideDomain("tired")
+        return [np.sin(x)]
+
+    course = course_of(NumpyProbe(fn, sine_rule, [X], analytic=False))
+    assert any("tired" in reason for reason in told_of(course))
 
 
 def test_a_function_that_gives_other_values_at_the_end_is_undecided():
@@ -252,8 +260,8 @@ def test_points_outside_the_domain_are_tried_part_of_the_way():
 
 def test_points_outside_the_domain_even_so_are_left_out():
     def fn(x):
-        if np.real(x).min() < 0.9 * X.min():
-            raise OutsideDomain("too small")
+        if np.abs(np.real(x)).max() > 1.1 * np.abs(X).max():
+            raise OutsideDomain("too large")
         return [np.sin(x)]
 
     course = course_of(NumpyProbe(fn, sine_rule, [X], analytic=False))
@@ -385,7 +393,9 @@ def test_functions_of_symmetric_matrices_are_tested_within_those():
     a = np.array([[2.0, 0.3], [0.3, 1.0]])
     probe = NumpyProbe(
         lambda m: [m[0, 0] * m[1, 1] - m[1, 0] ** 2],
-        lambda xs, ws: [ws[0] * np.array([[xs[0][1, 1], -xs[0][1, 0]], [-xs[0][1, 0], xs[0][0, 0]]])],
+        lambda xs, ws: [
+            ws[0] * np.array([[xs[0][1, 1], -xs[0][1, 0]], [-xs[0][1, 0], xs[0][0, 0]]])
+        ],
         [a],
         analytic=False,
     )

@@ -21,7 +21,9 @@ def as_it_was(subject, trial, chosen, found, wrong):
     return found.state[wrong]
 
 
-@pytest.mark.parametrize("excuse, name", [(e, name) for e, names in NEEDED.items() for name in names])
+@pytest.mark.parametrize(
+    "excuse, name", [(e, name) for e, names in NEEDED.items() for name in names]
+)
 def test_without_the_excuse_a_right_rule_is_called_wrong(excuse, name, monkeypatch):
     assert verdict_of(CASES[name].make()) == "right"
     monkeypatch.setattr(resolve, excuse, as_it_was)

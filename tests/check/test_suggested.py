@@ -69,7 +69,9 @@ def test_sorted_rows_stay_sorted():
 
 def test_few_entries_suggest_nothing_by_chance():
     for start in ([0.3, 0.7], [-0.6, 0.8], [-1.0, 2.0], [-0.5, 0.5, 0.7]):
-        np.testing.assert_array_equal(kept(np.array(start), np.array(start)[::-1] * 3), np.array(start)[::-1] * 3)
+        np.testing.assert_array_equal(
+            kept(np.array(start), np.array(start)[::-1] * 3), np.array(start)[::-1] * 3
+        )
 
 
 @pytest.mark.parametrize("names", ["lo hi", "minimum maximum", "x_min x_max", "left right"])
@@ -92,7 +94,9 @@ def test_few_places_in_order_are_chance_unless_named():
 
 def test_what_is_kept_is_told():
     assert of(SHARES).describe() == ["x positive, summing to one"]
-    assert of([np.array([0.1]), np.array([0.9])], names="lo hi", signs=False).describe() == ["lo ≤ hi"]
+    assert of([np.array([0.1]), np.array([0.9])], names="lo hi", signs=False).describe() == [
+        "lo ≤ hi"
+    ]
 
 
 def visited(start, facts, fn=np.sin, slope=np.cos):

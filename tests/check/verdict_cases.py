@@ -172,13 +172,9 @@ CASES = {
     "clipped upstream": Case(
         of_sine(lambda x, w, g: np.clip(w, -1e3, 1e3) * np.cos(x)), "wrong", 60
     ),
-    "dead upstream": Case(
-        of_sine(lambda x, w, g: np.where(np.abs(w) > 1e-3, g, 0.0)), "wrong", 60
-    ),
+    "dead upstream": Case(of_sine(lambda x, w, g: np.where(np.abs(w) > 1e-3, g, 0.0)), "wrong", 60),
     "beyond a kink": Case(
-        elementwise(
-            np.abs, lambda x: np.where(np.real(x) == 0, 1.5, np.sign(np.real(x))), X
-        ),
+        elementwise(np.abs, lambda x: np.where(np.real(x) == 0, 1.5, np.sign(np.real(x))), X),
         "wrong",
         2000,
     ),

@@ -37,7 +37,7 @@ RIGHT = {
     "float32 inside": (lambda x: tf.sin(tf.cast(x, tf.float32)) * tf.constant(2.0), X),
     "float32 kernel": (
         lambda x: tf.nn.max_pool3d(x, 2, 2, "VALID"),
-        tf.reshape(tf.tile(X, [6])[:64], (1, 4, 4, 4, 1)),
+        tf.reshape(tf.sin(tf.range(64.0)), (1, 4, 4, 4, 1)),
     ),
     "bfloat16": (lambda x: tf.cast(x, tf.bfloat16) * 3, tf.cast(X, tf.bfloat16)),
     "domain found": (tf.math.log, tf.abs(X) + 0.1),
@@ -201,7 +201,7 @@ def test_thresholds_are_mined_from_the_rule():
         return tf.sin(x), lambda dy: tf.where(tf.abs(x) > 7.5, 0.0 * dy, dy * tf.cos(x))
 
     report = check(clipped, X)
-    assert report.diagnosis == "wrong only where |x| > 7.5"
+    assert "where |x| > 7.5" in report.diagnosis
     assert 7.5 in report.coverage.constants
 
 
@@ -255,7 +255,8 @@ def test_a_function_that_raises_elsewhere_is_checked_where_it_does_not():
 
     report = pb.check(strict, tf.constant([0.5, 2.0]))
     assert report.ok
-    assert "negative" in report.coverage.left_out
+    assert "towards negative" in report.coverage.points
+    assert "negative" not in report.coverage.points
 
 
 def test_the_values_of_a_ragged_output_are_named_as_such():

@@ -204,7 +204,8 @@ def test_an_input_without_gradient_comes_last_for_it_may_be_meant_so():
 def test_points_at_which_the_outputs_have_other_shapes_are_left_out():
     report = pb.check(lambda x: tf.boolean_mask(x, x > 0), tf.constant([0.5, -1.0, 2.0, -0.3]))
     assert report.ok
-    assert "negative" in report.coverage.left_out
+    assert "negative" not in report.coverage.points
+    assert "ties" in report.coverage.left_out
 
 
 def test_a_missing_conjugate_is_named():
@@ -213,9 +214,12 @@ def test_a_missing_conjugate_is_named():
         return z * z, lambda dy: 2 * dy * z
 
     z = tf.constant([0.3 + 0.7j, -1.1 + 0.2j, 0.5 - 0.9j])
-    assert "complex conjugate" in pb.check(square, z).diagnosis
+    assert "conjugate" in pb.check(square, z).diagnosis
 
 
 def test_a_second_derivative_that_is_not_a_number_is_called_that():
-    report = pb.check(lambda x: tf.where(x > 0, tf.sqrt(x), 0.0), tf.constant([1.0, -2.0, 3.0]))
+    def root(x):
+        return tf.where(x > 0, tf.sqrt(x), 0.0)
+
+    report = pb.check(root, tf.constant([1.0, -2.0, 3.0]), order=2)
     assert "second derivative is not finite" in report.diagnosis
