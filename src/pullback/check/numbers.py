@@ -52,11 +52,12 @@ CHAOS = 0.05
 CLAIM_MOVES = (2.0, -4.0, 8.0)
 
 # Neighbours of a point, for hulls of derivatives: how many, in balls of these radii, with steps this much shorter.
-NEIGHBOURS, FEW_NEIGHBOURS = 40, 3
-BALLS = (1 / 2, 3 / 8, 1 / 4)  # powers of ε
+NEIGHBOURS, FEW_NEIGHBOURS = 40, 6
+BALLS = (1 / 2, 3 / 8)  # powers of ε
 STEP_IN_BALL = 1 / 8  # power of ε
-# What keeps this share of its size at a smaller distance does not go away: a hull is that of a kink, a step a jump.
-LASTING = 0.5
+# What keeps this share of its size at a smaller distance does not go away: a step is a jump; and a hull that of a kink,
+# where curvature would leave a hundredth.
+LASTING, LASTING_HULL = 0.5, 0.2
 # Few places miss the very edge of a hull by this share of its width.
 EDGE = 0.05
 
@@ -99,3 +100,15 @@ FEW_ELEMENTS, MOST_ROWS = 4, 32
 LEAST_VALUES, HALVINGS, SNAP = 3, 24, 1e-3
 # An error that has shrunk to this share at the end of an interval fades out: there is no such end.
 FADED = 0.2
+
+# The smallest failing input: steps towards it, digits tried for its numbers; and the seconds that it may take, and a
+# picture again.
+SHRINKS, DIGITS, SECONDS = 60, (1, 2, 3, 5), 3.0
+# So few numbers are shown one by one, and arguments so short stay as they were given; so many fit into a script.
+FEW_NUMBERS, MOST_NUMBERS = 12, 64
+# Digits of a number that is shown: at least, beyond where two begin to differ, and at most.
+LEAST_DIGITS, MORE_DIGITS, MOST_DIGITS = 6, 2, 17
+# Pictures: points on a line, and cells of a table in each direction.
+PICTURE_POINTS, PICTURE_CELLS = 41, 16
+# Seconds until what a check is doing is shown, and between changes.
+PATIENCE, REFRESH = 1.0, 0.1

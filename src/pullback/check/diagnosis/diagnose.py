@@ -1,14 +1,15 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import changed, conditions, factors, parts, whole, words
-from pullback.check.diagnosis.draws import Draw, Draws, make_draws
-from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
+from pullback.check.diagnosis.draws import Draw, Draws, Truth, make_draws
+from pullback.check.diagnosis.explanations import Case, Search, first_that_holds
+from pullback.check.diagnosis.showing import shown
+from pullback.check.diagnosis.shrink import Failing
 from pullback.check.probe import Array, Raised, WrongDtype, WrongShape
 from pullback.check.report import Finding
 from pullback.check.verdict.course import Course, Failure, Problem
@@ -46,7 +47,10 @@ def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Findin
         Failure.MODE: _mode,
     }
     if problem.kind in plain:
-        return (plain[problem.kind](course, problem),)
+        finding = plain[problem.kind](course, problem)
+        if problem.kind is Failure.NOT_FINITE:
+            finding = _shown_not_finite(course, problem, finding, explain)
+        return (finding,)
     return _values(course, problem, explain)
 
 
@@ -91,17 +95,21 @@ def _of_input(course: Course, problem: Problem, draws: Draws, which: int, explai
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
     found, tried = first_that_holds(case, SEARCHES) if explain else (None, 0)
     kind, text = (found.kind, found.text) if found else ("term", _unexplained(case, draw, tried))
-    return Finding(
+    finding = Finding(
         kind,
         course.subject.inputs.leaves[which].path,
         text,
-        got=float(draw.r[entry]),
-        wanted=float(draw.g[entry]),
-        error=float(draw.floor[entry]),
         point=str(problem.point),
-        at=course.subject.inputs.locate(entry),
+        made_up=_is_made_up(problem),
         source=course.subject.rule.source(),
     )
+    numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
+    failing = Failing(draw.x, draw.w, entry, *numbers)
+    return shown(course, draws.truth, failing, finding, explain=explain)
+
+
+def _is_made_up(problem: Problem) -> bool:
+    return problem.point is not None and not problem.point.is_given
 
 
 def _unexplained(case: Case, draw: Draw, tried: int) -> str:
@@ -140,17 +148,17 @@ def _together(
 def _undetailed(course: Course, problem: Problem) -> Finding:
     """Wrong along a direction, though no entry could be told."""
     trial, judgement = problem.trial, problem.judgement
-    path = course.subject.inputs.leaves[0].path
     assert trial is not None and judgement is not None
     got = float(trial.claimed[problem.positions[0]])
     return Finding(
         "term",
-        path,
+        "",
         "the gradient is wrong along a direction that moves all inputs, by too little to name an entry",
         got=got,
         wanted=float(trial.slope.value[problem.positions[0]]),
         error=float(trial.slope.error[problem.positions[0]]),
         point=str(problem.point),
+        made_up=_is_made_up(problem),
         source=course.subject.rule.source(),
     )
 
@@ -203,9 +211,16 @@ def _not_finite(course: Course, problem: Problem) -> Finding:
         leaf.path,
         text,
         point=str(problem.point),
-        at=layout.locate(entry),
+        made_up=_is_made_up(problem),
         source=course.subject.rule.source(),
     )
+
+
+def _shown_not_finite(course: Course, problem: Problem, finding: Finding, explain: bool) -> Finding:
+    point, w, entry = problem.point, course.upstream, int(problem.positions[0])
+    assert point is not None
+    truth = Truth(course.subject, point.x, w, np.array([entry]))
+    return shown(course, truth, Failing(point.x, w, entry, np.nan), finding, explain=explain)
 
 
 def _second(course: Course, problem: Problem) -> Finding:
@@ -221,14 +236,18 @@ def _second(course: Course, problem: Problem) -> Finding:
         wanted=float(trial.slope.value[entry]),
         error=float(trial.slope.error[entry]),
         point=str(problem.point),
-        at=layout.locate(entry),
+        entry=layout.element(entry),
         source=course.subject.rule.source(),
     )
 
 
 def _mode(course: Course, problem: Problem) -> Finding:
     got, wanted = problem.numbers or (None, None)
-    text = f"{problem.text} gives another gradient than eager execution"
     return Finding(
-        "mode", problem.where, text, got=got, wanted=wanted, source=course.subject.rule.source()
+        "mode",
+        problem.where,
+        problem.text,
+        got=got,
+        wanted=wanted,
+        source=course.subject.rule.source(),
     )

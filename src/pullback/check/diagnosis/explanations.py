@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pullback.check import numbers as n
+from pullback.check import progress
 from pullback.check.diagnosis.draws import Draw, Draws
 from pullback.check.probe import Array, Leaf
 from pullback.check.subject import Layout, Subject
@@ -104,6 +105,7 @@ def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanatio
         try:
             for explanation in search(case):
                 tried += 1
+                progress.say(f"wrong, {tried} explanations tried")
                 if case.holds(explanation.predict):
                     return explanation, tried
         except Exception:  # a slip here must not cost the verdict

@@ -8,8 +8,8 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.probe import Array
-from pullback.check.subject import Layout
 from pullback.check.search.directions import Rng, leaf_scales
+from pullback.check.subject import Layout
 
 NOTHING = np.zeros(0, bool)
 
@@ -18,23 +18,23 @@ class Kind(enum.Enum):
     """What is particular about a point, as a report says it."""
 
     GIVEN = "the given arguments"
-    ANOTHER = "another point"
-    SYMMETRIC = "symmetric"
-    NEGATIVE = "negative"
-    ZEROS_AMONG_NEGATIVES = "zeros among negatives"
-    ZEROS_AMONG_POSITIVES = "zeros among positives"
+    ANOTHER = "random values"
+    SYMMETRIC = "symmetric values"
+    NEGATIVE = "negative values"
+    ZEROS_AMONG_NEGATIVES = "zeros among negative values"
+    ZEROS_AMONG_POSITIVES = "zeros among positive values"
     ALL_ZEROS = "all zeros"
-    TIES = "ties"
-    GRID = "grid"
-    LARGE = "large"
-    VERY_LARGE = "very large"
-    TINY = "tiny"
-    BETWEEN_THRESHOLDS = "between thresholds"
-    ABOVE_THRESHOLDS = "above thresholds"
-    BELOW_THRESHOLDS = "below thresholds"
-    WITHIN_THRESHOLDS = "within thresholds"
-    AT_THRESHOLDS = "at thresholds"
-    NOT_REACHED = "entries not reached before"
+    TIES = "equal values throughout"
+    GRID = "many equal values"
+    LARGE = "large values"
+    VERY_LARGE = "very large values"
+    TINY = "tiny values"
+    BETWEEN_THRESHOLDS = "values between the program's constants"
+    ABOVE_THRESHOLDS = "values above the program's constants"
+    BELOW_THRESHOLDS = "values below the program's constants"
+    WITHIN_THRESHOLDS = "values within the program's constants"
+    AT_THRESHOLDS = "values at the program's constants"
+    NOT_REACHED = "values for entries whose gradient was zero so far"
 
     @property
     def is_far_out(self) -> bool:
@@ -66,7 +66,7 @@ class Point:
     towards: bool = False
 
     def __str__(self) -> str:
-        return f"towards {self.kind.value}" if self.towards else self.kind.value
+        return f"values part of the way to {self.kind.value}" if self.towards else self.kind.value
 
     @property
     def is_given(self) -> bool:

@@ -117,7 +117,7 @@ def _of_length_one(part: Array) -> Array:
     return np.where(length > 0, part / np.where(length > 0, length, 1), part.shape[-1] ** -0.5)
 
 
-_WORDS = {
+_WORDS: dict[Keep, str] = {
     _positive: "positive",
     _negative: "negative",
     _whole: "whole numbers",

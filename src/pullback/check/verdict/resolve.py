@@ -21,9 +21,13 @@ from pullback.check.verdict.trial import Trial, usual_size
 
 @dataclass(frozen=True)
 class Resolved:
-    """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided."""
+    """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided.
+
+    `off` is how far the wrong ones lie outside their interval.
+    """
 
     wrong: Array
+    off: Array
     at_kink: Array
     undecided: Array
     judgement: Judgement
@@ -46,7 +50,9 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
             found.state[wrong] = excuse(subject, trial, chosen[wrong], found, wrong)
     positions = [chosen[found.state == state] for state in (State.WRONG, State.OPEN)]
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
-    return Resolved(positions[0], at_kink, positions[1], found)
+    wrong = np.flatnonzero(found.state == State.WRONG)
+    off = _beyond(found, wrong, trial.claimed[chosen[wrong]])
+    return Resolved(positions[0], off, at_kink, positions[1], found)
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
@@ -156,7 +162,7 @@ def _neighbours(
         slopes = _slopes_beside(subject, trial, chosen, towards)
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
         widths = high - low
-        lasting = widths[0] >= n.LASTING * np.max(widths, axis=0)
+        lasting = widths[0] >= n.LASTING_HULL * np.max(widths, axis=0)
         lasting &= widths[0] > n.BARS * rounding
         slack = bar + n.EDGE * widths[0]
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT

@@ -10,7 +10,7 @@ from typing import Any
 from pullback._engine import only_engine
 from pullback._function import GradientFunction
 from pullback._reach import unwrapped
-from pullback.check.inputs import NAME, names_given
+from pullback.cli.inputs import NAME, names_given
 from pullback.errors import CheckError, EngineError
 
 

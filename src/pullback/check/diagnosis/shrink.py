@@ -1,0 +1,180 @@
+"""The smallest failing input: other entries zero or one, few digits, an upstream of ones, while one entry stays wrong.
+
+What was simplified is believed only if differences of the function confirm it there: zeros and ties are where kinks
+are, and at a kink the program's own derivative is one of several right ones.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.diagnosis.draws import Truth
+from pullback.check.estimate.interval import Claim, Line, State, judge
+from pullback.check.probe import Array, OutsideDomain, RuleFault
+from pullback.check.search.directions import leaf_scales
+from pullback.check.subject import Layout
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.trial import weighted
+
+
+@dataclass(frozen=True)
+class Failing:
+    """An input and an upstream for which one entry of the gradient is wrong: `r` by the rule, `g` by the function."""
+
+    x: Array
+    w: Array
+    entry: int
+    r: float
+    g: float = np.nan
+    error: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """How far off, relative to the size of the two; one for what is not finite."""
+        size = max(abs(self.r), abs(self.g))
+        return abs(self.r - self.g) / size if np.isfinite(size) and size else 1.0
+
+
+def smallest(course: Course, truth: Truth, failing: Failing, *, keep: bool) -> Failing:
+    """The failing input in its plainest form; with `keep` the input stays, and only the upstream is made plain."""
+    search = _Search(course, truth, failing)
+    search.simplify(keep=keep)
+    plain = search.confirmed()
+    if plain is None and not keep:
+        return smallest(course, truth, failing, keep=True)
+    return plain or failing
+
+
+class _Search:
+    """Steps towards a plainer input, each kept if the same entry is still wrong."""
+
+    def __init__(self, course: Course, truth: Truth, failing: Failing) -> None:
+        self.course, self.truth, self.first, self.found = course, truth, failing, failing
+        self.left, self.until = n.SHRINKS, time.monotonic() + n.SECONDS
+        self.bound = [
+            into for into in (course.domain.into, course.suggested.into) if _stays(into, failing.x)
+        ]
+
+    def simplify(self, *, keep: bool) -> None:
+        """An upstream of ones or of one output; then other entries, the entry itself, and digits."""
+        x, w = self.found.x, self.found.w
+        for plain in (np.ones_like(w), *_single_outputs(w.size, self.found.entry), _rounded(w, 1)):
+            if self.step(x, plain):
+                break
+        if keep:
+            return
+        self.step(_as_given(self.course.subject.inputs, x), self.found.w)
+        self.others()
+        self.put(np.array([self.found.entry]), float(np.sign(x[self.found.entry])))
+        for digits in n.DIGITS:
+            if self.step(_rounded(self.found.x, digits), self.found.w):
+                break
+
+    def others(self) -> None:
+        """All other entries zero or one, or as many of them as can be."""
+        groups = [np.delete(np.arange(self.found.x.size), self.found.entry)]
+        while groups and self.left > len(n.DIGITS) + 1:  # what the steps after this one need
+            group = groups.pop(0)
+            if group.size and not any(self.put(group, value) for value in (0.0, 1.0)):
+                half = group.size // 2
+                groups += [group[:half], group[half:]] if half else []
+
+    def put(self, group: Array, value: float) -> bool:
+        x = self.found.x.copy()
+        x[group] = value
+        return self.step(x, self.found.w)
+
+    def step(self, x: Array, w: Array) -> bool:
+        """Whether it fails there too, at the same entry and by as much."""
+        self.left = max(0, self.left - 1) if time.monotonic() < self.until else 0
+        if not self.left or not all(_stays(into, x) for into in self.bound):
+            return False
+        there = self.at(_as_given(self.course.subject.inputs, x), w)
+        if there is None or there.share < n.FADED * self.first.share:
+            return False
+        self.found = there
+        return True
+
+    def at(self, x: Array, w: Array) -> Failing | None:
+        """Rule and truth for the entry at another point, if they differ there in the same way."""
+        subject, entry = self.course.subject, self.first.entry
+        try:
+            y, r = subject.pull(x, w)
+        except (OutsideDomain, RuleFault):
+            return None
+        here = replace(self.first, x=x, w=w, r=float(r[entry]), g=np.nan)
+        same = np.isfinite(here.r) == np.isfinite(self.first.r) and np.isfinite(y[w != 0]).all()
+        if not same or not np.isfinite(here.r):
+            return here if same else None
+        g, floor = self.truth.vjp(x, w)
+        noise = n.ROUNDINGS * subject.epsilon * self.size(y, w) / self.unit(x)
+        here = replace(here, g=float(g[entry]), error=float(floor[entry]))
+        return here if abs(here.r - here.g) > max(here.error, noise) else None
+
+    def size(self, y: Array, w: Array) -> float:
+        """The size of ⟨w, f⟩, of which rounding is a share."""
+        return float(np.sqrt(np.sum(((w * (np.abs(y) + self.course.subject.scale))[w != 0]) ** 2)))
+
+    def unit(self, x: Array) -> float:
+        """A step of the entry's own size."""
+        entry = self.first.entry
+        return abs(x[entry]) or float(leaf_scales(self.course.subject.inputs, x)[entry])
+
+    def confirmed(self) -> Failing | None:
+        """What was found, if differences along this one entry refute what the rule gives."""
+        subject, failing = self.course.subject, self.found
+        x, w, entry = failing.x, failing.w, failing.entry
+        step = self.unit(x)
+        u = np.zeros_like(x)
+        u[entry] = step
+        line = Line(lambda t: np.array([weighted(subject.value_or_nan(x + t * u), w)]))
+        size = np.array([self.size(subject.value(x), w)])
+        # against what is not finite: an impossible claim, which slopes that settle refute
+        claimed = failing.r * step if np.isfinite(failing.r) else float(np.finfo(float).max)
+        gap = np.abs(np.array([claimed - failing.g * step]))
+        claim = Claim(
+            np.array([claimed]),
+            np.where(np.isnan(gap), np.inf, gap),
+            subject.epsilon * size,
+            size,
+            subject.epsilon,
+        )
+        found = judge(line, claim)
+        if found.state[0] != State.WRONG:
+            return None
+        if np.isfinite(failing.g) and not found.bends[0]:
+            return failing
+        near = np.clip(claimed, found.low[0], found.high[0])  # at a kink, the side that is nearer
+        return replace(failing, g=float(near / step), error=float(found.error[0] / step))
+
+
+def _single_outputs(size: int, entry: int) -> Iterator[Array]:
+    """Upstreams of one output: the one in the entry's place, and some throughout."""
+    some = np.linspace(0, size - 1, n.FEW_ELEMENTS).astype(int)
+    for k in dict.fromkeys([entry % size, *some.tolist()]):
+        yield np.eye(1, size, k)[0]
+
+
+def _stays(into: Callable[[Array], Array], x: Array) -> bool:
+    return bool(np.array_equal(into(x), x, equal_nan=True))
+
+
+def _rounded(x: Array, digits: int) -> Array:
+    """Entries with so many digits."""
+    with np.errstate(all="ignore"):
+        unit = 10.0 ** (np.floor(np.log10(np.abs(x))) - digits + 1)
+        return np.where((x == 0) | ~np.isfinite(x), x, np.round(x / unit) * unit)
+
+
+def _as_given(layout: Layout, x: Array) -> Array:
+    """The point as the inputs' own dtypes can hold it."""
+    out = x.copy()
+    for k, leaf in enumerate(layout.leaves):
+        if leaf.dtype in ("float32", "complex64"):
+            out[layout.span(k)] = out[layout.span(k)].astype(np.float32)
+        elif leaf.dtype == "float16":
+            out[layout.span(k)] = out[layout.span(k)].astype(np.float16)
+    return out
