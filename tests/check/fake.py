@@ -119,8 +119,14 @@ class NumpyProbe:
     def plain(self, what, xs, ws, us):
         return self._ruled(xs, ws)
 
+    def wrong_ops(self, xs, order):
+        return ()
+
     def source(self):
         return "fake.py:1"
+
+    def source_line(self):
+        return ""
 
     def close(self):
         return None
@@ -130,7 +136,8 @@ def course_of(probe: NumpyProbe, **options) -> Course:
     """The course of a check on a fake probe."""
     subject = Subject(probe, options.pop("truth", probe))
     domain = parse(options.pop("domain", None), subject.inputs, subject.start())
-    return Course(subject, domain, order=options.pop("order", 2), seed=options.pop("seed", 0))
+    asked = {"order": None, "tolerance": 0.0, "seed": 0, **options}
+    return Course(subject, domain, **asked)
 
 
 def problems(course: Course, *, full: bool = True) -> Iterator[Problem]:

@@ -402,7 +402,7 @@ class Course:
     def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
         usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
-        share = np.where(off > 0, off / usual, 0.0)
+        share = np.where(off <= 0, 0.0, off / usual)
         rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
         tolerated = share <= max(self.tolerance, rounded)
         self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
