@@ -63,8 +63,14 @@ def test_the_custom_gradient_inside_a_model_is_named():
 
 
 def test_no_line_of_keras_is_called_the_rule():
-    report = check(keras.layers.LayerNormalization(), X[None])
+    report = check(keras.layers.LayerNormalization(), X[None], order=2)
     assert [(finding.kind, finding.source) for finding in report.findings] == [("second", None)]
+
+
+def test_second_derivatives_that_only_keras_has_a_part_in_are_a_note():
+    report = check(keras.layers.LayerNormalization(), X[None])
+    assert report.ok
+    assert any("second derivatives of " in note for note in report.coverage.notes)
 
 
 @pytest.mark.parametrize(
