@@ -57,13 +57,15 @@ class Window:
         return np.fmax(np.abs(self.low), np.abs(self.high))
 
     def beyond(self, claim: Array) -> Array:
-        """How far a claim lies outside the hull; nothing for one inside."""
-        return np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
+        """How far a claim lies outside the hull; nothing for one inside. What is not finite is in no hull."""
+        beyond = np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
+        return np.where(np.isfinite(claim), beyond, np.inf)
 
     def settled_from(self, smaller: "Window", claim: Array) -> Array:
         """Whether both ends have moved from those at smaller radii by what rounding does, or not towards the claim."""
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
+        near = np.where(np.isfinite(claim), near, 0.0)
         return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.STILL * near
 
 
@@ -86,9 +88,8 @@ class Claim:
         bar, share = window.bar, self.epsilon**n.FINE
         fine = bar <= share * (np.abs(self.value) + window.size)
         nothing = (np.abs(self.value) <= n.UNITS * self.noise) & (bar <= share * self.size)
-        return (
-            (window.beyond(self.value) <= bar) & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
-        )
+        inside = np.isfinite(self.value) & (window.beyond(self.value) <= bar)
+        return inside & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,10 @@ def judge(line: Line, claim: Claim) -> Judgement:
     epsilon = claim.epsilon
     radii = _radii(epsilon)
     with np.errstate(all="ignore"):
-        found = _Found(claim, jumps(line, claim.noise, epsilon))
+        found = _Found(claim)
         found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
+        if found.is_open.any():
+            found.jumps = jumps(line, claim.noise, epsilon)
         smaller = None
         for k in range(n.RADII - 2):
             if not found.is_open.any():
@@ -123,9 +126,9 @@ def judge(line: Line, claim: Claim) -> Judgement:
 class _Found:
     """Judgements in the making, from window to window."""
 
-    def __init__(self, claim: Claim, jumps: Array) -> None:
-        self.claim, self.jumps = claim, jumps
-        size = claim.value.size
+    def __init__(self, claim: Claim) -> None:
+        self.claim, size = claim, claim.value.size
+        self.jumps = np.zeros(size, bool)
         self.state = np.zeros(size, int)
         self.low, self.high = np.full(size, np.nan), np.full(size, np.nan)
         self.error, self.bends = np.full(size, np.inf), np.zeros(size, bool)
