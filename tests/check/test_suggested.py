@@ -95,7 +95,7 @@ def test_few_places_in_order_are_chance_unless_named():
 def test_what_is_kept_is_told():
     assert of(SHARES).describe() == ["x positive, summing to one"]
     assert of([np.array([0.1]), np.array([0.9])], names="lo hi", signs=False).describe() == [
-        "lo ≤ hi"
+        "lo < hi"
     ]
 
 

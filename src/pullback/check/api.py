@@ -253,12 +253,19 @@ def _coverage(course: Course) -> Coverage:
         notes=(
             *course.subject.rule.notes,
             *_not_finite(course),
+            *_kept(course),
             *record.notes,
             *_tolerated(course),
         ),
         open_given=record.open_given,
         reasons=tuple(dict.fromkeys(reasons)),
     )
+
+
+def _kept(course: Course) -> list[str]:
+    """What made-up points have in common with the given arguments, where there are such points."""
+    kept = course.suggested.describe() if course.has_read else []
+    return [f"other points keep what the given arguments are: {', '.join(kept)}"] if kept else []
 
 
 def _tolerated(course: Course) -> list[str]:
