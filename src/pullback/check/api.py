@@ -67,10 +67,9 @@ def check(
     """
     began = time.perf_counter()
     options = Options(kwargs, wrt, order, quick, modes, against, domain, seed, explain)
-    plain, under = fn, ""
+    plain, under = fn, ["override"] * isinstance(fn, Override)
     if isinstance(fn, Override):
         fn, args, plain = _under(fn, args)
-        under = "override"
     rule = _probe(fn, args, options)
     try:
         _wanted(rule, modes)
