@@ -21,6 +21,7 @@ from pullback.check.reproduce import script
 from pullback.check.search.domain import parse
 from pullback.check.subject import Subject
 from pullback.check.verdict.course import Course, Problem
+from pullback.check.verdict.reference import compare, reference_of
 from pullback.errors import CheckError
 
 
@@ -43,11 +44,12 @@ def check(
     *args: Any,
     kwargs: dict[str, Any] | None = None,
     wrt: str | Sequence[str] | None = None,
-    order: int = 2,
+    order: int | None = None,
     quick: bool = False,
     modes: str | Sequence[str] | None = None,
     against: Any = None,
     domain: Any = None,
+    tolerance: float = 0.0,
     seed: int = 0,
     explain: bool = True,
 ) -> Report:
@@ -57,32 +59,35 @@ def check(
     a string; an override comes first, with the function after it. `against` names the function
     whose derivative the rule is meant to be, where that is not `fn` itself. `wrt` limits the check
     to inputs by name; `domain` says where the function may be tried (`"positive"`, `(low, high)`,
-    `"symmetric"`, `"definite"`, or a dict of these by input); `order=1` leaves out second
-    derivatives; `quick` keeps to two points and first derivatives; `modes` is "all", "none" or
-    names of ways to run.
+    `"symmetric"`, `"definite"`, or a dict of these by input). `order=1` leaves out second
+    derivatives, `order=2` asks for those of the engine's own operations too, which are else a note.
+    `tolerance` is the share by which a rule that is an approximation may be off. `quick` keeps to
+    two points and first derivatives; `modes` is "all", "none" or names of ways to run.
 
     >>> import pullback as pb, tensorflow as tf
     >>> print(pb.check(tf.sin, tf.constant([0.3, 0.7])).ok)
     True
     """
     began = time.perf_counter()
-    options = Options(kwargs, wrt, order, quick, modes, against, domain, seed, explain)
+    options = Options(kwargs, wrt, order, quick, modes, against, domain, tolerance, seed, explain)
     plain, under = fn, ["override"] * isinstance(fn, Override)
     if isinstance(fn, Override):
-        fn, args, plain = _under(fn, args)
+        fn, plain, args = _under(fn, args)
     rule = _probe(fn, args, options)
     try:
         _wanted(rule, modes)
-        truth = rule if against is None else _against(args, options)
+        truth, reference = _compared_with(plain, rule, args, options)
         try:
             with progress.shown(rule.name):
-                exam, found = _examined(rule, truth, options)
+                exam, found = _examined(Subject(rule, truth, reference), options)
         except OutsideDomain as error:
             raise CheckError(
                 f"{rule.name} ran with the given arguments at first, and later did not: {error}"
             ) from error
         finally:
             truth.close()
+            if reference is not None:
+                reference.close()
     finally:
         rule.close()
     probes = _engine(fn, args, options).probes
@@ -90,13 +95,13 @@ def check(
     return _report(exam, found, options, run, time.perf_counter() - began)
 
 
-def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], Any]:
-    """The function under an override, what is left of the arguments, and the function itself."""
+def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The function under an override and without, and what is left of the arguments."""
     if not args:
         raise CheckError(
             "an override comes first, the function after it: pb.check(override, fn, x)."
         )
-    return override(args[0]), args[1:], args[0]
+    return override(args[0]), args[0], args[1:]
 
 
 def _engine(fn: Any, args: Sequence[Any], options: Options) -> Engine:
@@ -109,16 +114,25 @@ def _probe(fn: Any, args: Sequence[Any], options: Options) -> Probe:
     return make(fn, args, kwargs, options.names, options.seed)
 
 
-def _against(args: Sequence[Any], options: Options) -> Probe:
+def _compared_with(
+    fn: Any, rule: Probe, args: Sequence[Any], options: Options
+) -> tuple[Probe, Probe | None]:
+    """The function whose derivative is meant, and the reference where a rule is meant instead."""
+    if options.against is None:
+        return rule, None
+    is_custom = _engine(fn, args, options).probes.is_custom_gradient
     try:
-        return _probe(options.against, args, options)
+        reference = reference_of(options.against, fn, is_custom)
+        if reference is not None:
+            return rule, _probe(reference, args, options)
+        return _probe(options.against, args, options), None
     except CheckError as error:
         raise CheckError(f"against: {error}") from error
 
 
-def _examined(rule: Probe, truth: Probe, options: Options) -> tuple[Course, tuple[Finding, ...]]:
+def _examined(subject: Subject, options: Options) -> tuple[Course, tuple[Finding, ...]]:
     with np.errstate(all="ignore"):
-        course = _course_of(rule, truth, options)
+        course = _course_of(subject, options)
         problem = next(_parts(course, options.quick, options.modes), None)
         course.finish()
         if problem is None:
@@ -126,12 +140,12 @@ def _examined(rule: Probe, truth: Probe, options: Options) -> tuple[Course, tupl
         return course, diagnose(course, problem, explain=options.explain)
 
 
-def _course_of(rule: Probe, truth: Probe, options: Options) -> Course:
-    _require_same_shapes(rule, truth)
-    subject = Subject(rule, truth)
+def _course_of(subject: Subject, options: Options) -> Course:
+    _require_same_shapes(subject.rule, subject.reference or subject.truth)
     domain = parse(options.domain, subject.inputs, subject.start())
     order = 1 if options.quick else options.order
-    return Course(subject, domain, order=order, seed=options.seed)
+    tolerance = float(options.tolerance)
+    return Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
 
 
 def _require_same_shapes(rule: Probe, truth: Probe) -> None:
@@ -151,10 +165,13 @@ def _shape(leaf: Leaf) -> str:
 
 
 def _parts(course: Course, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
-    yield from course.quick()
+    if course.subject.reference is not None:
+        yield from compare(course, quick=quick)
+    else:
+        yield from course.quick()
     if quick and modes is None:
         return
-    if not quick:
+    if not quick and course.subject.reference is None:
         yield from course.full()
     yield from course.in_modes(_wanted(course.subject.rule, modes))
 
@@ -191,7 +208,7 @@ def _report(
         coverage=seen,
         reproduce=run,
         seconds=seconds,
-        against="" if options.against is None else subject.truth.name,
+        against="" if options.against is None else (subject.reference or subject.truth).name,
     )
 
 
@@ -232,10 +249,24 @@ def _coverage(course: Course) -> Coverage:
         entries=course.reached.size,
         modes=tuple(record.modes),
         constants=course.facts.constants,
-        notes=(*course.subject.rule.notes, *_not_finite(course), *record.notes),
+        notes=(
+            *course.subject.rule.notes,
+            *_not_finite(course),
+            *record.notes,
+            *_tolerated(course),
+        ),
         open_given=record.open_given,
         reasons=tuple(dict.fromkeys(reasons)),
     )
+
+
+def _tolerated(course: Course) -> list[str]:
+    share = course.record.tolerated
+    if not share:
+        return []
+    within = f"within tolerance={course.tolerance:g}"
+    hidden = "which the rounding of the arguments hides"
+    return [f"off by up to {share:.2g} of its size, {within if course.tolerance else hidden}"]
 
 
 def _not_finite(exam: Course) -> list[str]:

@@ -40,7 +40,10 @@ UNSETTLED = 3.0
 # Noise: equally spaced values to one side, differences of these orders, and what few of them may be off by.
 NOISE_POINTS = 17
 NOISE_ORDERS = (4, 5, 6)
-NOISE_SPACINGS = (1 / 3, 1 / 2)  # powers of ε
+NOISE_SPACINGS, ENOUGH_SPACING = (
+    (1 / 2, 1 / 3, 1 / 6),
+    1 / 3,
+)  # powers of ε; the last for staircases only
 NOISE_FACTOR = 3.0
 # Values that jump by this share of their size within a spacing say nothing of a derivative.
 CHAOS = 0.05
@@ -49,11 +52,14 @@ CHAOS = 0.05
 CLAIM_MOVES = (2.0, -4.0, 8.0)
 
 # Neighbours of a point, for hulls of derivatives: how many, in balls of these radii, with steps this much shorter.
-NEIGHBOURS, FEW_NEIGHBOURS = 24, 3
-BALLS = (1 / 2, 3 / 8, 1 / 4)  # powers of ε
+NEIGHBOURS, FEW_NEIGHBOURS = 40, 6
+BALLS = (1 / 2, 3 / 8)  # powers of ε
 STEP_IN_BALL = 1 / 8  # power of ε
-# A hull is that of a kink if it keeps this share of its width in a smaller ball; few places miss its very edge.
-LASTING, EDGE = 0.5, 0.05
+# What keeps this share of its size at a smaller distance does not go away: a step is a jump; and a hull that of a kink,
+# where curvature would leave a hundredth.
+LASTING, LASTING_HULL = 0.5, 0.2
+# Few places miss the very edge of a hull by this share of its width.
+EDGE = 0.05
 
 # Upstreams of other sizes, which a rule that clips or has a dead zone answers differently (bits).
 UPSTREAM_BITS, UPSTREAM_BITS_SHORT = 20, 6

@@ -85,11 +85,12 @@ class RuleOutput:
 class Subject:
     """The function whose derivative is wanted and the rule that claims to be it, with a call count."""
 
-    def __init__(self, rule: Probe, truth: Probe) -> None:
-        self.rule, self.truth = rule, truth
+    def __init__(self, rule: Probe, truth: Probe, reference: Probe | None = None) -> None:
+        self.rule, self.truth, self.reference = rule, truth, reference
         self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
         self.calls = 0
-        self.scale = np.zeros(self.outputs.size)
+        # the size of values and of gradients where the user is: what is saturated elsewhere is rounded at that size
+        self.scale, self.rule_scale = np.zeros(self.outputs.size), 0.0
         self.unit: float | None = None
         self._upstream: tuple[Array, list[Array]] | None = None
 
@@ -133,6 +134,12 @@ class Subject:
         found = self.truth.own_vjp(self.inputs.split(x), self.upstream(w))
         return None if isinstance(found, Unsupported) else self.inputs.join(found)
 
+    def reference_vjp(self, x: Array, w: Array) -> Array:
+        """The gradient that the reference rule gives."""
+        assert self.reference is not None
+        self.calls += 1
+        return self.inputs.join(self.reference.vjp(self.inputs.split(x), self.upstream(w))[1])
+
     def pull_after(self, x: Array, other: Array, w: Array) -> Array:
         """The rule's gradient at `x`, run after another call of the function at `other`."""
         self.calls += 2
@@ -151,6 +158,7 @@ class Subject:
             tuple(dict.fromkeys([*found.constants, *other.constants])),
             found.branches or other.branches,
             found.branches_on_sign or other.branches_on_sign,
+            found.custom,
             tuple(dict.fromkeys([*found.notes, *other.notes])),
         )
 

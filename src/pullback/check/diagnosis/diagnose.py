@@ -242,7 +242,11 @@ def _second(course: Course, problem: Problem) -> Finding:
 
 def _mode(course: Course, problem: Problem) -> Finding:
     got, wanted = problem.numbers or (None, None)
-    text = f"{problem.text} gives another gradient than eager execution"
     return Finding(
-        "mode", problem.where, text, got=got, wanted=wanted, source=course.subject.rule.source()
+        "mode",
+        problem.where,
+        problem.text,
+        got=got,
+        wanted=wanted,
+        source=course.subject.rule.source(),
     )

@@ -126,6 +126,8 @@ class _Search:
     def confirmed(self) -> Failing | None:
         """What was found, if differences along this one entry refute what the rule gives."""
         subject, failing = self.course.subject, self.found
+        if subject.reference is not None:  # which is the truth, whatever the function does
+            return failing
         x, w, entry = failing.x, failing.w, failing.entry
         step = self.unit(x)
         u = np.zeros_like(x)

@@ -43,6 +43,7 @@ class Window:
     low: Array
     high: Array
     error: Array
+    rounding: Array
     bends: Array
 
     @property
@@ -59,10 +60,11 @@ class Window:
         """How far a claim lies outside the hull; nothing for one inside."""
         return np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
 
-    def settled_from(self, smaller: "Window") -> Array:
-        """Whether both ends have moved from those at smaller radii by no more than errors explain."""
+    def settled_from(self, smaller: "Window", claim: Array) -> Array:
+        """Whether both ends have moved from those at smaller radii by what rounding does, or not towards the claim."""
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
-        return moved <= n.UNSETTLED * (self.error + smaller.error)
+        near = np.fmin(self.beyond(claim), smaller.beyond(claim))
+        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.COARSE * near
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ def judge(line: Line, claim: Claim) -> Judgement:
     """What the function says of a claim, entry by entry."""
     epsilon = claim.epsilon
     radii = np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
-    found = _Found(claim)
     with np.errstate(all="ignore"):
+        found = _Found(claim, _jumps(line, radii, claim.noise))
         found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
         smaller = None
         for k in range(n.RADII - 2):
@@ -121,17 +123,19 @@ def judge(line: Line, claim: Claim) -> Judgement:
 class _Found:
     """Judgements in the making, from window to window."""
 
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
+    def __init__(self, claim: Claim, jumps: Array) -> None:
+        self.claim, self.jumps = claim, jumps
         size = claim.value.size
         self.state = np.zeros(size, int)
         self.low, self.high = np.full(size, np.nan), np.full(size, np.nan)
         self.error, self.bends = np.full(size, np.inf), np.zeros(size, bool)
-        self.outside, self.settled = np.zeros(size, bool), np.ones(size, bool)
+        self.outside = np.zeros(size, bool)
+        # a derivative that still changes where rounding no longer hides it: larger radii condemn nobody
+        self.moving = np.zeros(size, bool)
 
     @property
     def is_open(self) -> Array:
-        return self.state == State.OPEN
+        return (self.state == State.OPEN) & ~self.jumps
 
     def support(self, window: Window) -> None:
         """Claims inside the interval are right."""
@@ -142,15 +146,16 @@ class _Found:
         self.state[right] = State.RIGHT
 
     def refute(self, window: Window, smaller: Window | None) -> None:
-        """Claims outside in two successive windows, both settled, are wrong."""
-        settled = (
-            np.ones(self.state.size, bool) if smaller is None else window.settled_from(smaller)
-        )
+        """Claims outside in two successive windows, between which the derivative has not moved, are wrong."""
         outside = window.beyond(self.claim.value) > window.bar
-        wrong = self.is_open & outside & self.outside & settled & self.settled
-        self._write(wrong, window)
-        self.state[wrong] = State.WRONG
-        self.outside, self.settled = outside, settled
+        if smaller is not None:
+            settled = window.settled_from(smaller, self.claim.value)
+            resolved = n.BARS * smaller.rounding <= n.RESOLVED * self.claim.gap
+            self.moving |= resolved & ~settled
+            wrong = self.is_open & outside & self.outside & settled & ~self.moving
+            self._write(wrong, window)
+            self.state[wrong] = State.WRONG
+        self.outside = outside
 
     def judgement(self) -> Judgement:
         return Judgement(self.state, self.low, self.high, self.error, self.bends)
@@ -160,12 +165,22 @@ class _Found:
             getattr(self, name)[where] = getattr(window, name)[where]
 
 
+def _jumps(line: Line, radii: Array, noise: Array) -> Array:
+    """Where the value at the point itself is not the limit of those beside it: there is no derivative to speak of."""
+    near, far = (
+        np.fmin(np.abs(line(h) - line(0.0)), np.abs(line(-h) - line(0.0))) for h in radii[:2]
+    )
+    return (near > n.BARS * noise) & (near > n.LASTING * far)
+
+
 def _window(line: Line, radii: Array, noise: Array) -> Window:
     here, above, below = line(0.0), [line(h) for h in radii], [line(-h) for h in radii]
     steps = list(zip(above, below, radii, strict=True))
-    right, right_error = _extrapolated([(a - here) / h for a, _, h in steps], radii, 2 * noise, 1)
-    left, left_error = _extrapolated([(here - b) / h for _, b, h in steps], radii, 2 * noise, 1)
-    middle, error = _extrapolated([(a - b) / (2 * h) for a, b, h in steps], radii, noise, 2)
+    right, right_error, rounding = _extrapolated(
+        [(a - here) / h for a, _, h in steps], radii, 2 * noise, 1
+    )
+    left, left_error, _ = _extrapolated([(here - b) / h for _, b, h in steps], radii, 2 * noise, 1)
+    middle, error, _ = _extrapolated([(a - b) / (2 * h) for a, b, h in steps], radii, noise, 2)
     bends = np.abs(right - left) > n.BARS * (right_error + left_error)
     # a side on which the function has no finite value says nothing
     one_sided = bends | ~np.isfinite(middle)
@@ -173,6 +188,7 @@ def _window(line: Line, radii: Array, noise: Array) -> Window:
         low=np.where(one_sided, np.fmin(right, left), middle),
         high=np.where(one_sided, np.fmax(right, left), middle),
         error=_known(np.where(one_sided, np.fmax(right_error, left_error), error)),
+        rounding=rounding,
         bends=bends,
     )
 
@@ -183,8 +199,8 @@ def _known(error: Array) -> Array:
 
 def _extrapolated(
     quotients: list[Array], radii: Array, noise: Array, power: int
-) -> tuple[Array, Array]:
-    """Neville's scheme for quotients whose error is a series in a power of the radius, and Ridders' error bar."""
+) -> tuple[Array, Array, Array]:
+    """Neville's scheme for quotients whose error is a series in a power of the radius, Ridders' bar, and rounding."""
     factor = (radii[1] / radii[0]) ** power
     once, twice = 1 / (factor - 1), 1 / (factor * factor - 1)
     near = quotients[0] + once * (quotients[0] - quotients[1])
@@ -192,4 +208,4 @@ def _extrapolated(
     best = near + twice * (near - far)
     weights = np.array([(1 + twice) * (1 + once), once * (1 + 2 * twice) + twice, twice * once])
     rounding = noise * float(np.sum(weights / radii))
-    return best, np.maximum(np.abs(best - near), np.abs(best - far)) + rounding
+    return best, np.maximum(np.abs(best - near), np.abs(best - far)) + rounding, rounding

@@ -31,12 +31,16 @@ def usual_unit(line: Line, size: Array, epsilon: float) -> float:
 
 
 def _level(line: Line, epsilon: float) -> Array:
-    """The lesser noise of two spacings: what is steep looks noisy at the wide one.
+    """The least noise of several spacings: what is steep looks noisy at the wide ones.
 
-    A staircase is no quiet function: a spacing at which nothing moves at all does not count.
+    A staircase is no quiet function: a spacing at which few of the values move does not count.
     """
-    levels = [_at_spacing(line, epsilon**power) for power in n.NOISE_SPACINGS]
-    return np.nan_to_num(np.fmin(*levels), nan=0.0, posinf=np.inf)
+    level = np.nan
+    for power in n.NOISE_SPACINGS:
+        level = np.fmin(level, _at_spacing(line, epsilon**power))
+        if power <= n.ENOUGH_SPACING and not np.isnan(level).any():
+            break
+    return np.nan_to_num(level, nan=0.0, posinf=np.inf)
 
 
 def _at_spacing(line: Line, spacing: float) -> Array:
@@ -44,7 +48,7 @@ def _at_spacing(line: Line, spacing: float) -> Array:
     values = np.stack([line(k * spacing) for k in range(n.NOISE_POINTS)])
     with np.errstate(all="ignore"):
         level = np.min([_of_order(values, order) for order in n.NOISE_ORDERS], axis=0)
-        moves = np.any(values != values[0], axis=0)
+        moves = np.mean(np.diff(values, axis=0) != 0, axis=0) >= n.LASTING
     return np.where(moves, level, np.nan)
 
 

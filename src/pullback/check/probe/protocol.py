@@ -21,6 +21,15 @@ Array = NDArray[Any]
 Arrays = Sequence[Array]
 
 
+_EPSILON = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "complex64": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
+
+
 @dataclass(frozen=True)
 class Leaf:
     """One tensor of the arguments or of the result: where it is, how it is called, what it holds."""
@@ -36,6 +45,11 @@ class Leaf:
     def size(self) -> int:
         """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def epsilon(self) -> float:
+        """The rounding unit of what it holds."""
+        return _EPSILON.get(self.dtype, _EPSILON["float64"])
 
     def is_meant(self, name: str) -> bool:
         """Whether a name means this leaf: it is its own name or path, or that of what it is part of.
@@ -56,6 +70,7 @@ class Why(enum.Enum):
 
     OTHER = enum.auto()
     UPSTREAM_UNUSED = enum.auto()  # nothing that the rule gives depends on its upstream
+    RULE_RAISES = enum.auto()  # the function runs that way, its gradient does not
 
 
 @dataclass(frozen=True)
@@ -97,12 +112,14 @@ class Facts:
     """What a look at the program of function and rule tells.
 
     `constants` are what values are compared with. `branches` says that there are comparisons at all,
-    `branches_on_sign` that there is one with zero; both are taken for granted where nothing could be read.
+    `branches_on_sign` that there is one with zero, `custom` that somebody's own gradient is at work; all are taken for
+    granted where nothing could be read.
     """
 
     constants: tuple[float, ...] = ()
     branches: bool = True
     branches_on_sign: bool = True
+    custom: bool = True
     notes: tuple[str, ...] = field(default=())
 
 
@@ -187,6 +204,10 @@ class Probe(Protocol):
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """What the program of function and rule compares its values with."""
+        ...
+
+    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
+        """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
         ...
 
     def modes(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 It stops at the first point with a finding. What was tested, and what stayed open, is kept for the report.
 """
 
+import contextlib
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,15 @@ from pullback.check import numbers as n
 from pullback.check import progress
 from pullback.check.estimate.interval import Judgement
 from pullback.check.estimate.ladder import plan_for
-from pullback.check.probe import Array, Facts, InMode, OutsideDomain, RuleFault, Unsupported
+from pullback.check.probe import (
+    Array,
+    Facts,
+    InMode,
+    OutsideDomain,
+    RuleFault,
+    Unsupported,
+    Why,
+)
 from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
@@ -61,6 +70,7 @@ class Record:
     modes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kinks: int = 0
+    tolerated: float = 0.0
     open_elsewhere: int = 0
     open_given: int = 0
     reasons: list[str] = field(default_factory=list)
@@ -74,8 +84,12 @@ class Record:
 class Course:
     """One check under way."""
 
-    def __init__(self, subject: Subject, domain: Domain, *, order: int, seed: int) -> None:
-        self.subject, self.domain, self.order = subject, domain, order
+    def __init__(
+        self, subject: Subject, domain: Domain, *, order: int | None, tolerance: float, seed: int
+    ) -> None:
+        self.subject, self.domain = subject, domain
+        self.order, self.is_order_asked_for = order or 2, order is not None
+        self.tolerance = tolerance
         self.rng = np.random.default_rng(seed)
         self.start = domain.start
         self.reached = np.zeros(subject.inputs.size, bool)
@@ -128,6 +142,10 @@ class Course:
         kept = [replace(p, x=self._kept(p.kind, self.domain.into(p.x))) for p in made]
         return [p for p in kept if not p.kind.is_far_out]
 
+    def another_point(self) -> Point:
+        """A generic point away from the given one."""
+        return Point(Kind.ANOTHER, self._elsewhere(0))
+
     def finish(self) -> None:
         """The function must still be what it was when the check began."""
         try:
@@ -151,9 +169,16 @@ class Course:
                 f"{self.subject.rule.name} gives no finite value at the given arguments "
                 f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
             )
+        sizes = self._sizes(y)
+        if not all(sizes):  # zero here: of what size it is elsewhere
+            with contextlib.suppress(OutsideDomain):
+                there = self._sizes(self.subject.value(self._elsewhere(0)))
+                sizes = [here or other for here, other in zip(sizes, there, strict=True)]
+        self.subject.scale = self.subject.outputs.fill(sizes)
+
+    def _sizes(self, y: Array) -> list[float]:
         layout = self.subject.outputs
-        sizes = [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
-        self.subject.scale = layout.fill(sizes)
+        return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
 
     def _contract(self) -> Iterator[Problem]:
         """In proportion to the upstream, whatever its size; and independent of other calls."""
@@ -213,8 +238,7 @@ class Course:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
         progress.say(f"point {len(self.record.points[1]) + 1}, {point}")
         for u in self._directions(point):
-            found = list(self._along(point, self.domain.along(point.x, u)))
-            problem = next(iter(found), None)
+            problem = next(self._along(point, self.domain.along(point.x, u)), None)
             if problem is not None and self._is_for_symmetric(problem):
                 yield from self._at(point)
                 return
@@ -250,7 +274,7 @@ class Course:
             w = np.where(finite, w, 0.0)
             rule = subject.evaluate_rule(point.x, w, u, second=second)
         if point.is_given:
-            self.given = rule
+            self.given, subject.rule_scale = rule, usual_size(rule.r)
         yield from self._broken(point, rule)
         u = np.where(np.isfinite(rule.r), u, 0.0)
         if not u.any():
@@ -313,18 +337,38 @@ class Course:
             )
 
     def _second_order(self, trial: Trial) -> Iterator[Problem]:
-        """Where values were put at a branch of the program, its own derivative is one-sided: that is a note."""
+        """Where values were put at a branch of the program, its own derivative is one-sided: that is a note.
+
+        So is what nobody but the engine has a part in, unless second derivatives were asked for.
+        """
         for problem in self._judged(trial, Failure.SECOND):
-            if not trial.point.is_placed:
-                yield problem
-            else:
+            if trial.point.is_placed:
                 self.record.note(
                     f"second derivatives at {trial.point} are not those of the function"
                 )
+            elif self.is_order_asked_for or self._reads_custom():
+                yield problem
+            else:
+                self.record.note(self._second_of_engine(trial))
+                self.order = 1
+
+    def _reads_custom(self) -> bool:
+        if not self.has_read:
+            self.read_program()
+        return self.facts.custom
+
+    def _second_of_engine(self, trial: Trial) -> str:
+        names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
+        of = f" of {', '.join(names)}" if names else ""
+        return (
+            f"right to first order; second derivatives{of} are wrong or missing, which no rule of yours has a part in "
+            "(order=2 makes this a finding)"
+        )
 
     def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
         epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
         suspects = trial.suspects(epsilon)
+        suspects = suspects[~self._is_tolerated(trial, suspects, trial.gap[suspects])]
         known = np.isfinite(trial.rule.values) if trial.order == 1 and trial.whole else None
         if known is not None and not known.all():
             suspects = suspects[known[suspects]]
@@ -334,10 +378,20 @@ class Course:
             return
         found = resolve(self.subject, trial, suspects)
         self.record.kinks += found.at_kink.size
-        if found.wrong.size:
-            yield Problem(kind, trial.point, trial, found.wrong, found.judgement)
+        wrong = found.wrong[~self._is_tolerated(trial, found.wrong, found.off)]
+        if wrong.size:
+            yield Problem(kind, trial.point, trial, wrong, found.judgement)
         elif found.undecided.size and trial.order == 1:
             self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
+
+    def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
+        """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
+        usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
+        share = np.where(off > 0, off / usual, 0.0)
+        rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
+        tolerated = share <= max(self.tolerance, rounded)
+        self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
+        return tolerated
 
     def _is_for_symmetric(self, problem: Problem) -> bool:
         """Whether the function means symmetric matrices only, so that the test must keep to them."""
@@ -380,8 +434,11 @@ class Course:
     ) -> Iterator[Problem]:
         wanted = answer if isinstance(answer, Unsupported) else plain[answer.what]
         if isinstance(answer, Unsupported) or isinstance(wanted, Unsupported):
-            reason = wanted.reason if isinstance(wanted, Unsupported) else ""
-            self.record.note(f"{mode}: not run ({reason})")
+            reason = wanted if isinstance(wanted, Unsupported) else None
+            if reason is not None and reason.why is Why.RULE_RAISES:
+                yield Problem(Failure.MODE, text=f"in {mode} the gradient raises {reason.reason}")
+                return
+            self.record.note(f"{mode}: not run ({reason.reason if reason else ''})")
             return
         layout = self.subject.inputs if answer.what == "vjp" else self.subject.outputs
         found, known = layout.join(answer.found), layout.join(wanted)
@@ -393,7 +450,8 @@ class Course:
         worst = int(np.argmax(gap)) if gap.size else 0
         if gap.size and gap[worst] > n.MODE_UNITS * answer.epsilon * size:
             numbers = (float(found[worst]), float(known[worst]))
-            yield Problem(Failure.MODE, text=mode, numbers=numbers, where=layout.locate(worst))
+            text = f"{mode} gives another gradient than eager execution"
+            yield Problem(Failure.MODE, text=text, numbers=numbers, where=layout.locate(worst))
 
     def _kept(self, kind: Kind, x: Array) -> Array:
         """Made-up points leave what the arguments suggest only where the program itself branches there."""

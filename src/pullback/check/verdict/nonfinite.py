@@ -2,7 +2,7 @@
 
 Only the entries concerned are moved. At the given arguments the gradient must be finite wherever slopes exist, kink or
 not. At points that were made up it is a finding if a derivative exists, or if one entry alone brings it about; where
-several must coincide, as for the length of a vector of zeros, it is a note.
+several must coincide and there is none, as for the length of a vector of zeros, it is a note.
 """
 
 import enum
@@ -29,18 +29,35 @@ def judge_broken(
     subject: Subject, point: Point, w: Array, y: Array, broken: Array, start: Array
 ) -> Broken:
     """Whether the function has slopes at the entries whose gradient is not finite."""
-    slopes = _slopes(subject, point.x, y, broken)
+    rng = np.random.default_rng(0)
+    u = np.where(broken, directions.generic(rng, subject.inputs, point.x), 0.0)
+    slopes = _slopes(subject, point.x, y, u)
     if slopes is None or _is_overflow(subject, y):
         return Broken.OPEN
-    if point.is_given or slopes == "smooth":
+    if point.is_given or _alone(subject, point, w, broken, start):
         return Broken.WRONG
-    return Broken.WRONG if _alone(subject, point, w, broken, start) else Broken.NOTE
+    placed = broken | point.placed if point.placed.size else np.ones_like(broken)
+    return Broken.WRONG if _is_smooth(subject, point.x, y, placed) else Broken.NOTE
 
 
-def _slopes(subject: Subject, x: Array, y: Array, broken: Array) -> str | None:
-    """`"smooth"`, `"kink"`, or nothing if some output has no finite slope along the broken entries."""
-    u = directions.generic(np.random.default_rng(0), subject.inputs, x)
-    u[~broken] = 0.0
+def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
+    """Whether slopes add up as those of a derivative do, when all that coincide are moved."""
+    rng = np.random.default_rng(1)
+    u = [np.where(moved, directions.generic(rng, subject.inputs, x), 0.0) for _ in range(2)]
+    one, other, both = (_slopes(subject, x, y, v) for v in (u[0], u[1], u[0] + u[1]))
+    if one is None or other is None or both is None:
+        return False
+    size = np.abs(one) + np.abs(other) + np.abs(both)
+    return bool(
+        np.all(
+            np.abs(one + other - both)
+            <= subject.epsilon**n.FINE * (size + subject.scale.max(initial=0.0))
+        )
+    )
+
+
+def _slopes(subject: Subject, x: Array, y: Array, u: Array) -> Array | None:
+    """One-sided derivatives along `u`, or nothing if some output has no finite one."""
     finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
     if not finite.size:
         return None
@@ -53,11 +70,13 @@ def _slopes(subject: Subject, x: Array, y: Array, broken: Array) -> str | None:
     both = np.isfinite(line(subject.epsilon**n.MOST_RADIUS)) & np.isfinite(
         line(-(subject.epsilon**n.MOST_RADIUS))
     )
-    if not ((found.state == State.WRONG) & both).all():
+    steepest = np.fmax(np.abs(found.low), np.abs(found.high))
+    resolved = n.BARS * found.error <= np.fmax(steepest, size)  # a jump has quotients without end
+    if not ((found.state == State.WRONG) & both & resolved).all():
         return None
-    if finite.size < y.size and not np.any(np.fmax(np.abs(found.low), np.abs(found.high))):
+    if finite.size < y.size and not steepest.any():
         return None  # it may come from outputs that have no value
-    return "kink" if found.bends.any() else "smooth"
+    return found.high
 
 
 def _is_overflow(subject: Subject, y: Array) -> bool:

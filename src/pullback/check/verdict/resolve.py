@@ -6,7 +6,6 @@ the point (where values are tied, any limit of derivatives is right), and at poi
 moved by itself is asked. Each of these is evidence for the claim; want of evidence leaves it open.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,14 +16,18 @@ from pullback.check.estimate.noise import noise_along, usual_unit
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
 from pullback.check.subject import Subject
-from pullback.check.verdict.trial import Trial
+from pullback.check.verdict.trial import Trial, usual_size
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided."""
+    """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided.
+
+    `off` is how far the wrong ones lie outside their interval.
+    """
 
     wrong: Array
+    off: Array
     at_kink: Array
     undecided: Array
     judgement: Judgement
@@ -36,14 +39,20 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     line = trial.line(subject, chosen)
     claim = _claim(subject, trial, chosen)
     found = judge(line, claim)
-    excuses = (_noise, _claim_noise, _neighbours, _each_input_alone)
+    generic = trial.point.kind.is_generic  # elsewhere what stays open costs no verdict
+    unclear = np.flatnonzero(found.state != State.RIGHT if generic else found.state == State.WRONG)
+    if unclear.size:
+        found.state[unclear] = _noise(subject, trial, chosen[unclear], found, unclear)
+    excuses = (_claim_noise, _neighbours, _each_input_alone)
     for excuse in excuses[: 0 if trial.order == 2 and trial.point.is_placed else None]:
         wrong = np.flatnonzero(found.state == State.WRONG)
         if wrong.size:
             found.state[wrong] = excuse(subject, trial, chosen[wrong], found, wrong)
     positions = [chosen[found.state == state] for state in (State.WRONG, State.OPEN)]
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
-    return Resolved(positions[0], at_kink, positions[1], found)
+    wrong = np.flatnonzero(found.state == State.WRONG)
+    off = _beyond(found, wrong, trial.claimed[chosen[wrong]])
+    return Resolved(positions[0], off, at_kink, positions[1], found)
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
@@ -67,14 +76,15 @@ def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wron
     """The interval again, with the noise that the function really has."""
     claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
     noise = np.fmax(noise_along(line, claim.size, claim.epsilon), claim.noise)
-    noise = np.fmax(noise, unit_of(subject) * claim.size)
+    unit = max(claim.epsilon, unit_of(subject))
+    noise = np.fmax(noise, unit * claim.size)
     if np.all(noise <= claim.noise):
         return found.state[wrong]
-    again = judge(line, replace(claim, noise=noise))
-    bar = n.BARS * again.error
-    coarse = bar <= n.COARSE * (
-        np.abs(claim.value) + np.fmax(np.abs(again.low), np.abs(again.high))
-    )
+    again = judge(line, replace(claim, noise=noise, epsilon=unit))
+    # the error is that of noise as measured, and counts for what it is; so does the usual size of derivatives
+    bar = again.error
+    usual = np.abs(claim.value) + usual_size(trial.claimed)
+    coarse = bar <= n.COARSE * (usual + np.fmax(np.abs(again.low), np.abs(again.high)))
     inside = (claim.value >= again.low - bar) & (claim.value <= again.high + bar)
     return np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
 
@@ -139,40 +149,47 @@ def _neighbours(
 ) -> Array:
     """Claims inside the hull of derivatives next to the point, if the hull does not shrink with the distance."""
     claimed, bar = trial.claimed[chosen], n.BARS * found.error[wrong]
-    epsilon = subject.epsilon
-    rounding = unit_of(subject) * trial.size[chosen] / epsilon ** (n.BALLS[0] + n.STEP_IN_BALL)
+    rounding = unit_of(subject) * trial.size[chosen] / _radius(subject, 0) / _step(subject)
     state = np.full(chosen.size, State.WRONG)
-    hulls = [(np.full(chosen.size, np.inf), np.full(chosen.size, -np.inf)) for _ in n.BALLS]
-    for k, slopes in enumerate(_slopes_beside(subject, trial, chosen), 1):
-        hulls = [
-            (np.fmin(low, slope), np.fmax(high, slope))
-            for (low, high), slope in zip(hulls, slopes, strict=True)
-        ]
-        widths = [high - low for low, high in hulls]
-        lasting = widths[0] >= n.LASTING * np.max(widths, axis=0)
+    low, high = np.full((2, len(n.BALLS), chosen.size), np.inf) * [[[1.0]], [[-1.0]]]
+    rng, flows = np.random.default_rng(2), trial.rule.r != 0
+    for k in range(n.NEIGHBOURS):
+        towards = directions.generic(rng, subject.inputs, trial.x)
+        if (
+            k % 4 and flows.any()
+        ):  # the edge of a hull is rarely met by chance, but often where the rule sees it
+            towards = np.where(flows, towards * rng.random(flows.size), 0.0)
+        slopes = _slopes_beside(subject, trial, chosen, towards)
+        low, high = np.fmin(low, slopes), np.fmax(high, slopes)
+        widths = high - low
+        lasting = widths[0] >= n.LASTING_HULL * np.max(widths, axis=0)
         lasting &= widths[0] > n.BARS * rounding
-        low, high = hulls[0]
         slack = bar + n.EDGE * widths[0]
-        state[lasting & (claimed >= low - slack) & (claimed <= high + slack)] = State.RIGHT
+        state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
         smooth = np.max(widths, axis=0) < n.COARSE * _beyond(found, wrong, claimed)
-        smooth &= (k >= n.FEW_NEIGHBOURS) and not trial.point.is_placed
+        smooth &= ~found.bends[wrong] & (k + 1 >= n.FEW_NEIGHBOURS) & (not trial.point.is_placed)
         if ((state == State.RIGHT) | smooth).all():
             break
     return state
 
 
-def _slopes_beside(subject: Subject, trial: Trial, chosen: Array) -> Iterator[list[Array]]:
-    """Derivatives along the trial's direction at places in balls of several sizes, the same places in each."""
-    rng, epsilon = np.random.default_rng(2), subject.epsilon
-    for _ in range(n.NEIGHBOURS):
-        towards = directions.generic(rng, subject.inputs, trial.x)
-        slopes = []
-        for power in n.BALLS:
-            radius = epsilon**power
-            step = radius * epsilon**n.STEP_IN_BALL
-            at = trial.values(subject, chosen, trial.x + radius * towards, trial.u)
-            slopes.append((at(step) - at(-step)) / (2 * step))
-        yield slopes
+def _slopes_beside(subject: Subject, trial: Trial, chosen: Array, towards: Array) -> Array:
+    """Derivatives along the trial's direction at one place in balls of several sizes."""
+    slopes = np.empty((len(n.BALLS), chosen.size))
+    for k in range(len(n.BALLS)):
+        radius = _radius(subject, k)
+        step = radius * _step(subject)
+        at = trial.values(subject, chosen, trial.x + radius * towards, trial.u)
+        slopes[k] = (at(step) - at(-step)) / (2 * step)
+    return slopes
+
+
+def _radius(subject: Subject, ball: int) -> float:
+    return subject.epsilon ** n.BALLS[ball]
+
+
+def _step(subject: Subject) -> float:
+    return subject.epsilon**n.STEP_IN_BALL
 
 
 def _each_input_alone(

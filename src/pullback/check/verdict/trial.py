@@ -7,7 +7,7 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.estimate.interval import Line
-from pullback.check.estimate.ladder import Part, Plan, Scale, Slope, slopes
+from pullback.check.estimate.ladder import Plan, Scale, Slope, slopes
 from pullback.check.probe import Array, OutsideDomain
 from pullback.check.search.points import Point
 from pullback.check.subject import RuleOutput, Subject
@@ -94,7 +94,7 @@ def run(
         except OutsideDomain:
             return np.full(w.size, np.nan), np.full(x.size, np.nan)
 
-    rule_size = np.abs(rule.r) + usual_size(rule.r)
+    rule_size = np.abs(rule.r) + np.fmax(usual_size(rule.r), subject.rule_scale)
     scales: list[Scale] = [subject.scale.__getitem__, *([rule_size.__getitem__] if twice else [])]
     measured, *more = slopes(line, plan, subject.epsilon, scales)
     size = np.abs(rule.values) + subject.scale

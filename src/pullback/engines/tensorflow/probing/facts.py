@@ -39,7 +39,10 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
     found = [constant for nodes in bodies for constant in _constants_in(nodes)]
     kept = dict.fromkeys(round(c, 12) for c in found if math.isfinite(c) and abs(c) < _LARGEST)
     return Facts(
-        tuple(kept)[:_MOST], branches=_branches(bodies), branches_on_sign=any(c <= 0 for c in kept)
+        tuple(kept)[:_MOST],
+        branches=_branches(bodies),
+        branches_on_sign=any(c <= 0 for c in kept),
+        custom=any("_gradient_op_type" in node.attr for nodes in bodies for node in nodes),
     )
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow.modes import MODES, Mode, push_forward, with_tape
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of, to_arrays
 from pullback.engines.tensorflow.probing.callee import described
-from pullback.extend import Arrays, InMode, Unsupported
+from pullback.extend import Arrays, InMode, Unsupported, Why
 
 OFFERED = tuple(name for name, mode in MODES.items() if mode.check != "never")
 DEFAULT = tuple(name for name, mode in MODES.items() if mode.check == "by default")
@@ -68,6 +68,15 @@ def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
     return probe.program
 
 
+def _runs_forward(at: Point) -> bool:
+    """Whether the function itself can be traced, so that what raises is its gradient."""
+    try:
+        tf.function(lambda *tensors: at.outputs(*tensors)).get_concrete_function(*at.tensors)
+    except Exception:
+        return False
+    return True
+
+
 def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
     """What one mode gives, or the reason why it cannot be run."""
     mode, at = MODES[name], Point(probe, xs)
@@ -80,6 +89,7 @@ def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMod
     try:
         return InMode(what, to_arrays(run(mode, along)), probe.rule_epsilon)
     except Exception as error:
-        return Unsupported(described(error))
+        raises = name in DEFAULT and _runs_forward(at)
+        return Unsupported(described(error), Why.RULE_RAISES if raises else Why.OTHER)
     finally:
         probe.state.restore(probe.written)

@@ -26,6 +26,7 @@ from pullback.engines.tensorflow.probing.callee import (
 )
 from pullback.engines.tensorflow.probing.facts import facts_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
+from pullback.engines.tensorflow.probing.op_by_op import wrong_ops
 from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.state import State, seeded
@@ -128,6 +129,13 @@ class TensorFlowProbe:
         except Exception as error:
             self.own = Unsupported(described(error))
             return self.own
+
+    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
+        """TensorFlow's ops whose own derivative is wrong here."""
+        try:
+            return wrong_ops(self, xs, order)
+        except Exception:  # whom to blame is a help, never a verdict
+            return ()
 
     facts = facts_of
     source = rule_location
