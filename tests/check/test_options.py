@@ -10,7 +10,8 @@ from pullback.errors import CheckError
 PLAIN = {
     "kwargs": None,
     "wrt": None,
-    "order": 2,
+    "order": None,
+    "tolerance": 0.0,
     "quick": False,
     "modes": None,
     "against": None,

@@ -14,7 +14,7 @@ from pullback._overriding import Override
 from pullback._tree import flatten
 from pullback.check import progress
 from pullback.check.diagnosis.diagnose import diagnose
-from pullback.check.options import Options
+from pullback.check.options import Options, as_code
 from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.reproduce import script
@@ -208,8 +208,16 @@ def _report(
         coverage=seen,
         reproduce=run,
         seconds=seconds,
-        against="" if options.against is None else (subject.reference or subject.truth).name,
+        against=_against(subject, options),
     )
+
+
+def _against(subject: Subject, options: Options) -> str:
+    """What the rule was compared with, if not with the function itself."""
+    if options.against is None:
+        return ""
+    rule = subject.reference is not None
+    return as_code(options.against, "the reference") if rule else subject.truth.name
 
 
 def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, Array]:
