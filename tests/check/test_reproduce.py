@@ -136,6 +136,26 @@ def test_rounding_is_not_taken_for_the_error():
     assert (finding.got, finding.wanted) == (pytest.approx(2 * slope), pytest.approx(slope))
 
 
+@pb.custom_gradient
+def larger(x, y):
+    def back(dz):
+        first, tie = tf.cast(x > y, x.dtype), tf.cast(x == y, x.dtype) / 2
+        own = tf.maximum(x, y)
+        return dz * y * (1.2 * first + tie), dz * (own + y * (1 - first - tie))
+
+    return tf.maximum(x, y) * y, back
+
+
+def test_a_choice_between_two_right_derivatives_is_no_failing_input(capsys):
+    """All ones would be plainest, but there any number between the two sides is right."""
+    x = tf.constant(np.linspace(2, 3, 8, dtype="f"))
+    report = pb.check(larger, x, x - 1, order=1)
+    finding = report.findings[0]
+    entry = int(finding.entry.strip("[]"))
+    assert finding.at["x"][entry] > finding.at["y"][entry]
+    assert run(report.reproduce, capsys).startswith("✗ larger: ")
+
+
 def test_without_explanation_the_numbers_say_what_they_are_for():
     finding = pb.check(unmasked, X, explain=False).findings[0]
     (upstream,) = finding.upstream.values()
