@@ -26,8 +26,9 @@ def picture_of(
     draw = _drawn(course, truth, found, failing.w)
     if draw is None or (time.monotonic() - began) * n.PICTURE_POINTS > n.SECONDS:
         return None
-    gap = draw.gap[layout.span(layout.leaf_of(failing.entry))]
-    some = finding.kind != "condition" and not finding.made_up and (gap == 0).any()
+    span = layout.span(layout.leaf_of(failing.entry))
+    gap, live = draw.gap[span], (draw.g[span] != 0) | (draw.r[span] != 0)
+    some = finding.kind != "condition" and not finding.made_up and (gap[live] == 0).any()
     if gap.size > 1 and (finding.kind in PLACES or some):
         return _table(course, draw, failing.entry)
     is_small = finding.kind == "term" and not finding.made_up and truth.own
