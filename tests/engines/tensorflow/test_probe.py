@@ -36,8 +36,8 @@ RIGHT = {
     "complex to real": (tf.abs, tf.complex(X, X[::-1])),
     "float32 inside": (lambda x: tf.sin(tf.cast(x, tf.float32)) * tf.constant(2.0), X),
     "float32 kernel": (
-        lambda x: tf.nn.max_pool3d(x, 2, 2, "VALID"),
-        tf.reshape(tf.tile(X, [6])[:64], (1, 4, 4, 4, 1)),
+        tf.nn.local_response_normalization,
+        tf.reshape(X, (1, 1, 3, 4)),
     ),
     "bfloat16": (lambda x: tf.cast(x, tf.bfloat16) * 3, tf.cast(X, tf.bfloat16)),
     "domain found": (tf.math.log, tf.abs(X) + 0.1),
@@ -201,7 +201,7 @@ def test_thresholds_are_mined_from_the_rule():
         return tf.sin(x), lambda dy: tf.where(tf.abs(x) > 7.5, 0.0 * dy, dy * tf.cos(x))
 
     report = check(clipped, X)
-    assert report.diagnosis == "wrong only where |x| > 7.5"
+    assert "where |x| > 7.5" in report.diagnosis
     assert 7.5 in report.coverage.constants
 
 
@@ -255,7 +255,8 @@ def test_a_function_that_raises_elsewhere_is_checked_where_it_does_not():
 
     report = pb.check(strict, tf.constant([0.5, 2.0]))
     assert report.ok
-    assert "negative" in report.coverage.left_out
+    assert "values part of the way to negative values" in report.coverage.points
+    assert "negative values" not in report.coverage.points
 
 
 def test_the_values_of_a_ragged_output_are_named_as_such():

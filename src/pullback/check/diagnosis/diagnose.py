@@ -69,6 +69,8 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
     wrong = [k for k in range(len(subject.inputs.leaves)) if _is_wrong(course, draws, k)]
     findings = [_of_input(course, problem, draws, k, explain) for k in wrong]
     merged = _together(course, draws, wrong, findings) if explain else findings
+    # an input without gradient may be meant so: what is wrong otherwise comes first
+    merged.sort(key=lambda finding: finding.kind == "none")
     return tuple(merged) or (_undetailed(course, problem),)
 
 
@@ -177,7 +179,8 @@ def _fault(course: Course, problem: Problem) -> Finding:
             )
         case Raised(error):
             kind, text = "raises", f"the rule raises {error}"
-    return Finding(kind, leaves[which].path, text, source=course.subject.rule.source())
+    point = str(problem.point) if problem.point else ""
+    return Finding(kind, leaves[which].path, text, point=point, source=course.subject.rule.source())
 
 
 def _stale(course: Course, problem: Problem) -> Finding:

@@ -57,14 +57,16 @@ class Window:
         return np.fmax(np.abs(self.low), np.abs(self.high))
 
     def beyond(self, claim: Array) -> Array:
-        """How far a claim lies outside the hull; nothing for one inside."""
-        return np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
+        """How far a claim lies outside the hull; nothing for one inside. What is not finite is in no hull."""
+        beyond = np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
+        return np.where(np.isfinite(claim), beyond, np.inf)
 
     def settled_from(self, smaller: "Window", claim: Array) -> Array:
         """Whether both ends have moved from those at smaller radii by what rounding does, or not towards the claim."""
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
-        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.COARSE * near
+        near = np.where(np.isfinite(claim), near, 0.0)
+        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.STILL * near
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,8 @@ class Claim:
         bar, share = window.bar, self.epsilon**n.FINE
         fine = bar <= share * (np.abs(self.value) + window.size)
         nothing = (np.abs(self.value) <= n.UNITS * self.noise) & (bar <= share * self.size)
-        return (
-            (window.beyond(self.value) <= bar) & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
-        )
+        inside = np.isfinite(self.value) & (window.beyond(self.value) <= bar)
+        return inside & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,12 @@ class Judgement:
 def judge(line: Line, claim: Claim) -> Judgement:
     """What the function says of a claim, entry by entry."""
     epsilon = claim.epsilon
-    radii = np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
+    radii = _radii(epsilon)
     with np.errstate(all="ignore"):
-        found = _Found(claim, _jumps(line, radii, claim.noise))
+        found = _Found(claim)
         found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
+        if found.is_open.any():
+            found.jumps = jumps(line, claim.noise, epsilon)
         smaller = None
         for k in range(n.RADII - 2):
             if not found.is_open.any():
@@ -123,9 +126,9 @@ def judge(line: Line, claim: Claim) -> Judgement:
 class _Found:
     """Judgements in the making, from window to window."""
 
-    def __init__(self, claim: Claim, jumps: Array) -> None:
-        self.claim, self.jumps = claim, jumps
-        size = claim.value.size
+    def __init__(self, claim: Claim) -> None:
+        self.claim, size = claim, claim.value.size
+        self.jumps = np.zeros(size, bool)
         self.state = np.zeros(size, int)
         self.low, self.high = np.full(size, np.nan), np.full(size, np.nan)
         self.error, self.bends = np.full(size, np.inf), np.zeros(size, bool)
@@ -165,10 +168,15 @@ class _Found:
             getattr(self, name)[where] = getattr(window, name)[where]
 
 
-def _jumps(line: Line, radii: Array, noise: Array) -> Array:
+def _radii(epsilon: float) -> Array:
+    return np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
+
+
+def jumps(line: Line, noise: Array, epsilon: float) -> Array:
     """Where the value at the point itself is not the limit of those beside it: there is no derivative to speak of."""
+    here = line(0.0)
     near, far = (
-        np.fmin(np.abs(line(h) - line(0.0)), np.abs(line(-h) - line(0.0))) for h in radii[:2]
+        np.fmin(np.abs(line(h) - here), np.abs(line(-h) - here)) for h in _radii(epsilon)[:2]
     )
     return (near > n.BARS * noise) & (near > n.LASTING * far)
 

@@ -33,7 +33,7 @@ def usual_unit(line: Line, size: Array, epsilon: float) -> float:
 def _level(line: Line, epsilon: float) -> Array:
     """The least noise of several spacings: what is steep looks noisy at the wide ones.
 
-    A staircase is no quiet function: a spacing at which few of the values move does not count.
+    A staircase is no quiet function: a spacing at which few of the values move, or all alike, does not count.
     """
     level = np.nan
     for power in n.NOISE_SPACINGS:
@@ -49,7 +49,7 @@ def _at_spacing(line: Line, spacing: float) -> Array:
     with np.errstate(all="ignore"):
         level = np.min([_of_order(values, order) for order in n.NOISE_ORDERS], axis=0)
         moves = np.mean(np.diff(values, axis=0) != 0, axis=0) >= n.LASTING
-    return np.where(moves, level, np.nan)
+    return np.where(moves & (level > 0), level, np.nan)
 
 
 def _of_order(values: Array, order: int) -> Array:

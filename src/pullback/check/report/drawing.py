@@ -21,7 +21,7 @@ MOST, FAR = 0.75, 4.0  # what lies beyond so many times this quantile is cut off
 
 
 def drawn(picture: Picture, truth: str = "function") -> str:
-    """The picture as an `svg` element, with its text for those who cannot see it; `truth` is what the rule should be."""
+    """The picture as an `svg` element, with a text for those who cannot see it; `truth` is what the rule is held to."""
     along = picture.along
     body, height = _tables(picture, truth) if along is None else (_line(picture, along), HEIGHT)
     label = f"{picture.title}: {int(picture.wrong.sum())} of {picture.wrong.size} wrong"
@@ -110,9 +110,10 @@ def _runs(mask: Array) -> list[tuple[int, int]]:
 
 def _curve(xs: Array, ys: Array, kind: str) -> str:
     """A path with a gap wherever there is no number."""
-    known = np.isfinite(ys)
-    pens = np.where(np.append(False, known[:-1]), "L", "M")
-    steps = [f"{p}{x:.1f} {y:.1f}" for p, x, y in zip(pens, xs, ys, strict=True) if np.isfinite(y)]
+    steps, pen = [], "M"
+    for x, y in zip(xs, ys, strict=True):
+        steps += [f"{pen}{x:.1f} {y:.1f}"] if np.isfinite(y) else []
+        pen = "L" if np.isfinite(y) else "M"
     return f'<path d="{" ".join(steps)}" class="{kind}"/>'
 
 

@@ -147,7 +147,9 @@ class Course:
         return Point(Kind.ANOTHER, self._elsewhere(0))
 
     def finish(self) -> None:
-        """The function must still be what it was when the check began."""
+        """The function must still be what it was when the check began, and the given arguments have been tested."""
+        if not any(point.is_given for point in self.record.points[1]):
+            self.record.reasons.append("nothing could be compared at the given arguments")
         try:
             same = np.array_equal(self.subject.value(self.start), self.first, equal_nan=True)
         except OutsideDomain as error:
@@ -182,7 +184,8 @@ class Course:
 
     def _contract(self) -> Iterator[Problem]:
         """In proportion to the upstream, whatever its size; and independent of other calls."""
-        subject, x, w = self.subject, self.start, self.upstream
+        subject, x = self.subject, self.start
+        w = np.where(np.isfinite(self.first), self.upstream, 0.0)  # as for what is given
         plain = self.given.r if self.given is not None else subject.pull(x, w)[1]
         if not np.isfinite(plain).all():
             return
@@ -193,13 +196,12 @@ class Course:
             if not self._alike(plain, r / factor):
                 yield Problem(Failure.UPSTREAM, Point(Kind.GIVEN, x), numbers=(factor, 0.0))
                 return
-        other = self.suggested.into(self.domain.into(points.opposite(self.rng, subject.inputs, x)))
-        try:
-            late = subject.pull_after(x, other, w)
-        except OutsideDomain:
-            late = subject.pull_after(x, self._elsewhere(2), w)
-        if not self._alike(plain, late):
-            yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
+        opposite = points.opposite(self.rng, subject.inputs, x)
+        for other in (self.suggested.into(self.domain.into(opposite)), self._elsewhere(2)):
+            with contextlib.suppress(OutsideDomain):
+                if not self._alike(plain, subject.pull_after(x, other, w)):
+                    yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
+                return
 
     def _alike(self, a: Array, b: Array) -> bool:
         tolerance = n.ROUNDINGS * self.subject.rule.rule_epsilon
@@ -228,11 +230,20 @@ class Course:
             try:
                 yield from self._at(here)
             except RuleFault as fault:
-                self.record.note(f"the rule raises at {here}, where the function does not: {fault}")
+                yield from self._fault(here, fault)
                 return
             if len(self.record.points[1]) > tried:
                 return
         self.record.left_out.append(point.kind)
+
+    def _fault(self, point: Point, fault: RuleFault) -> Iterator[Problem]:
+        """A rule that raises at a made-up point is as one that is not finite there: the function must have slopes."""
+        everywhere, y = np.ones(point.x.size, bool), self.subject.value(point.x)
+        found = judge_broken(self.subject, point, self.upstream, y, everywhere, self.start)
+        if found is Broken.WRONG:
+            yield Problem(Failure.FAULT, point, fault=fault)
+        else:
+            self.record.note(f"the rule raises at {point}, where the function does not: {fault}")
 
     def _at(self, point: Point) -> Iterator[Problem]:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
@@ -246,18 +257,22 @@ class Course:
                 yield problem
                 return
 
+    @property
+    def _met(self) -> int:
+        """Kinks and undecided entries so far: where there are more of them, second derivatives mean nothing."""
+        return self.record.kinks + self.record.open_elsewhere + self.record.open_given
+
     def _directions(self, point: Point) -> Iterator[Array]:
         layout, x = self.subject.inputs, point.x
         if point.keep_ties:
             yield directions.tie_keeping(self.rng, layout, x)
             return
-        before = self.record.kinks + self.record.open_elsewhere + self.record.open_given
+        before = self._met
         tried = len(self.record.points[1])
         yield directions.generic(self.rng, layout, x)
         if len(self.record.points[1]) == tried and point.kind.is_generic:
             yield directions.relative(self.rng, layout, x)
-        after = self.record.kinks + self.record.open_elsewhere + self.record.open_given
-        if point.placed.any() and after > before:
+        if point.placed.any() and self._met > before:
             yield directions.sparse_at(self.rng, layout, x, point.placed)
 
     def _along(self, point: Point, u: Array) -> Iterator[Problem]:
@@ -281,9 +296,9 @@ class Course:
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
         first, again = run(subject, point, u, w, rule, plan)
-        kinks = self.record.kinks
+        before = self._met
         yield from self._first_order(first)
-        if again is not None and kinks == self.record.kinks:
+        if again is not None and before == self._met and np.isfinite(rule.r).all():
             yield from self._second_order(again)
         elif second and rule.no_second:
             self.record.note(f"second order not available: {rule.no_second.reason}")
@@ -387,7 +402,7 @@ class Course:
     def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
         usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
-        share = np.where(off > 0, off / usual, 0.0)
+        share = np.where(off <= 0, 0.0, off / usual)
         rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
         tolerated = share <= max(self.tolerance, rounded)
         self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))

@@ -44,7 +44,7 @@ def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
     """Whether slopes add up as those of a derivative do, when all that coincide are moved."""
     rng = np.random.default_rng(1)
     u = [np.where(moved, directions.generic(rng, subject.inputs, x), 0.0) for _ in range(2)]
-    one, other, both = (_slopes(subject, x, y, v) for v in (u[0], u[1], u[0] + u[1]))
+    one, other, both = (_slopes(subject, x, y, v, smooth=True) for v in (u[0], u[1], u[0] + u[1]))
     if one is None or other is None or both is None:
         return False
     size = np.abs(one) + np.abs(other) + np.abs(both)
@@ -56,8 +56,10 @@ def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
     )
 
 
-def _slopes(subject: Subject, x: Array, y: Array, u: Array) -> Array | None:
-    """One-sided derivatives along `u`, or nothing if some output has no finite one."""
+def _slopes(
+    subject: Subject, x: Array, y: Array, u: Array, *, smooth: bool = False
+) -> Array | None:
+    """One-sided derivatives along `u`, or nothing if some output has no finite one, or bends where it must not."""
     finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
     if not finite.size:
         return None
@@ -71,12 +73,21 @@ def _slopes(subject: Subject, x: Array, y: Array, u: Array) -> Array | None:
         line(-(subject.epsilon**n.MOST_RADIUS))
     )
     steepest = np.fmax(np.abs(found.low), np.abs(found.high))
-    resolved = n.BARS * found.error <= np.fmax(steepest, size)  # a jump has quotients without end
-    if not ((found.state == State.WRONG) & both & resolved).all():
+    endless = _grows(line, 1.0, claim) | _grows(line, -1.0, claim)
+    if not ((found.state == State.WRONG) & both & ~endless & ~(found.bends & smooth)).all():
         return None
     if finite.size < y.size and not steepest.any():
         return None  # it may come from outputs that have no value
     return found.high
+
+
+def _grows(line: Line, side: float, claim: Claim) -> Array:
+    """Whether quotients grow as steps shrink, as next to a jump or to an infinite slope; on either side by itself,
+    for those of a cusp cancel.
+    """
+    near, far = (claim.epsilon**power for power in n.BALLS[:2])
+    steep, less = (np.abs(line(side * h) - line(0.0)) / h for h in (near, far))
+    return n.LASTING * steep > less + n.BARS * claim.noise / near
 
 
 def _is_overflow(subject: Subject, y: Array) -> bool:
@@ -92,6 +103,8 @@ def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array
     x[which] = point.x[which]
     try:
         y, r = subject.pull(x, w)
-    except (OutsideDomain, RuleFault):
+    except RuleFault:
+        return True
+    except OutsideDomain:
         return False
     return bool(np.isfinite(y).all() and not np.isfinite(r[which]))

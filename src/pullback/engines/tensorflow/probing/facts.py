@@ -13,7 +13,7 @@ from pullback.extend import Arrays, Facts
 
 _COMPARING = {"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"}
 _CLIPPING = {"Maximum", "Minimum", "ClipByValue"}
-_CHOOSING = {"Select", "SelectV2", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
+_CHOOSING = {"Select", "SelectV2", "If", "StatelessIf", "Case"}
 _PASSING = frozenset(
     ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
 )
@@ -47,8 +47,12 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
 
 
 def _branches(bodies: Iterable[Iterable[Node]]) -> bool:
-    ops = {node.op for nodes in bodies for node in nodes}
-    return not ops.isdisjoint(_COMPARING | _CLIPPING | set(_KINKED) | _CHOOSING)
+    tables = [{node.name: node for node in nodes} for nodes in bodies]
+    return any(
+        node.op in _CHOOSING or node.op in _KINKED or _compares_values(node, table)
+        for table in tables
+        for node in table.values()
+    )
 
 
 def _graph_of(probe: Any, xs: Arrays, ws: Arrays) -> Any:
@@ -63,11 +67,33 @@ def _constants_in(nodes: Iterable[Node]) -> list[float]:
     table = {node.name: node for node in nodes}
     found: list[float] = []
     for node in table.values():
-        if node.op in _COMPARING or node.op in _CLIPPING:
+        if _compares_values(node, table):
             found += _compared(node, table)
         elif node.op in _KINKED:
             found += _KINKED[node.op]
     return found
+
+
+def _compares_values(node: Node, table: dict[str, Node]) -> bool:
+    """A comparison of numbers, or of integers made of numbers: others count loops, lengths and classes."""
+    if node.op not in _COMPARING and node.op not in _CLIPPING:
+        return False
+    operands = [_node(name, table) for name in node.input if not name.startswith("^")]
+    return not _has_integers(node, "T") or any(_is_rounded(one, table) for one in operands)
+
+
+def _has_integers(node: Node, attribute: str) -> bool:
+    return node.attr[attribute].type > 0 and tf.as_dtype(node.attr[attribute].type).is_integer
+
+
+def _is_rounded(node: Node | None, table: dict[str, Node], depth: int = _OPS_TO_INPUT) -> bool:
+    """Whether an integer was made of a number a few ops before."""
+    if node is None or depth == 0:
+        return False
+    if node.op == "Cast":
+        return tf.as_dtype(node.attr["SrcT"].type).is_floating
+    operands = [_node(name, table) for name in node.input if not name.startswith("^")]
+    return any(_is_rounded(one, table, depth - 1) for one in operands)
 
 
 def _compared(node: Node, table: dict[str, Node]) -> list[float]:

@@ -112,7 +112,8 @@ class _Alone:
         with tf.GradientTape() as tape:
             tape.watch(moved)
             value = of(moved)
-        pairs = zip(tape.gradient(value, moved), along, strict=True)
+        gradients: list[Any] = tape.gradient(value, moved)
+        pairs = zip(gradients, along, strict=True)
         return [tf.convert_to_tensor(g) * u for g, u in pairs if g is not None]
 
     def _weighted(self, moved: list[Any]) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pullback.check.probe import Leaf
-from pullback.check.probe.flat import Layout
+from pullback.check.subject import Layout
 
 LEAVES = (
     Leaf("args[0]", "x", (2, 3), "float64"),
