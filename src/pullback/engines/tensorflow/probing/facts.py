@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow.attach.closed_over import is_framework_code
 from pullback.engines.tensorflow.probing.modes import Untraceable, traced_inside
+from pullback.engines.tensorflow.tf_private import registered_gradient
 from pullback.extend import Arrays, Facts
 
 _COMPARING = {"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"}
@@ -42,7 +44,7 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
         tuple(kept)[:_MOST],
         branches=_branches(bodies),
         branches_on_sign=any(c <= 0 for c in kept),
-        custom=any("_gradient_op_type" in node.attr for nodes in bodies for node in nodes),
+        custom=any(_is_somebodys(node) for nodes in bodies for node in nodes),
     )
 
 
@@ -53,6 +55,29 @@ def _branches(bodies: Iterable[Iterable[Node]]) -> bool:
         for table in tables
         for node in table.values()
     )
+
+
+def _is_somebodys(node: Node) -> bool:
+    """Whether a node has a gradient that neither TensorFlow nor Keras wrote."""
+    if "_gradient_op_type" not in node.attr:
+        return False
+    return _is_written_by_user(registered_gradient(node.attr["_gradient_op_type"].s.decode()))
+
+
+def _is_written_by_user(function: Any, depth: int = 3) -> bool:
+    """Whether there is a function of others among those that a registered gradient calls."""
+    if not is_framework_code(function):
+        return True
+    cells = getattr(function, "__closure__", None) or ()
+    inside = [cell.cell_contents for cell in cells if _is_filled(cell)]
+    return depth > 0 and any(_is_written_by_user(f, depth - 1) for f in inside if callable(f))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 def _graph_of(probe: Any, xs: Arrays, ws: Arrays) -> Any:
