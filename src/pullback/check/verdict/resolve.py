@@ -39,15 +39,16 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     line = trial.line(subject, chosen)
     claim = _claim(subject, trial, chosen)
     found = judge(line, claim)
-    generic = trial.point.kind.is_generic  # elsewhere what stays open costs no verdict
-    unclear = np.flatnonzero(found.state != State.RIGHT if generic else found.state == State.WRONG)
-    if unclear.size:
-        found.state[unclear] = _noise(subject, trial, chosen[unclear], found, unclear)
-    excuses = (_jumping, _claim_noise, _neighbours, _each_input_alone)
-    for excuse in excuses[: 0 if trial.order == 2 and trial.point.is_placed else None]:
-        wrong = np.flatnonzero(found.state == State.WRONG)
-        if wrong.size:
-            found.state[wrong] = excuse(subject, trial, chosen[wrong], found, wrong)
+    excuses = (_jumping, _neighbours, _noise, _claim_noise, _each_input_alone)
+    if trial.order == 2 and trial.point.is_placed:
+        excuses = (_noise,)
+    for excuse in excuses:
+        unclear = found.state == State.WRONG
+        if excuse in (_neighbours, _noise) and trial.point.kind.is_generic:
+            unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
+        which = np.flatnonzero(unclear)
+        if which.size:
+            found.state[which] = excuse(subject, trial, chosen[which], found, which)
     positions = [chosen[found.state == state] for state in (State.WRONG, State.OPEN)]
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
     wrong = np.flatnonzero(found.state == State.WRONG)
@@ -69,7 +70,7 @@ def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
     return Claim(trial.claimed[chosen], trial.gap[chosen], epsilon * size, size, epsilon)
 
 
-# evidence for a claim: each gives the new state of entries that looked wrong
+# evidence for a claim: each gives the new state of entries that looked wrong, or open
 
 
 def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array) -> Array:
@@ -162,7 +163,7 @@ def _neighbours(
     """Claims inside the hull of derivatives next to the point, if the hull does not shrink with the distance."""
     claimed, bar = trial.claimed[chosen], n.BARS * found.error[wrong]
     rounding = unit_of(subject) * trial.size[chosen] / _radius(subject, 0) / _step(subject)
-    state = np.full(chosen.size, State.WRONG)
+    state = found.state[wrong]
     low, high = np.full((2, len(n.BALLS), chosen.size), np.inf) * [[[1.0]], [[-1.0]]]
     rng, flows = np.random.default_rng(2), trial.rule.r != 0
     for k in range(n.NEIGHBOURS):
@@ -174,13 +175,15 @@ def _neighbours(
         slopes = _slopes_beside(subject, trial, chosen, towards)
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
         widths = high - low
-        lasting = widths[0] >= n.LASTING_HULL * np.max(widths, axis=0)
+        noisy = n.LASTING_HULL * widths[0] > widths[1]  # wider in the smaller ball: that is noise
+        lasting = (widths[0] >= n.LASTING_HULL * widths[1]) & ~noisy
         lasting &= widths[0] > n.BARS * rounding
         slack = bar + n.EDGE * widths[0]
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
         smooth = np.max(widths, axis=0) < n.COARSE * _beyond(found, wrong, claimed)
         smooth &= ~found.bends[wrong] & (k + 1 >= n.FEW_NEIGHBOURS) & (not trial.point.is_placed)
-        if ((state == State.RIGHT) | smooth).all():
+        noisy &= k + 1 >= n.FEW_NEIGHBOURS
+        if ((state == State.RIGHT) | smooth | noisy).all():
             break
     return state
 
