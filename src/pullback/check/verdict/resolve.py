@@ -6,6 +6,7 @@ the point (where values are tied, any limit of derivatives is right), and at poi
 moved by itself is asked. Each of these is evidence for the claim; want of evidence leaves it open.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,9 @@ from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
 from pullback.check.subject import Subject
 from pullback.check.verdict.trial import Trial, usual_size
+
+# what entries that look wrong, or open, are once evidence for their claims has been looked for
+Excuse = Callable[[Subject, Trial, Array, Judgement, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,7 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     line = trial.line(subject, chosen)
     claim = _claim(subject, trial, chosen)
     found = judge(line, claim)
-    excuses = (_jumping, _neighbours, _noise, _claim_noise, _each_input_alone)
-    if trial.order == 2 and trial.point.is_placed:
-        excuses = (_noise,)
-    for excuse in excuses:
+    for excuse in _excuses(subject, trial) if (found.state != State.RIGHT).any() else ():
         unclear = found.state == State.WRONG
         if excuse in (_neighbours, _noise) and trial.point.kind.is_generic:
             unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
@@ -54,6 +55,15 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     wrong = np.flatnonzero(found.state == State.WRONG)
     off = _beyond(found, wrong, trial.claimed[chosen[wrong]])
     return Resolved(positions[0], off, at_kink, positions[1], found)
+
+
+def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
+    """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one."""
+    if trial.order == 2 and trial.point.is_placed:
+        return (_noise,)
+    is_noisy = unit_of(subject) > n.BARS * subject.epsilon
+    first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
+    return (_jumping, *first, _claim_noise, _each_input_alone)
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
@@ -181,7 +191,10 @@ def _neighbours(
         slack = bar + n.EDGE * widths[0]
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
         smooth = np.max(widths, axis=0) < n.COARSE * _beyond(found, wrong, claimed)
-        smooth &= ~found.bends[wrong] & (k + 1 >= n.FEW_NEIGHBOURS) & (not trial.point.is_placed)
+        kinked = (
+            found.bends[wrong] | trial.point.is_placed
+        )  # where few places may all be on one side by chance
+        smooth &= k + 1 >= n.FEW_NEIGHBOURS * np.where(kinked, 3, 1)
         noisy &= k + 1 >= n.FEW_NEIGHBOURS
         if ((state == State.RIGHT) | smooth | noisy).all():
             break
