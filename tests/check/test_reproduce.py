@@ -165,6 +165,14 @@ def test_without_explanation_the_numbers_say_what_they_are_for():
     assert finding.picture is None
 
 
+def test_a_point_counts_once_however_many_directions_are_tried_there():
+    """Symmetric arguments are tried in symmetric directions as well."""
+    square = tf.constant([[1.0, 0.5], [0.5, 2.0]])
+    seen = pb.check(unmasked, -square).coverage
+    assert seen.points.count("the given arguments") == 1
+    assert len(seen.second) <= len(seen.points)
+
+
 def test_what_cannot_be_written_is_named():
     long = tf.constant(np.random.default_rng(0).normal(size=100))
     script = pb.check(lambda x: tf.stop_gradient(x), long).reproduce
