@@ -23,6 +23,7 @@ from pullback.check.probe import (
     Unsupported,
     Why,
 )
+from pullback.check.probe.vectors import all_finite
 from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
@@ -291,7 +292,8 @@ class Course:
         if point.is_given:
             self.given, subject.rule_scale = rule, usual_size(rule.r)
         yield from self._broken(point, rule)
-        u = np.where(np.isfinite(rule.r), u, 0.0)
+        if not all_finite(rule.r):
+            u = np.where(np.isfinite(rule.r), u, 0.0)
         if not u.any():
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
@@ -388,7 +390,9 @@ class Course:
         if known is not None and not known.all():
             suspects = suspects[known[suspects]]
             self._open(trial.point, int((~known).sum()), "some outputs have no finite value")
-        self.record.points[trial.order].append(trial.point)
+        # told in the report by name: with their numbers, points of long vectors would fill the memory
+        named = replace(trial.point, x=np.empty(0), placed=points.NOTHING)
+        self.record.points[trial.order].append(named)
         if not suspects.size:
             return
         found = resolve(self.subject, trial, suspects)

@@ -94,8 +94,11 @@ def run(
         except OutsideDomain:
             return np.full(w.size, np.nan), np.full(x.size, np.nan)
 
-    rule_size = np.abs(rule.r) + np.fmax(usual_size(rule.r), subject.rule_scale)
-    scales: list[Scale] = [subject.scale.__getitem__, *([rule_size.__getitem__] if twice else [])]
+    scales: list[Scale] = [subject.scale.__getitem__]
+    rule_size = np.empty(0)
+    if twice:
+        rule_size = np.abs(rule.r) + np.fmax(usual_size(rule.r), subject.rule_scale)
+        scales.append(rule_size.__getitem__)
     measured, *more = slopes(line, plan, subject.epsilon, scales)
     size = np.abs(rule.values) + subject.scale
     first = Trial(point, x, u, w, rule, measured.value, measured, size)
