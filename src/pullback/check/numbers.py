@@ -34,8 +34,9 @@ FIRST_WINDOW = 3
 # A bar decides if it is below this power of ε relative to the derivative, and below a third of the gap to explain.
 FINE = 1 / 4
 RESOLVED = 1 / 3
-# A value that moves by more than so many error bars from one radius to the next has not settled.
-UNSETTLED = 3.0
+# A value that moves from one radius to the next by more than so many times its rounding, and by more than this share of
+# its distance from the claim, has not settled: slow powers creep.
+UNSETTLED, STILL = 3.0, 0.01
 
 # Noise: equally spaced values to one side, differences of these orders, and what few of them may be off by.
 NOISE_POINTS = 17
@@ -52,7 +53,7 @@ CHAOS = 0.05
 CLAIM_MOVES = (2.0, -4.0, 8.0)
 
 # Neighbours of a point, for hulls of derivatives: how many, in balls of these radii, with steps this much shorter.
-NEIGHBOURS, FEW_NEIGHBOURS = 40, 6
+NEIGHBOURS, FEW_NEIGHBOURS = 64, 6
 BALLS = (1 / 2, 3 / 8)  # powers of ε
 STEP_IN_BALL = 1 / 8  # power of ε
 # What keeps this share of its size at a smaller distance does not go away: a step is a jump; and a hull that of a kink,

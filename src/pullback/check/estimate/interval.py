@@ -66,7 +66,7 @@ class Window:
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
         near = np.where(np.isfinite(claim), near, 0.0)
-        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.COARSE * near
+        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.STILL * near
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,12 @@ class Judgement:
 def judge(line: Line, claim: Claim) -> Judgement:
     """What the function says of a claim, entry by entry."""
     epsilon = claim.epsilon
-    radii = np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
+    radii = _radii(epsilon)
     with np.errstate(all="ignore"):
         found = _Found(claim)
         found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
         if found.is_open.any():
-            found.jumps = _jumps(line, radii, claim.noise)
+            found.jumps = jumps(line, claim.noise, epsilon)
         smaller = None
         for k in range(n.RADII - 2):
             if not found.is_open.any():
@@ -168,10 +168,15 @@ class _Found:
             getattr(self, name)[where] = getattr(window, name)[where]
 
 
-def _jumps(line: Line, radii: Array, noise: Array) -> Array:
+def _radii(epsilon: float) -> Array:
+    return np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
+
+
+def jumps(line: Line, noise: Array, epsilon: float) -> Array:
     """Where the value at the point itself is not the limit of those beside it: there is no derivative to speak of."""
+    here = line(0.0)
     near, far = (
-        np.fmin(np.abs(line(h) - line(0.0)), np.abs(line(-h) - line(0.0))) for h in radii[:2]
+        np.fmin(np.abs(line(h) - here), np.abs(line(-h) - here)) for h in _radii(epsilon)[:2]
     )
     return (near > n.BARS * noise) & (near > n.LASTING * far)
 

@@ -26,7 +26,7 @@ class Suggested:
 
     layout: Layout
     keeps: tuple[tuple[Keep, ...], ...]
-    ordered: tuple[tuple[int, int], ...]
+    ordered: tuple[tuple[int, int, float], ...]
 
     def into(self, x: Array) -> Array:
         """The point, or one near it that has the properties of the given one."""
@@ -41,19 +41,9 @@ class Suggested:
     def in_order(self, x: Array) -> Array:
         """The point with what is always below the other below the other."""
         parts = self.layout.split(x)
-        for low, high in self.ordered:
-            parts[low], parts[high] = _in_order(parts[low], parts[high])
+        for low, high, apart in self.ordered:
+            parts[low], parts[high] = _in_order(parts[low], parts[high], apart)
         return self.layout.join(parts).copy() if self.ordered else x
-
-    def describe(self) -> list[str]:
-        """What is kept, in words."""
-        leaves = self.layout.leaves
-        texts = [
-            f"{leaf.name} {', '.join(_WORDS[keep] for keep in keeps)}"
-            for leaf, keeps in zip(leaves, self.keeps, strict=True)
-            if keeps
-        ]
-        return texts + [f"{leaves[a].name} ≤ {leaves[b].name}" for a, b in self.ordered]
 
 
 def suggested_by(layout: Layout, start: Array, *, signs: bool) -> Suggested:
@@ -117,18 +107,8 @@ def _of_length_one(part: Array) -> Array:
     return np.where(length > 0, part / np.where(length > 0, length, 1), part.shape[-1] ** -0.5)
 
 
-_WORDS: dict[Keep, str] = {
-    _positive: "positive",
-    _negative: "negative",
-    _whole: "whole numbers",
-    _sorted: "sorted",
-    _summing_to_one: "summing to one",
-    _of_length_one: "of length one",
-}
-
-
-def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int]]:
-    """Pairs of inputs of one shape, one below the other throughout: in many places, or by their names."""
+def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int, float]]:
+    """Pairs of inputs of one shape, one below the other throughout, and how far: in many places, or by their names."""
     found = []
     for a, one in enumerate(parts):
         for b, other in enumerate(parts):
@@ -136,10 +116,10 @@ def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int]]:
                 continue
             many = one.size > n.ROW or all(_BOUNDS.search(layout.leaves[k].name) for k in (a, b))
             if many and (one < other).all():
-                found.append((a, b))
+                found.append((a, b, float(np.median(other - one))))
     return found
 
 
-def _in_order(low: Array, high: Array) -> tuple[Array, Array]:
-    swapped = low > high
-    return np.where(swapped, high, low), np.where(swapped, low, high)
+def _in_order(low: Array, high: Array, apart: float) -> tuple[Array, Array]:
+    half = np.where(low == high, apart / 2, 0.0)
+    return np.minimum(low, high) - half, np.maximum(low, high) + half

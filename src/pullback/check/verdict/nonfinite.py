@@ -44,7 +44,7 @@ def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
     """Whether slopes add up as those of a derivative do, when all that coincide are moved."""
     rng = np.random.default_rng(1)
     u = [np.where(moved, directions.generic(rng, subject.inputs, x), 0.0) for _ in range(2)]
-    one, other, both = (_slopes(subject, x, y, v) for v in (u[0], u[1], u[0] + u[1]))
+    one, other, both = (_slopes(subject, x, y, v, smooth=True) for v in (u[0], u[1], u[0] + u[1]))
     if one is None or other is None or both is None:
         return False
     size = np.abs(one) + np.abs(other) + np.abs(both)
@@ -56,8 +56,10 @@ def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
     )
 
 
-def _slopes(subject: Subject, x: Array, y: Array, u: Array) -> Array | None:
-    """One-sided derivatives along `u`, or nothing if some output has no finite one."""
+def _slopes(
+    subject: Subject, x: Array, y: Array, u: Array, *, smooth: bool = False
+) -> Array | None:
+    """One-sided derivatives along `u`, or nothing if some output has no finite one, or bends where it must not."""
     finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
     if not finite.size:
         return None
@@ -72,7 +74,7 @@ def _slopes(subject: Subject, x: Array, y: Array, u: Array) -> Array | None:
     )
     steepest = np.fmax(np.abs(found.low), np.abs(found.high))
     endless = _grows(line, 1.0, claim) | _grows(line, -1.0, claim)
-    if not ((found.state == State.WRONG) & both & ~endless).all():
+    if not ((found.state == State.WRONG) & both & ~endless & ~(found.bends & smooth)).all():
         return None
     if finite.size < y.size and not steepest.any():
         return None  # it may come from outputs that have no value

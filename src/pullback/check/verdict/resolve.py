@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.estimate.interval import Claim, Judgement, Line, State, judge
+from pullback.check.estimate.interval import Claim, Judgement, Line, State, judge, jumps
 from pullback.check.estimate.noise import noise_along, usual_unit
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
@@ -43,7 +43,7 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     unclear = np.flatnonzero(found.state != State.RIGHT if generic else found.state == State.WRONG)
     if unclear.size:
         found.state[unclear] = _noise(subject, trial, chosen[unclear], found, unclear)
-    excuses = (_claim_noise, _neighbours, _each_input_alone)
+    excuses = (_jumping, _claim_noise, _neighbours, _each_input_alone)
     for excuse in excuses[: 0 if trial.order == 2 and trial.point.is_placed else None]:
         wrong = np.flatnonzero(found.state == State.WRONG)
         if wrong.size:
@@ -87,6 +87,18 @@ def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wron
     coarse = bar <= n.COARSE * (usual + np.fmax(np.abs(again.low), np.abs(again.high)))
     inside = (claim.value >= again.low - bar) & (claim.value <= again.high + bar)
     return np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
+
+
+def _jumping(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+) -> Array:
+    """Where another output jumps at a point that was made up, as at a change of sign, derivatives tell nothing."""
+    if trial.point.is_given or trial.order == 2:
+        return found.state[wrong]
+    line = Line(lambda t: subject.value_or_nan(trial.x + t * trial.u))
+    size = np.abs(trial.rule.values) + subject.scale
+    jumping = jumps(line, unit_of(subject) * size, subject.epsilon)
+    return np.full(chosen.size, State.OPEN if jumping.any() else State.WRONG)
 
 
 def unit_of(subject: Subject) -> float:
@@ -156,7 +168,7 @@ def _neighbours(
     for k in range(n.NEIGHBOURS):
         towards = directions.generic(rng, subject.inputs, trial.x)
         if (
-            k % 4 and flows.any()
+            k % 2 and flows.any()
         ):  # the edge of a hull is rarely met by chance, but often where the rule sees it
             towards = np.where(flows, towards * rng.random(flows.size), 0.0)
         slopes = _slopes_beside(subject, trial, chosen, towards)
