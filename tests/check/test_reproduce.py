@@ -25,7 +25,7 @@ def scaled(x, y):
 
 @pb.custom_gradient
 def not_finite(x):
-    return tf.where(x == 0, tf.ones_like(x), tf.sin(x)), lambda dy: dy * tf.cos(x) * x / x
+    return x * x, lambda dy: dy * 2 * x * x / x
 
 
 @pb.custom_gradient
