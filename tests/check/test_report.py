@@ -312,8 +312,15 @@ def test_whatever_the_numbers_are_there_is_a_picture(rule, truth):
 
 def test_a_small_error_is_drawn_as_a_difference():
     close = dataclasses.replace(LINE, truth=ALONG, rule=ALONG * (1 + 1e-6))
-    assert "rule − function" in text_of(parsed(with_finding(picture=close)))
-    assert "rule − function" not in text_of(parsed(with_finding(picture=LINE)))
+    assert "the difference" in text_of(parsed(with_finding(picture=close)))
+    assert "the difference" not in text_of(parsed(with_finding(picture=LINE)))
+
+
+def test_a_picture_against_another_function_names_it():
+    for picture in (LINE, TILES):
+        report = dataclasses.replace(with_finding(picture=picture), against="<hard> tanh")
+        shown = text_of(parsed(report))
+        assert shown.count("<hard> tanh") == 2, "in the numbers, and in the picture"
 
 
 def test_a_table_frames_the_wrong_cells_and_has_the_numbers():

@@ -25,7 +25,7 @@ def scaled(x, y):
 
 @pb.custom_gradient
 def not_finite(x):
-    return x * x, lambda dy: dy * 2 * x * x / x
+    return tf.sin(x) * x, lambda dy: dy * (tf.cos(x) * x + tf.sin(x)) * x / x
 
 
 @pb.custom_gradient
@@ -134,6 +134,26 @@ def test_rounding_is_not_taken_for_the_error():
     row, entry = int(np.argmax(upstream)), int(finding.entry.strip("[]"))
     slope = y[row] * ((row == entry) - y[entry])
     assert (finding.got, finding.wanted) == (pytest.approx(2 * slope), pytest.approx(slope))
+
+
+@pb.custom_gradient
+def larger(x, y):
+    def back(dz):
+        first, tie = tf.cast(x > y, x.dtype), tf.cast(x == y, x.dtype) / 2
+        own = tf.maximum(x, y)
+        return dz * y * (1.2 * first + tie), dz * (own + y * (1 - first - tie))
+
+    return tf.maximum(x, y) * y, back
+
+
+def test_a_choice_between_two_right_derivatives_is_no_failing_input(capsys):
+    """All ones would be plainest, but there any number between the two sides is right."""
+    x = tf.constant(np.linspace(2, 3, 8, dtype="f"))
+    report = pb.check(larger, x, x - 1, order=1)
+    finding = report.findings[0]
+    entry = int(finding.entry.strip("[]"))
+    assert finding.at["x"][entry] > finding.at["y"][entry]
+    assert run(report.reproduce, capsys).startswith("✗ larger: ")
 
 
 def test_without_explanation_the_numbers_say_what_they_are_for():

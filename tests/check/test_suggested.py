@@ -98,6 +98,13 @@ def test_bounds_that_meet_are_set_apart():
     np.testing.assert_array_equal(found.into(np.array([2.0, 2.0])), [1.75, 2.25])
 
 
+def test_what_is_kept_is_told():
+    assert of(SHARES).describe() == ["x positive, summing to one"]
+    assert of([np.array([0.1]), np.array([0.9])], names="lo hi", signs=False).describe() == [
+        "lo < hi"
+    ]
+
+
 def visited(start, facts, fn=np.sin, slope=np.cos):
     """Every point of a full check."""
     seen = []

@@ -14,7 +14,7 @@ from pullback._overriding import Override
 from pullback._tree import flatten
 from pullback.check import progress
 from pullback.check.diagnosis.diagnose import diagnose
-from pullback.check.options import Options
+from pullback.check.options import Options, as_code
 from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.reproduce import script
@@ -70,10 +70,9 @@ def check(
     """
     began = time.perf_counter()
     options = Options(kwargs, wrt, order, quick, modes, against, domain, tolerance, seed, explain)
-    plain, under = fn, ""
+    plain, under = fn, ["override"] * isinstance(fn, Override)
     if isinstance(fn, Override):
-        fn, args, plain = _under(fn, args)
-        under = "override"
+        fn, plain, args = _under(fn, args)
     rule = _probe(fn, args, options)
     try:
         _wanted(rule, modes)
@@ -96,13 +95,13 @@ def check(
     return _report(exam, found, options, run, time.perf_counter() - began)
 
 
-def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], Any]:
-    """The function under an override, what is left of the arguments, and the function itself."""
+def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The function under an override and without, and what is left of the arguments."""
     if not args:
         raise CheckError(
             "an override comes first, the function after it: pb.check(override, fn, x)."
         )
-    return override(args[0]), args[1:], args[0]
+    return override(args[0]), args[0], args[1:]
 
 
 def _engine(fn: Any, args: Sequence[Any], options: Options) -> Engine:
@@ -121,9 +120,9 @@ def _compared_with(
     """The function whose derivative is meant, and the reference where a rule is meant instead."""
     if options.against is None:
         return rule, None
-    probes = _engine(fn, args, options).probes
+    is_custom = _engine(fn, args, options).probes.is_custom_gradient
     try:
-        reference = reference_of(options.against, fn, probes.is_custom_gradient)
+        reference = reference_of(options.against, fn, is_custom)
         if reference is not None:
             return rule, _probe(reference, args, options)
         return _probe(options.against, args, options), None
@@ -209,8 +208,16 @@ def _report(
         coverage=seen,
         reproduce=run,
         seconds=seconds,
-        against="" if options.against is None else (subject.reference or subject.truth).name,
+        against=_against(subject, options),
     )
+
+
+def _against(subject: Subject, options: Options) -> str:
+    """What the rule was compared with, if not with the function itself."""
+    if options.against is None:
+        return ""
+    rule = subject.reference is not None
+    return as_code(options.against, "the reference") if rule else subject.truth.name
 
 
 def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, Array]:
@@ -253,12 +260,19 @@ def _coverage(course: Course) -> Coverage:
         notes=(
             *course.subject.rule.notes,
             *_not_finite(course),
+            *_kept(course),
             *record.notes,
             *_tolerated(course),
         ),
         open_given=record.open_given,
         reasons=tuple(dict.fromkeys(reasons)),
     )
+
+
+def _kept(course: Course) -> list[str]:
+    """What made-up points have in common with the given arguments, where there are such points."""
+    kept = course.suggested.describe() if course.has_read else []
+    return [f"other points keep what the given arguments are: {', '.join(kept)}"] if kept else []
 
 
 def _tolerated(course: Course) -> list[str]:

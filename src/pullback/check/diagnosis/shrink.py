@@ -1,7 +1,7 @@
 """The smallest failing input: other entries zero or one, few digits, an upstream of ones, while one entry stays wrong.
 
-What was simplified is believed only if differences of the function confirm it there: zeros and ties are where kinks
-are, and at a kink the program's own derivative is one of several right ones.
+What was simplified is believed only if the verdict there is the same: zeros and ties are where kinks are, and at a kink
+the program's own derivative is one of several right ones.
 """
 
 import time
@@ -12,12 +12,15 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis.draws import Truth
-from pullback.check.estimate.interval import Claim, Line, State, judge
+from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search.directions import leaf_scales
+from pullback.check.search.points import Kind, Point
 from pullback.check.subject import Layout
 from pullback.check.verdict.course import Course
-from pullback.check.verdict.trial import weighted
+from pullback.check.verdict.nonfinite import Broken, judge_broken
+from pullback.check.verdict.resolve import resolve
+from pullback.check.verdict.trial import as_one_number, run
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,9 @@ def smallest(course: Course, truth: Truth, failing: Failing, *, keep: bool) -> F
     """The failing input in its plainest form; with `keep` the input stays, and only the upstream is made plain."""
     search = _Search(course, truth, failing)
     search.simplify(keep=keep)
-    plain = search.confirmed()
-    if plain is None and not keep:
-        return smallest(course, truth, failing, keep=True)
-    return plain or failing
+    if keep and np.isfinite(failing.r):
+        return search.found
+    return search.confirmed() or (failing if keep else smallest(course, truth, failing, keep=True))
 
 
 class _Search:
@@ -110,13 +112,10 @@ class _Search:
         if not same or not np.isfinite(here.r):
             return here if same else None
         g, floor = self.truth.vjp(x, w)
-        noise = n.ROUNDINGS * subject.epsilon * self.size(y, w) / self.unit(x)
+        size = np.sqrt(np.sum((w * (np.abs(y) + subject.scale))[w != 0] ** 2))
+        noise = n.ROUNDINGS * subject.epsilon * size / self.unit(x)
         here = replace(here, g=float(g[entry]), error=float(floor[entry]))
         return here if abs(here.r - here.g) > max(here.error, noise) else None
-
-    def size(self, y: Array, w: Array) -> float:
-        """The size of ⟨w, f⟩, of which rounding is a share."""
-        return float(np.sqrt(np.sum(((w * (np.abs(y) + self.course.subject.scale))[w != 0]) ** 2)))
 
     def unit(self, x: Array) -> float:
         """A step of the entry's own size."""
@@ -124,31 +123,21 @@ class _Search:
         return abs(x[entry]) or float(leaf_scales(self.course.subject.inputs, x)[entry])
 
     def confirmed(self) -> Failing | None:
-        """What was found, if differences along this one entry refute what the rule gives."""
+        """What was found, if the verdict along this one entry is the same."""
         subject, failing = self.course.subject, self.found
-        x, w, entry = failing.x, failing.w, failing.entry
-        step = self.unit(x)
-        u = np.zeros_like(x)
-        u[entry] = step
-        line = Line(lambda t: np.array([weighted(subject.value_or_nan(x + t * u), w)]))
-        size = np.array([self.size(subject.value(x), w)])
-        # against what is not finite: an impossible claim, which slopes that settle refute
-        claimed = failing.r * step if np.isfinite(failing.r) else float(np.finfo(float).max)
-        gap = np.abs(np.array([claimed - failing.g * step]))
-        claim = Claim(
-            np.array([claimed]),
-            np.where(np.isnan(gap), np.inf, gap),
-            subject.epsilon * size,
-            size,
-            subject.epsilon,
-        )
-        found = judge(line, claim)
-        if found.state[0] != State.WRONG:
-            return None
-        if np.isfinite(failing.g) and not found.bends[0]:
+        if subject.reference is not None:  # which is the truth, whatever the function does
             return failing
-        near = np.clip(claimed, found.low[0], found.high[0])  # at a kink, the side that is nearer
-        return replace(failing, g=float(near / step), error=float(found.error[0] / step))
+        x, w, point = failing.x, failing.w, Point(Kind.GIVEN, failing.x)
+        alone = np.arange(x.size) == failing.entry
+        if not np.isfinite(failing.r):
+            found = judge_broken(subject, point, w, subject.value(x), alone, self.course.start)
+            g, floor = (float(v[failing.entry]) for v in self.truth.vjp(x, w))
+            return replace(failing, g=g, error=floor) if found is Broken.WRONG else None
+        u = np.where(alone, self.unit(x), 0.0)
+        rule = subject.evaluate_rule(x, w, u)
+        trial, _ = run(subject, point, u, w, rule, plan_for(subject.epsilon))
+        resolved = resolve(subject, as_one_number(trial), np.array([0]))
+        return failing if resolved.wrong.size else None
 
 
 def _single_outputs(size: int, entry: int) -> Iterator[Array]:

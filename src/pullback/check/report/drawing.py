@@ -14,16 +14,16 @@ WIDTH, HEIGHT = 640, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 626, 14, 210  # edges of a line's field
 TICKS = 5
 TABLE, GAP, HEAD = 200, 20, 22  # width of a table, between tables, its heading
-MOST_CELL, FEW_COLUMNS = 40, 5  # size of a cell; so few columns have room for numbers
+MOST_CELL, FEW_COLUMNS = 46, 4  # size of a cell; so few columns have room for numbers
 NARROW = 0.02  # two curves closer than this share of the picture are drawn as their difference
 ROOM = 0.08  # above and below the curves
 MOST, FAR = 0.75, 4.0  # what lies beyond so many times this quantile is cut off
 
 
-def drawn(picture: Picture) -> str:
-    """The picture as an `svg` element, with its text for those who cannot see it."""
+def drawn(picture: Picture, truth: str = "function") -> str:
+    """The picture as an `svg` element, with a text for those who cannot see it; `truth` is what the rule is held to."""
     along = picture.along
-    body, height = _tables(picture) if along is None else (_line(picture, along), HEIGHT)
+    body, height = _tables(picture, truth) if along is None else (_line(picture, along), HEIGHT)
     label = f"{picture.title}: {int(picture.wrong.sum())} of {picture.wrong.size} wrong"
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{html.escape(label)}" '
@@ -79,15 +79,16 @@ def _line(picture: Picture, xs: Array) -> str:
     for first, last in _runs(picture.wrong):
         left, right = x(ends[[first, last]])
         parts.append(f'<path d="M{left:.1f} {TOP}H{right:.1f}V{BOTTOM}H{left:.1f}Z" class="span"/>')
-    there_and_back = np.append(xs, xs[::-1]), np.append(truth + error, (truth - error)[::-1])
-    curves = {"band": there_and_back, "truth": (xs, truth), "rule": (xs, rule)}
+    a, b, e = (v[np.isfinite(truth + error)] for v in (xs, truth, error))
+    band = np.append(a, a[::-1]), np.append(b + e, (b - e)[::-1])
+    curves = {"band": band, "truth": (xs, truth), "rule": (xs, rule)}
     parts += [_curve(x(a), y(b), kind) for kind, (a, b) in curves.items()]
     parts.append(f'<path d="M{at:.1f} {TOP}V{BOTTOM}" class="mark"/>')
     parts.append(_text(at, HEIGHT - 6, f"failing input: {_short(here)}", "tick"))
     broken = [first for first, _ in _runs(~np.isfinite(rule) & np.isfinite(truth))]
     parts += [_text(float(x(xs[k])), TOP + 10, _short(rule[k]), "bad") for k in broken]
     if close:
-        parts.append(_text(RIGHT - 6, BOTTOM - 8, "rule − function", "tick", "end"))
+        parts.append(_text(RIGHT - 6, BOTTOM - 8, "the difference", "tick", "end"))
     return "".join(parts)
 
 
@@ -109,19 +110,20 @@ def _runs(mask: Array) -> list[tuple[int, int]]:
 
 def _curve(xs: Array, ys: Array, kind: str) -> str:
     """A path with a gap wherever there is no number."""
-    known = np.isfinite(ys)
-    pens = np.where(np.append(False, known[:-1]), "L", "M")
-    steps = [f"{p}{x:.1f} {y:.1f}" for p, x, y in zip(pens, xs, ys, strict=True) if np.isfinite(y)]
+    steps, pen = [], "M"
+    for x, y in zip(xs, ys, strict=True):
+        steps += [f"{pen}{x:.1f} {y:.1f}"] if np.isfinite(y) else []
+        pen = "L" if np.isfinite(y) else "M"
     return f'<path d="{" ".join(steps)}" class="{kind}"/>'
 
 
-def _tables(picture: Picture) -> tuple[str, float]:
+def _tables(picture: Picture, truth: str) -> tuple[str, float]:
     """Function, rule and difference, with the wrong cells framed."""
     rows, columns = picture.truth.shape
     cell = min(MOST_CELL, TABLE / max(columns, rows))
     gap = picture.rule - picture.truth
     size = max(_largest(picture.truth), _largest(picture.rule))
-    tables = {"function": picture.truth, "rule": picture.rule, "difference": gap}
+    tables = {truth: picture.truth, "rule": picture.rule, "difference": gap}
     parts: list[str] = []
     for k, (name, values) in enumerate(tables.items()):
         left, scale = k * (TABLE + GAP), (size, size, _largest(gap))[k] or 1.0

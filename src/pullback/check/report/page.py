@@ -71,16 +71,17 @@ def _card(report: Report, finding: Finding) -> str:
     lines = [line for line in details(report, finding) if not line.startswith("rule: ")]
     parts = [f"<h2>{_words(finding.diagnosis)}</h2>", _list(lines)]
     if finding.picture is not None:
-        parts.append(_figure(finding.picture))
+        parts.append(_figure(finding.picture, report.against or "function"))
     if finding.source:
         parts.append(_source(finding))
     return f'<section class="card">{"".join(parts)}</section>'
 
 
-def _figure(picture: Picture) -> str:
-    key = '<span class="key truth">function</span> <span class="key rule">rule</span>'
-    key = key if picture.along is not None else '<span class="key framed">wrong</span>'
-    return f"<figure><figcaption>{html.escape(picture.title)} {key}</figcaption>{drawn(picture)}</figure>"
+def _figure(picture: Picture, truth: str) -> str:
+    keys = {"truth": truth, "rule": "rule"} if picture.along is not None else {"framed": "wrong"}
+    key = "".join(f'<span class="key {k}">{html.escape(v)}</span> ' for k, v in keys.items())
+    caption = f"<figcaption>{html.escape(picture.title)} {key}</figcaption>"
+    return f"<figure>{caption}{drawn(picture, truth)}</figure>"
 
 
 def _source(finding: Finding) -> str:

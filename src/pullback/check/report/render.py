@@ -98,8 +98,8 @@ def _numbers(report: Report, finding: Finding) -> str:
     got, wanted = tell_apart(finding.got, finding.wanted)
     if finding.kind == "mode":
         return f"{finding.path}: {got}, in eager execution {wanted}"
-    error, least = finding.error or 0.0, np.finfo(float).eps * abs(finding.wanted)
-    bar = f" ± {error:.1g}" if least < error < math.inf else ""
+    error, size = finding.error or 0.0, np.fmax(abs(finding.got), abs(finding.wanted))
+    bar = f" ± {error:.1g}" if np.finfo(float).eps * size < error < math.inf else ""
     names = {line.leaf.path: line.leaf.name for line in report.inputs}
     at = f" at {finding.entry}" if finding.entry else ""
     what = f"gradient for `{names.get(finding.path, finding.path)}`{at}"

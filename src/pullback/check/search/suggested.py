@@ -45,6 +45,16 @@ class Suggested:
             parts[low], parts[high] = _in_order(parts[low], parts[high], apart)
         return self.layout.join(parts).copy() if self.ordered else x
 
+    def describe(self) -> list[str]:
+        """What is kept, in words."""
+        leaves = self.layout.leaves
+        texts = [
+            f"{leaf.name} {', '.join(_WORDS[keep] for keep in keeps)}"
+            for leaf, keeps in zip(leaves, self.keeps, strict=True)
+            if keeps
+        ]
+        return texts + [f"{leaves[a].name} < {leaves[b].name}" for a, b, _ in self.ordered]
+
 
 def suggested_by(layout: Layout, start: Array, *, signs: bool) -> Suggested:
     """The properties of the given arguments; `signs` tells whether those are kept."""
@@ -105,6 +115,16 @@ def _summing_to_one(part: Array) -> Array:
 def _of_length_one(part: Array) -> Array:
     length = np.sqrt(np.sum(part**2, -1, keepdims=True))
     return np.where(length > 0, part / np.where(length > 0, length, 1), part.shape[-1] ** -0.5)
+
+
+_WORDS: dict[Keep, str] = {
+    _positive: "positive",
+    _negative: "negative",
+    _whole: "whole numbers",
+    _sorted: "sorted",
+    _summing_to_one: "summing to one",
+    _of_length_one: "of length one",
+}
 
 
 def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int, float]]:

@@ -6,13 +6,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow.modes import MODES, Mode, push_forward, with_tape
+from pullback.engines.tensorflow.modes import MODES, Mode, push_forward
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of, to_arrays
 from pullback.engines.tensorflow.probing.callee import described
+from pullback.engines.tensorflow.probing.programs import traced
 from pullback.extend import Arrays, InMode, Unsupported, Why
 
 OFFERED = tuple(name for name, mode in MODES.items() if mode.check != "never")
 DEFAULT = tuple(name for name, mode in MODES.items() if mode.check == "by default")
+
+_INSIDE = "tf.function, tape inside"
 
 
 class Untraceable(Exception):
@@ -23,7 +26,7 @@ class Point:
     """A probe at one point: tensors for the function, and what it is differentiated by."""
 
     def __init__(self, probe: Any, xs: Arrays) -> None:
-        self.probe, self.tensors = probe, probe.tensors(xs)
+        self.probe, self.xs, self.tensors = probe, xs, probe.tensors(xs)
         self.arguments = self.tensors[: len(probe.arguments.slots)]
         self.sources = probe.sources(self.tensors)
         self.variables = [source for source in self.sources if is_variable(source)]
@@ -40,10 +43,14 @@ class Point:
             products = [tf.math.conj(tf.cast(w, y.dtype)) * y for w, y in pairs]
             return [tf.reduce_sum(tf.math.real(product)) for product in products]
 
-        return tf.autograph.experimental.do_not_convert(weighted)
+        # TensorFlow warns of functions with the same code that are traced again; a partial has no code
+        return functools.partial(tf.autograph.experimental.do_not_convert(weighted))
 
     def gradients(self, mode: Mode, ws: Arrays) -> list[Any]:
         """The gradients of all sources."""
+        if mode.name == _INSIDE:  # what thresholds were read from is this very mode
+            program = traced_inside(self.probe, self.xs, ws)
+            return program(self.tensors, self.probe.upstream_tensors(ws))[1]
         found = mode.gradients(self.weighted(ws), self.arguments, self.variables)
         pairs = zip([*self.arguments, *self.variables], found, strict=True)
         gradient = {id(source): g for source, g in pairs}
@@ -59,10 +66,9 @@ class Point:
 def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
     """Function and rule in one traced program, made once."""
     if probe.program is None:
-        at = Point(probe, xs)
-        traced = tf.function(functools.partial(with_tape, at.weighted(ws)), autograph=False)
         try:
-            probe.program = traced.get_concrete_function(at.arguments, at.variables)
+            upstream = probe.upstream_tensors(ws)
+            probe.program = traced(probe.pull, probe.tensors(xs), upstream)
         except Exception as error:
             raise Untraceable(described(error)) from error
     return probe.program

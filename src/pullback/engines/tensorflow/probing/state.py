@@ -62,12 +62,18 @@ def _same(one: Any, other: Any) -> bool:
     return np.array_equal(one, other, equal_nan=other.dtype.kind in "fc")
 
 
+def random_state_kept() -> contextlib.ExitStack:
+    """From now on until this is closed, the global random numbers of TensorFlow, NumPy and Python are others."""
+    stack = contextlib.ExitStack()
+    stack.callback(np.random.set_state, np.random.get_state())
+    stack.callback(random.setstate, random.getstate())
+    stack.enter_context(private.global_seed_kept(random.Random()))
+    return stack
+
+
 def seeded(run: Callable[[], Any], seed: int) -> Any:
     """Run with the global random numbers of TensorFlow, NumPy and Python at a fixed start."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(np.random.set_state, np.random.get_state())
-        stack.callback(random.setstate, random.getstate())
-        stack.enter_context(private.global_seed_kept())
+    with random_state_kept():
         np.random.seed(seed % 2**32)
         random.seed(seed)
         tf.random.set_seed(seed)
