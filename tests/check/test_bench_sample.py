@@ -13,7 +13,7 @@ from benchmarks.check_bench.scoring import really_wrong, score
 
 BACKEND = backends.tensorflow()  # tensorflow is loaded by this line
 RIGHT = list(CASES)[::8]
-WRONG = list(CASES)[1::13]
+WRONG = list(CASES)[1::32]
 
 
 def wrong_rules(name, n):

@@ -10,6 +10,7 @@ from tests.check.verdict_cases import CASES, X, hinge, in_order
 # The class of functions that need the excuse, by what is told of it.
 NEEDED = {
     "_noise": ["noisy", "single inside", "rounded", "cancelled"],
+    "_jumping": ["signed"],
     "_claim_noise": ["hinge"],
     "_neighbours": ["sort"],
     "_each_input_alone": ["hinge"],

@@ -92,6 +92,12 @@ def test_few_places_in_order_are_chance_unless_named():
     np.testing.assert_array_equal(found.into(np.array([5.0, -2.0])), [5.0, -2.0])
 
 
+def test_bounds_that_meet_are_set_apart():
+    """As far as those that were given: between equal bounds there is nothing."""
+    found = of([np.array([0.25]), np.array([0.75])], names="lo hi", signs=False)
+    np.testing.assert_array_equal(found.into(np.array([2.0, 2.0])), [1.75, 2.25])
+
+
 def test_what_is_kept_is_told():
     assert of(SHARES).describe() == ["x positive, summing to one"]
     assert of([np.array([0.1]), np.array([0.9])], names="lo hi", signs=False).describe() == [

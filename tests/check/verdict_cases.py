@@ -115,6 +115,15 @@ def hinge():
     return NumpyProbe(fn, rule, [np.array([1.0, -1, 1, -1]), np.array([0.3, 0.2, -0.7, 2.0])])
 
 
+def signed():
+    """A value and a sign that is a matter of convention, as in a decomposition; another one at zero."""
+
+    def sign(x):
+        return np.where(np.real(x) == 0, 1.0, -1.0)
+
+    return NumpyProbe(lambda x: [sign(x), sign(x) * x], lambda xs, ws: [sign(xs[0]) * ws[1]], [X])
+
+
 def shaken(x):
     """Looks random in the seventh digit, and is not."""
     value = np.sin(x * 129898.0) * 43758.5453
@@ -152,6 +161,7 @@ CASES = {
     "greatest": Case(largest(lambda count: count), "right", 1500),
     "sort": Case(in_order([0.3, -1.0, 2.0, 0.7]), "right", 1500),
     "hinge": Case(hinge, "right", 2500),
+    "signed": Case(signed, "right", 2500),
     "length": Case(length(0.0), "right", 700),
     "noisy": Case(elementwise(shaken, np.cos, X), "right", 1500),
     "single inside": Case(elementwise(lambda x: np.sin(single(x)), np.cos, X), "right", 1500),
