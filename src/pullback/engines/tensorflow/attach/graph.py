@@ -57,7 +57,6 @@ def attach(given: Given) -> Any:
             *(v.handle for v in record.variables),
         ]
         inside = [_in_this(graph, source) for source in sources]
-        # Each argument for itself: what one is computed from does not count as its own gradient.
         record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
     foreign = _foreign(graph, outputs, tensors, before)
     if given.call.definition.is_whole and foreign:
@@ -124,10 +123,11 @@ def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:
 def _differentiate(
     graph: Any, outputs: Sequence[Any], sources: Sequence[Any], fixed: Sequence[Any] = ()
 ) -> FlatGradient:
-    """The ordinary gradient through the ops of a graph, built in the graph that is current when it is asked for."""
-    return functools.partial(
-        private.gradients_across, outputs, sources, src_graph=graph, stop_gradients=fixed
-    )
+    """The ordinary gradient through the ops of a graph, built in the graph that is current when it is asked for.
+
+    Each source for itself: what one is computed from does not count as its own gradient.
+    """
+    return functools.partial(private.gradients_across, outputs, sources, fixed, graph)
 
 
 def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: int) -> list[Any]:
