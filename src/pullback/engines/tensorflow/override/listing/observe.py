@@ -21,8 +21,8 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.override import scope
-from pullback.engines.tensorflow.override.flow import Flow, Run, observed
-from pullback.engines.tensorflow.override.names import Names, public_functions
+from pullback.engines.tensorflow.override.listing.flow import Flow, Run, observed
+from pullback.engines.tensorflow.override.listing.names import Names, public_functions
 from pullback.engines.tensorflow.override.op_names import innermost, names_inside
 from pullback.engines.tensorflow.override.targets import layer_call_function
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
