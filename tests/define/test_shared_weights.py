@@ -134,3 +134,36 @@ def test_under_an_override(before: Any, way: str) -> None:
     w = W.numpy()
     # The rule is for what goes to the argument; what goes to W in `times` is as it was.
     assert_near(WAYS[way](function, tf.constant(X)), [2 * w * w, (2 + 1) * w * X])
+
+
+def thrice(x):
+    return 3.0 * x
+
+
+@every_way
+@pytest.mark.parametrize("made", [thrice, tf.function(thrice)], ids=["plain", "called"])
+def test_the_original_where_the_argument_was_made_into_what_is_closed_over(
+    made: Any, way: str
+) -> None:
+    def function(x):
+        h = made(x)
+        return pb.with_gradient(lambda z: z * h * W, original_of)(x)
+
+    found = WAYS[way](function, tf.constant(X))
+    assert_near(found, [6 * W.numpy() * X, 3 * X * X])  # of 3 W x²
+
+
+@every_way
+@every_start
+def test_a_whole_rule_holds_fixed_what_the_argument_was_made_into(before: Any, way: str) -> None:
+    def function(x):
+        h = before(x)
+
+        @pb.custom_gradient
+        def times(z):
+            return z * h * W, lambda dy: 7.0 * dy
+
+        return times(x)
+
+    found = WAYS[way](function, tf.constant(X))
+    assert_near(found, [7.0, W.numpy() * X * X])  # W where `times` reads it, and no more
