@@ -1,5 +1,6 @@
 """Random functions with a gradient of their own, in random modes, against NumPy."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def _about_error(case: Case, error: BaseException) -> Verdict:
     if case.is_wrong and (is_ours(error, "fuzz_rule") or compiled):
         return Verdict("agrees")
     if _stock_fails(case):
-        return Verdict("not TensorFlow")
+        return replace(crash(error), kind="not TensorFlow")
     found = crash(error)
     if is_ours(error, "fuzz_rule"):
         return Verdict("silent wrong", f"refused: {found.words}", f"refused: {found.signature}")
@@ -74,8 +75,6 @@ def _about_error(case: Case, error: BaseException) -> Verdict:
 
 
 def _stock_fails(case: Case) -> bool:
-    from dataclasses import replace
-
     run = Run(replace(case, verb="plain"))
     try:
         run.gradients(run.function())

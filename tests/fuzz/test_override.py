@@ -98,7 +98,7 @@ def _about_error(program: Program, wanted: Wanted, error: BaseException) -> Verd
     if _is_about_counters(program, wanted, error):
         return Verdict("agrees")
     if _stock_fails(program):
-        return Verdict("not TensorFlow")
+        return replace(crash(error), kind="not TensorFlow")
     found = crash(error)
     if isinstance(error, PullbackError):
         return Verdict("silent wrong", f"refused: {found.words}", f"refused: {found.signature}")
