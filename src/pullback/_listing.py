@@ -20,6 +20,7 @@ class Target:
     target: Any = dataclasses.field(repr=False)
     count: int = 1  # how often it ran where its gradient matters
     where: tuple[str, ...] = ()  # the layers in which it ran
+    overridden: bool = False  # whether an override that is in force there names it
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -48,7 +48,8 @@ def _line(row: Target) -> str:
     where = families(row.where)
     more = ", …" if len(where) > _MOST_WHERE else ""
     inside = f"  in {', '.join(where[:_MOST_WHERE])}{more}" if where else ""
-    return f"  {row.expression:<{_WIDTH}} {row.count:>4} x{inside}"
+    taken = "  (overridden)" if row.overridden else ""
+    return f"  {row.expression:<{_WIDTH}} {row.count:>4} x{inside}{taken}"
 
 
 def _layers(rows: tuple[Target, ...]) -> Iterator[str]:

@@ -17,7 +17,7 @@ EXAMPLE = Targets(
         Target("op", '"Relu"', "Relu", 12, ("a", "b", "c")),
         *(Target("layer", expression, None) for expression in CONVS),
         Target("layer", "model.blocks[0]", None),
-        Target("layer", "model.blocks[1]", None),
+        Target("layer", "model.blocks[1]", None, overridden=True),
     ),
 )
 
@@ -33,7 +33,7 @@ def test_as_text() -> None:
         ["layers:"],
         ['re.compile(r"conv\\d+_\\d+")', "12", "x", "12", "layers"],
         ["model.blocks[0]", "1", "x"],
-        ["model.blocks[1]", "1", "x"],
+        ["model.blocks[1]", "1", "x", "(overridden)"],
     ]
 
 

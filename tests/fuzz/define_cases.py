@@ -86,6 +86,7 @@ class Case:
     flat: bool  # `return z, w, backward` instead of `return (z, w), backward`
     dynamic: bool  # whether the rule takes shapes from its inputs
     sources: tuple[Leaf, ...] = field(default=())
+    closes: int = -1  # twice this source is closed over, and added to the sums
 
     def all_leaves(self) -> list[tuple[Path, Leaf]]:
         """All leaves of the arguments, by path; the first key is the number of the parameter."""
@@ -258,8 +259,12 @@ def cases(draw: Any, modes: tuple[str, ...], wrong: bool | None = None) -> Case:
         index = draw(st.integers(0, len(flowing) - 1))
         forms[index] = draw(_wrong_form(flowing[index]))
     asks = draw(st.sets(one_of(["inputs", "outputs", "original", "variables", "op"]), max_size=3))
+    verb = draw(one_of(["custom_gradient", "with_gradient"]))
+    # A body that returns its rule holds fixed what its arguments were made into, as far as a mode can tell.
+    could = verb == "with_gradient" and any(o.form == "sum" for o in outputs)
+    closed = [i for i, s in enumerate(sources) if could and s.kind == "tensor"]
     return Case(
-        verb=draw(one_of(["custom_gradient", "with_gradient"])),
+        verb=verb,
         mode=draw(one_of(modes)),
         parameters=given,
         outputs=tuple(outputs),
@@ -272,6 +277,7 @@ def cases(draw: Any, modes: tuple[str, ...], wrong: bool | None = None) -> Case:
         flat=draw(st.booleans()),
         dynamic=draw(st.booleans()),
         sources=sources,
+        closes=draw(one_of([-1, *closed])),
     )
 
 

@@ -43,7 +43,8 @@ def flows(output: Output) -> bool:
 def value_of(case: Case, output: Output) -> np.ndarray:
     flowing = [leaf for _, leaf in case.flowing()]
     if output.form == "sum":
-        parts = [array_of(leaf).real.sum() for leaf in (*flowing, *case.inside)]
+        closed = [case.sources[case.closes]] * 2 if case.closes >= 0 else []
+        parts = [array_of(leaf).real.sum() for leaf in (*flowing, *case.inside, *closed)]
         return np.asarray(output.factor * sum(parts))
     x = array_of(flowing[output.leaf])
     return output.factor * (x if output.form == "scale" else x * x)
@@ -139,9 +140,11 @@ def expected(case: Case) -> tuple[list[Any], list[Any]]:
         if leaf.derived >= 0:
             flows_on = gradient is not None and not isinstance(gradient, str)
             parts[leaf.derived].append(2 * gradient if flows_on else gradient)
-    sources = [added(part) for part in parts]
     sums = [o for o in case.outputs if o.form == "sum"]
     slope = sum(o.factor * o.weight for o in sums)
+    if case.closes >= 0:
+        parts[case.closes].append(2 * slope * np.ones(case.sources[case.closes].shape))
+    sources = [added(part) for part in parts]
     inside = [
         np.asarray(
             scale(case) * 5 * pattern(v.shape)

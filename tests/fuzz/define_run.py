@@ -46,6 +46,7 @@ class Run:
         self.inside = [tf.Variable(tensor(v)) for v in case.inside]
         self.frozen = tf.Variable([1.0, 2.0], trainable=False)
         self.order = [i for i, k in enumerate(kinds) if k != "variable"]
+        self.closed: list[Any] = []
 
     # Arguments.
 
@@ -100,7 +101,7 @@ class Run:
         if output.form == "int":
             return tf.constant(7)
         if output.form == "sum":
-            total = sum(real_sum(v) for v in (*values, *self.inside))
+            total = sum(real_sum(v) for v in (*values, *self.inside, *self.closed))
             return float(output.factor) * total
         value = values[output.leaf]
         x = core(value)
@@ -135,6 +136,8 @@ class Run:
 
         def loss(*xs: Any) -> Any:
             args, kwargs = self.bound(xs)
+            if self.case.closes >= 0:
+                self.closed = [2 * xs[self.order.index(self.case.closes)]]
             outputs = unpacked(self.case.container, function(*args, **kwargs))
             terms = [
                 self.term(o, value)

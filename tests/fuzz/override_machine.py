@@ -113,6 +113,8 @@ class Machine:
         self.running: list[set[tuple[str, str]]] = []
         self.met: set[tuple[int, int]] = set()
         self.least = np.inf  # the smallest distance from a kink
+        # The weights, each one value however often it is read.
+        self.weights = {name: (Var(kernel), Var(BIAS)) for name, kernel in KERNELS.items()}
 
     # What matches.
 
@@ -169,7 +171,13 @@ class Machine:
 
         for rule in rules:
             pull = ruled(rule, pull, [v.value for v in inputs], [o.value for o in outputs])
-        return Node(inputs, [o.value for o in outputs], pull).outputs
+        # What is read inside and is no input keeps its ordinary gradient.
+        read = [w for pair in self.weights.values() for w in pair if w not in inputs]
+
+        def pull_all(dys: list[Any]) -> list[Any]:
+            return [*pull(dys), *pulled_back(outputs, dys, read)]
+
+        return Node([*inputs, *read], [o.value for o in outputs], pull_all).outputs
 
     def check_nested(self, rules: list[Rule], inside: set[tuple[int, int]], one_op: bool) -> None:
         """A rule that drops the original hides the rules inside; for one op, their order decides."""
@@ -381,7 +389,7 @@ class Machine:
 
     def layer_body(self, name: str, x: Var) -> Var:
         if name in KERNELS:
-            h = self.dense(x, KERNELS[name])
+            h = self.dense(x, *self.weights[name])
             return self.simple("relu", [h]) if name == "lay_sharp" else h
         if name == "lay_block":
             return self.layer("blk_act", self.layer("blk_dense", x))
@@ -391,13 +399,13 @@ class Machine:
             return x
         return self.simple({"lay_relu": "relu"}.get(name, "tanh"), [x])
 
-    def dense(self, x: Var, kernel: np.ndarray) -> Var:
+    def dense(self, x: Var, kernel: Var, bias: Var) -> Var:
         self.refuse("function", ["matmul", "add"])
-        value, pull = self.math_matmul(x.value, kernel)
-        (h,) = self.op("MatMul", [x, Var(kernel)], [value], pull)
-        return self.op("BiasAdd", [h, Var(BIAS)], [value + BIAS], lambda dy: [dy[0], dy[0].sum(0)])[
-            0
-        ]
+        value, pull = self.math_matmul(x.value, kernel.value)
+        (h,) = self.op("MatMul", [x, kernel], [value], pull)
+        return self.op(
+            "BiasAdd", [h, bias], [value + bias.value], lambda dy: [dy[0], dy[0].sum(0)]
+        )[0]
 
     def norm(self, x: Var) -> Var:
         self.refuse("op", OPAQUE["lay_norm"])

@@ -218,8 +218,12 @@ class Build:
                 for override in self.overrides():
                     stack.enter_context(override)
             return MODES[mode].gradients(
-                tf.autograph.experimental.do_not_convert(weighted), self.xs()
+                tf.autograph.experimental.do_not_convert(weighted), self.xs(), self.weights()
             )
+
+    def weights(self) -> list[tf.Variable]:
+        """Kernel and bias of each dense layer."""
+        return [w.value for name in KERNELS for w in self.layers[name].weights]
 
 
 def rule_of(rule: Rule, target: Target) -> Any:

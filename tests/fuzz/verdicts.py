@@ -79,10 +79,13 @@ class Gathering:
         self.judge = judge
         self.counts: dict[str, int] = {}
         self.shortest: dict[str, tuple[int, str, str]] = {}
+        self.excused: dict[str, tuple[str, str]] = {}  # where stock fails as well: words and case
 
     def add(self, case: Any) -> Verdict:
         verdict = self.judge(case)
         self.counts[verdict.kind] = self.counts.get(verdict.kind, 0) + 1
+        if verdict.kind == "not TensorFlow":
+            self.excused.setdefault(verdict.signature, (verdict.words, repr(case)))
         if not verdict.is_good:
             text, key = repr(case), f"{verdict.kind}: {verdict.signature}"
             count, known, words = self.shortest.get(key, (0, "", ""))
@@ -97,6 +100,8 @@ class Gathering:
             self.shortest.items(), key=lambda item: -item[1][0]
         ):
             lines += [f"\n== {count} x {key}", f"  {words}", f"  {case}"]
+        for signature, (words, case) in self.excused.items():
+            lines += [f"\n-- stock fails as well: {signature}", f"  {words}", f"  {case}"]
         return "\n".join(lines)
 
 

@@ -207,6 +207,34 @@ def test_under_an_override_that_is_open() -> None:
         assert "tf.nn.relu" in expressions(tf.nn.elu, X) | expressions(lambda x: tf.nn.relu(x), X)
 
 
+def sevenfold_original(*dys: Any, original: Any) -> Any:
+    return tf.nest.map_structure(lambda g: 7.0 * g, original(*dys))
+
+
+@pytest.mark.parametrize("rule", [times_seven, sevenfold_original])
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [("Relu", {'"Relu"'}), (tf.nn.relu, {"tf.nn.relu", "keras.activations.relu"})],
+)
+def test_of_an_overridden_model(target: Any, names: set[str], rule: Any) -> None:
+    layers = [keras.Input((3,)), keras.layers.Dense(2, "relu"), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    overridden = pb.override({target: rule})(model)
+    plain, found = pb.targets(model, X[None]), pb.targets(overridden, X[None])
+    assert [(row.kind, row.count) for row in found] == [(row.kind, row.count) for row in plain]
+    assert {row.expression for row in found if row.overridden} == names
+    assert not any(row.overridden for row in plain)
+
+
+def test_of_an_overridden_layer() -> None:
+    layers = [keras.Input((3,)), keras.layers.Dense(2, name="first"), keras.layers.ReLU()]
+    model = keras.Sequential(layers)
+    for target, kind in ((layers[1], "layer"), (keras.layers.Dense, "layer class")):
+        overridden = pb.override({target: sevenfold_original})(model)
+        (row,) = [row for row in pb.targets(overridden, X[None]) if row.overridden]
+        assert (row.kind, row.count) == (kind, 1)
+
+
 @pytest.mark.parametrize(
     ("function", "args", "words"),
     [

@@ -114,6 +114,6 @@ class TensorFlowEngine(Engine):
         names: Mapping[str, Any],
     ) -> Sequence[Target]:
         """What runs in a call and can be overridden."""
-        from pullback.engines.tensorflow.override.observe import targets
+        from pullback.engines.tensorflow.override.listing.observe import targets
 
         return self.overrides and targets(function, args, kwargs, names)

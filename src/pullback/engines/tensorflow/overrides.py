@@ -6,13 +6,13 @@ import difflib
 from typing import Any
 
 from pullback.engines.tensorflow.keras_support import models
-from pullback.engines.tensorflow.override import hooks, outliving, scope, unsaved
+from pullback.engines.tensorflow.override import hooks, runs_after_block, saving_refused, scope
 from pullback.engines.tensorflow.override.apply import overridden
 from pullback.engines.tensorflow.override.op_names import label, op_types_of
 from pullback.engines.tensorflow.override.targets import misnaming_hint, resolve
 from pullback.extend import Activation, Engine, Entry, Override
 
-_IN_PLACE = (hooks, outliving, models)  # imported for what they replace and register
+_IN_PLACE = (hooks, runs_after_block, models)  # imported for what they replace and register
 
 _STATIC = "static values, such as a stack of Python floats, run nothing"
 # Op types that only graphs have.
@@ -37,7 +37,7 @@ class Overrides:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        unsaved.install()
+        saving_refused.install()
 
     def apply(self, override: Override, target: Any) -> Any:
         """The function or model under the override."""

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.engines.tensorflow import loading, tf_private
-from pullback.engines.tensorflow.tf_private import canary, keras_models, transposing
+from pullback.engines.tensorflow.tf_private import canary, keras_models, overriding, transposing
 from pullback.engines.tensorflow.versions import SUPPORTED
 from pullback.errors import EngineError
 
@@ -32,6 +32,15 @@ def nothing(*args):
     return None
 
 
+def renamed():
+    """What is found in a frame of TensorFlow whose variable has another name."""
+    raise KeyError("sources")
+
+
+def through(operation, upstream):
+    return upstream
+
+
 CHANGES = {
     "input_tangents": (transposing, "USED_NAMES", {build.__code__: ("input_tangents",)}),
     "_cached_function_pairs": (
@@ -39,6 +48,8 @@ CHANGES = {
         "USED_NAMES",
         {construct.__code__: ("_cached_function_pairs",)},
     ),
+    "sources in imperative_grad": (tf_private, "numbers_asked_for", renamed),
+    "_SymGrad in _GradientsHelper": (overriding.gradients_util, "_SymGrad", through),
     "TFE_Py_PackJVPs": (transposing, "have_tangents", bool),
     "recording of operations": (tf_private, "detached", missing),
     "op callbacks": (tf_private, "set_op_callbacks", nothing),

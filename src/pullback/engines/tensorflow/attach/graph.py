@@ -48,6 +48,8 @@ def attach(given: Given) -> Any:
     record = _record(graph, given, result)
     outputs = record.values
     found = variables.found()
+    foreign = _foreign(graph, outputs, tensors, before)
+    fixed = [*tensors, *foreign]
     if "variables" in record.rule.requested:
         record.variables = found
     if "original" in given.call.definition.kept:
@@ -57,9 +59,7 @@ def attach(given: Given) -> Any:
             *(v.handle for v in record.variables),
         ]
         inside = [_in_this(graph, source) for source in sources]
-        # Each argument for itself: what one is computed from does not count as its own gradient.
-        record.keep_ordinary(_differentiate(graph, outputs, inside, tensors))
-    foreign = _foreign(graph, outputs, tensors, before)
+        record.keep_ordinary(_differentiate(graph, outputs, inside, fixed))
     if given.call.definition.is_whole and foreign:
         # The rule has said everything about its arguments, also where the body closes over what they were made into.
         foreign = [t for t in foreign if not _depends(t, arguments)]
@@ -67,7 +67,7 @@ def attach(given: Given) -> Any:
     if captured:
         # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
         inside = [_in_this(graph, source) for source in captured]
-        record.captured = _differentiate(graph, outputs, inside, tensors)
+        record.captured = _differentiate(graph, outputs, inside, fixed)
     # Values read, not handles: the gradient of an op that passes on a handle is lost in a SavedModel.
     sources = [*tensors, *foreign, *(v.read_value() for v in found)]
     if not sources or not outputs:
@@ -103,9 +103,11 @@ def _attach_portably(graph: Any, given: Given) -> Any:
     record = _record(graph, given, result)
     record.captured = list
     if "original" in call.definition.kept:
+        before = private.newest_operation(graph)
         again = recorded.run(call, given.leaves, _converted)
         outputs = [values.gradient_tensor(again.leaves[i]) for i in record.returned]
-        record.keep_ordinary(_differentiate(graph, outputs, tensors, tensors))
+        foreign = _foreign(graph, outputs, tensors, before)
+        record.keep_ordinary(_differentiate(graph, outputs, tensors, foreign))
     returned = record.values
     finished = recorded.finish(record, given, result, [*tensors, *returned])
     if "original" in call.definition.kept:
@@ -124,10 +126,11 @@ def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:
 def _differentiate(
     graph: Any, outputs: Sequence[Any], sources: Sequence[Any], fixed: Sequence[Any] = ()
 ) -> FlatGradient:
-    """The ordinary gradient through the ops of a graph, built in the graph that is current when it is asked for."""
-    return functools.partial(
-        private.gradients_across, outputs, sources, src_graph=graph, stop_gradients=fixed
-    )
+    """The ordinary gradient through the ops of a graph, built in the graph that is current when it is asked for.
+
+    Each source for itself: what one is computed from does not count as its own gradient.
+    """
+    return functools.partial(private.gradients_across, outputs, sources, fixed, graph)
 
 
 def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: int) -> list[Any]:

@@ -3,7 +3,7 @@
 First how ops run, are recorded, differentiated and traced. Then the places where an override would be lost without a
 word, each of which is made to work, or is reported in the audit: other people's custom gradients hide what runs in
 them, recompute_grad runs code later, tf.vectorized_map turns ops into other ops, import_graph_def makes ops without a
-callback, and building a Keras model runs nothing. What outlives a block is in `outliving`.
+callback, and building a Keras model runs nothing. What outlives a block is in `runs_after_block`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pullback.engines.tensorflow.override.intercept import (
     mark_imported,
     record_marked,
 )
-from pullback.engines.tensorflow.override.outliving import differentiated, traced_here
+from pullback.engines.tensorflow.override.runs_after_block import differentiated, traced_here
 from pullback.engines.tensorflow.override.scope import (
     PatchedFunction,
     hook,

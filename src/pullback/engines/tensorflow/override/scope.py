@@ -95,7 +95,15 @@ def intercept(stack: Stack, undo: contextlib.ExitStack) -> None:
     undo.enter_context(while_open)
     undo.callback(_restore_callbacks, stack, private.op_callbacks())
     _here.count = getattr(_here, "count", 0) + 1
-    private.set_op_callbacks([*_others(), Callback(stack)])
+    private.set_op_callbacks(_with(Callback(stack)))
+
+
+def _with(callback: Callback) -> list[Any]:
+    """The callbacks with this one in the place of ours, so that others still see what ours hands on, or at the end."""
+    callbacks, others = private.op_callbacks(), _others()
+    ours = (i for i, c in enumerate(callbacks) if isinstance(c, Callback))
+    place = next(ours, len(others))
+    return [*others[:place], callback, *others[place:]]
 
 
 def _restore_callbacks(stack: Stack, callbacks: list[Any]) -> None:

@@ -53,10 +53,11 @@ def layer_names(layer: Any) -> list[str]:
 
 def is_same(owner: Any, instance: Any) -> bool:
     """Whether these are one object, or were made from one by overrides."""
-    return owner is instance or _origin(owner) is _origin(instance)
+    return owner is instance or origin(owner) is origin(instance)
 
 
-def _origin(value: Any) -> Any:
+def origin(value: Any) -> Any:
+    """What an overridden object was made from; anything else as it is."""
     while (link := getattr(value, "_pullback_link", None)) is not None:
         value = link.source
     return value
@@ -83,7 +84,7 @@ def is_inside(part: Any, where: Where) -> bool:
 
 def resolve(entries: Sequence[Entry]) -> Resolved:
     """The lines of an override in the form in which they are matched."""
-    refuse_twice(entries, [_meaning(entry.target) for entry in entries])
+    refuse_twice(entries, [meaning(entry.target) for entry in entries])
     lines = _Lines()
     for entry in narrowest_first(entries):
         lines.resolve(entry, entry.target, ())
@@ -91,7 +92,7 @@ def resolve(entries: Sequence[Entry]) -> Resolved:
     return lines
 
 
-def _meaning(target: Any) -> Any:
+def meaning(target: Any) -> Any:
     """What a target comes to, whichever of its names was used."""
     if not isinstance(target, types.FunctionType):
         return target_key(target)

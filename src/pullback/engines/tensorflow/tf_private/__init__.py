@@ -8,6 +8,7 @@ Nothing outside of this folder imports from `tensorflow.python`, or reads privat
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import inspect
 import operator
@@ -65,12 +66,43 @@ FuncGraph = _func_graph.FuncGraph
 operation_number = number_of
 # The gradient of an op in a graph is found by name in this registry; we take our entries out again.
 gradient_registry = _ops.gradient_registry
-# tf.gradients across graphs (a function's backward pass is built in another graph than its forward pass).
-gradients_across = _gradients_util._GradientsHelper
 # Which axes were broadcast, at run time.
 broadcast_gradient_args = _array_ops.broadcast_gradient_args
 # A batched tensor as tf.vectorized_map passes it on: the tensor, and whether it has a batch axis.
 pfor_wrap = _pfor.wrap
+
+
+# As tf.gradients, across graphs. Bound here: an override puts its own in the module while it is open.
+_gradients_helper = _gradients_util._GradientsHelper
+# The ops at which the gradients that are now being built stop.
+_stops = contextvars.ContextVar[frozenset[Any]]("pullback_stops", default=frozenset())
+
+
+def gradients_across(
+    ys: Sequence[Any], xs: Sequence[Any], stops: Sequence[Any], graph: Any, upstream: Sequence[Any]
+) -> list[Any]:
+    """tf.gradients of what a graph holds, built in the current one: a backward pass has a graph of its own.
+
+    No gradient goes on from one of the `xs` to another, nor through the `stops`.
+    """
+    stops = [*xs, *stops]
+    token = _stops.set(frozenset(t.op for t in stops))
+    try:
+        return _gradients_helper(ys, xs, upstream, stop_gradients=stops, src_graph=graph)
+    finally:
+        _stops.reset(token)
+
+
+def stop_at_calls() -> None:
+    """Let gradients stop at the call of a function, too: TensorFlow goes on there, whatever it is told."""
+    going_on = _gradients_util._SymGrad
+
+    def gradients_of_call(operation: Any, upstream: list[Any]) -> Any:
+        if operation in _stops.get():
+            return [None] * len(operation.inputs)
+        return going_on(operation, upstream)
+
+    _gradients_util._SymGrad = gradients_of_call
 
 
 def leave_unconverted(package: str) -> None:

@@ -40,7 +40,7 @@ def _works(name: str) -> bool:
     try:
         with private.eager_mode():
             return CHECKS[name]()
-    except (AttributeError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         return False
 
 
@@ -58,6 +58,29 @@ def _operations_are_recorded() -> bool:
 
 def _sevenfold(upstream: Any) -> list[Any]:
     return [7.0 * upstream]
+
+
+def _tapes_tell_what_they_are_asked_for() -> bool:
+    x, asked = tf.constant(1.0), list[Any]()
+
+    def noting(upstream: Any) -> list[Any]:
+        asked.append(private.numbers_asked_for())
+        return [upstream]
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = private.detached(x)
+        private.record_operation("canary", [y], [x], noting, None)
+    tape.gradient(y, x)
+    return asked == [{private.number_of(x)}]
+
+
+def _gradients_stop_at_calls() -> bool:
+    with tf.Graph().as_default() as graph:
+        x = tf.constant(1.0)
+        called = tf.function(tf.negative)(x)
+        found = private.gradients_across([called * x], [x], [called], graph, [tf.constant(1.0)])
+        return found[0].op.type == "Mul"  # and no sum with what comes through the call
 
 
 def _accumulators_are_seen() -> bool:
@@ -102,6 +125,8 @@ def _layers_are_listed() -> bool:
 
 CHECKS: dict[str, Callable[[], bool]] = {
     "recording of operations": _operations_are_recorded,
+    "sources in imperative_grad": _tapes_tell_what_they_are_asked_for,
+    "_SymGrad in _GradientsHelper": _gradients_stop_at_calls,
     "TFE_Py_PackJVPs": _accumulators_are_seen,
     "AutoGraph's list of packages to leave alone": lambda: conversion.is_allowlisted(_works),
     "the mark of tf.custom_gradient": _custom_gradients_are_known,

@@ -38,6 +38,7 @@ class Flow:
 
     def __init__(self) -> None:
         self.ops: list[Run] = []
+        self.overrides: set[Override] = set()  # in force where an op ran
         self._arrived: set[Any] = set()  # tensors at which a gradient arrived
         self._cut: set[Any] = set()  # outputs of ops that pass nothing on
         self._graphs: dict[int, Any] = {}  # that were traced here, kept so that no two have one id
@@ -150,8 +151,10 @@ def observed(flow: Flow, layer: Callable[[], str | None]) -> Generator[None]:
         op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> Any:
         del attrs, op_name
-        if scope.current() is not None and outputs:
+        stack = scope.current()
+        if stack is not None and outputs:
             op_type = op_type.decode() if isinstance(op_type, bytes) else op_type
+            flow.overrides.update(activation.override for activation in stack.activations)
             flow.on_op(layer(), op_type, inputs, outputs, graph)
         return outputs
 

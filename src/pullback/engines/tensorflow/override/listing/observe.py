@@ -12,6 +12,7 @@ import inspect
 import random
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import keras
@@ -21,10 +22,10 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.override import scope
-from pullback.engines.tensorflow.override.flow import Flow, Run, observed
-from pullback.engines.tensorflow.override.names import Names, public_functions
+from pullback.engines.tensorflow.override.listing.flow import Flow, Run, observed
+from pullback.engines.tensorflow.override.listing.names import Names, public_functions
 from pullback.engines.tensorflow.override.op_names import innermost, names_inside
-from pullback.engines.tensorflow.override.targets import layer_call_function
+from pullback.engines.tensorflow.override.targets import layer_call_function, meaning, origin
 from pullback.engines.tensorflow.probing.state import State, reachable_variables
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import PullbackError, TargetError
@@ -50,7 +51,12 @@ def targets(
         target, expression = _named(kind, run.what, naming)
         if expression and target is not function:
             _count(rows, kind, expression, target, run.layer)
-    return list(rows.values())
+    taken = {_meaning(entry.target) for o in watch.flow.overrides for entry in o.entries}
+    return [replace(row, overridden=_meaning(row.target) in taken) for row in rows.values()]
+
+
+def _meaning(target: Any) -> Any:
+    return meaning(origin(target))
 
 
 def _deciding(watch: _Watch) -> Iterator[tuple[str, Run]]:
@@ -237,5 +243,6 @@ class _Watch:
             return
         self._running.pop()
         self.layers[slot] = run
-        if what is not self._root and not any(isinstance(r, type(what)) for r in self._running):
-            self.classes.append(run._replace(what=type(what)))
+        kind = getattr(what, "__pullback_class__", type(what))
+        if what is not self._root and not any(isinstance(r, kind) for r in self._running):
+            self.classes.append(run._replace(what=kind))
