@@ -7,7 +7,9 @@ import numpy as np
 from pullback.check.probe import Claims, Facts, InMode, Leaf, RuleFault, Unsupported, WrongShape
 from pullback.check.search.domain import parse
 from pullback.check.subject import Subject
-from pullback.check.verdict.course import Course, Problem
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.modes import in_modes
+from pullback.check.verdict.record import Problem
 
 EPSILON = float(np.finfo(np.float64).eps)
 Function = Callable[..., list[np.ndarray]]
@@ -145,7 +147,7 @@ def problems(course: Course, *, full: bool = True) -> Iterator[Problem]:
     yield from course.quick()
     if full:
         yield from course.full()
-        yield from course.in_modes(course.subject.rule.modes())
+        yield from in_modes(course, course.subject.rule.modes())
 
 
 def first_problem(course: Course, *, full: bool = True) -> Problem | None:

@@ -15,7 +15,7 @@ from pullback.check.probe import (
     WrongShape,
 )
 from pullback.check.search.points import Kind
-from pullback.check.verdict.course import Failure
+from pullback.check.verdict.record import Failure
 from pullback.errors import CheckError
 from tests.check.fake import EPSILON, NumpyProbe, course_of, first_problem, verdict_of
 from tests.check.verdict_cases import CASES, X, Y, elementwise, of_sine, sine, sine_rule

@@ -5,7 +5,7 @@ import pytest
 
 from pullback.check.estimate.interval import Line
 from pullback.check.estimate.noise import noise_along, usual_unit
-from pullback.check.verdict.course import Failure
+from pullback.check.verdict.record import Failure
 from tests.check.fake import EPSILON, NumpyProbe, course_of, first_problem, verdict_of
 
 MANY = 400

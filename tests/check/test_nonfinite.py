@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.check.verdict.course import Failure
+from pullback.check.verdict.record import Failure
 from tests.check.fake import NumpyProbe, course_of, first_problem, verdict_of
 
 GENERIC = np.array([0.4, -1.0, 2.0])

@@ -21,7 +21,9 @@ from pullback.check.reproduce import script
 from pullback.check.search.domain import parse
 from pullback.check.search.points import Point
 from pullback.check.subject import Subject
-from pullback.check.verdict.course import Course, Problem
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.modes import in_modes
+from pullback.check.verdict.record import Problem
 from pullback.check.verdict.reference import compare, reference_of
 from pullback.errors import CheckError
 
@@ -174,7 +176,7 @@ def _parts(course: Course, quick: bool, modes: str | Sequence[str] | None) -> It
         return
     if not quick and course.subject.reference is None:
         yield from course.full()
-    yield from course.in_modes(_wanted(course.subject.rule, modes))
+    yield from in_modes(course, _wanted(course.subject.rule, modes))
 
 
 def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:

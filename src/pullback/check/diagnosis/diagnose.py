@@ -12,7 +12,8 @@ from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
 from pullback.check.probe import Array, Raised, WrongDtype, WrongShape
 from pullback.check.report import Finding
-from pullback.check.verdict.course import Course, Failure, Problem
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.record import Failure, Problem
 
 # The plain before the complex.
 SEARCHES: tuple[Search, ...] = (

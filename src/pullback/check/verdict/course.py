@@ -4,24 +4,19 @@ It stops at the first point with a finding. What was tested, and what stayed ope
 """
 
 import contextlib
-import enum
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check import progress
-from pullback.check.estimate.interval import Judgement
 from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import (
     Array,
     Facts,
-    InMode,
     OutsideDomain,
     RuleFault,
-    Unsupported,
-    Why,
 )
 from pullback.check.probe.vectors import all_finite
 from pullback.check.search import directions, points
@@ -30,56 +25,10 @@ from pullback.check.search.points import Kind, Point
 from pullback.check.search.suggested import suggested_by
 from pullback.check.subject import RuleOutput, Subject
 from pullback.check.verdict.nonfinite import Broken, judge_broken
+from pullback.check.verdict.record import Failure, Problem, Record
 from pullback.check.verdict.resolve import resolve
 from pullback.check.verdict.trial import Trial, as_one_number, as_whole, run, usual_size
 from pullback.errors import CheckError
-
-
-class Failure(enum.Enum):
-    """Which test failed."""
-
-    FAULT = enum.auto()  # the rule raises, or gives something that is no gradient of its input
-    STALE = enum.auto()  # another forward call changes the gradient
-    UPSTREAM = enum.auto()  # the gradient is not in proportion to the upstream
-    NOT_FINITE = enum.auto()
-    VALUE = enum.auto()
-    SECOND = enum.auto()
-    MODE = enum.auto()
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something wrong, before it is explained; positions are entries of what the trial compares."""
-
-    kind: Failure
-    point: Point | None = None
-    trial: Trial | None = None
-    positions: Array = field(default_factory=lambda: np.empty(0, int))
-    judgement: Judgement | None = None
-    fault: RuleFault | None = None
-    text: str = ""
-    numbers: tuple[float, float] | None = None
-    where: str = ""
-
-
-@dataclass
-class Record:
-    """What has been seen so far: points by order of derivative, what was left out, kinks, and what stayed open."""
-
-    points: dict[int, list[Point]] = field(default_factory=lambda: {1: [], 2: []})
-    left_out: list[Kind] = field(default_factory=list)
-    modes: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    kinks: int = 0
-    tolerated: float = 0.0
-    open_elsewhere: int = 0
-    open_given: int = 0
-    reasons: list[str] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        """Remember something for the report, once."""
-        if text not in self.notes:
-            self.notes.append(text)
 
 
 class Course:
@@ -427,50 +376,6 @@ class Course:
         names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
         self.record.note(f"{names}: right for symmetric matrices, tested within those")
         return True
-
-    # modes
-
-    def in_modes(self, wanted: Sequence[str]) -> Iterator[Problem]:
-        """The other ways of running, compared with the plain one."""
-        x, w = self.start, self.upstream
-        split = self.subject.inputs.split
-        u = self.domain.along(x, directions.generic(self.rng, self.subject.inputs, x))
-        place = split(x), self.subject.outputs.split(w), split(u)
-        plain: dict[str, Sequence[Array | None] | Unsupported] = {}
-        for mode in wanted:
-            self.subject.calls += 1
-            answer = self.subject.rule.in_mode(mode, *place)
-            if isinstance(answer, InMode) and answer.what not in plain:
-                self.subject.calls += 1
-                plain[answer.what] = self.subject.rule.plain(answer.what, *place)
-            yield from self._mode(mode, answer, plain)
-
-    def _mode(
-        self,
-        mode: str,
-        answer: InMode | Unsupported,
-        plain: Mapping[str, Sequence[Array | None] | Unsupported],
-    ) -> Iterator[Problem]:
-        wanted = answer if isinstance(answer, Unsupported) else plain[answer.what]
-        if isinstance(answer, Unsupported) or isinstance(wanted, Unsupported):
-            reason = wanted if isinstance(wanted, Unsupported) else None
-            if reason is not None and reason.why is Why.RULE_RAISES:
-                yield Problem(Failure.MODE, text=f"in {mode} the gradient raises {reason.reason}")
-                return
-            self.record.note(f"{mode}: not run ({reason.reason if reason else ''})")
-            return
-        layout = self.subject.inputs if answer.what == "vjp" else self.subject.outputs
-        found, known = layout.join(answer.found), layout.join(wanted)
-        self.record.modes.append(mode)
-        with np.errstate(invalid="ignore"):
-            gap = np.where(np.isfinite(found) == np.isfinite(known), np.abs(found - known), np.inf)
-        gap = np.where(np.isnan(gap), 0.0, gap)
-        size = float(np.max(np.abs(known[np.isfinite(known)]), initial=0.0))
-        worst = int(np.argmax(gap)) if gap.size else 0
-        if gap.size and gap[worst] > n.MODE_UNITS * answer.epsilon * size:
-            numbers = (float(found[worst]), float(known[worst]))
-            text = f"{mode} gives another gradient than eager execution"
-            yield Problem(Failure.MODE, text=text, numbers=numbers, where=layout.locate(worst))
 
     def _kept(self, kind: Kind, x: Array) -> Array:
         """Made-up points leave what the arguments suggest only where the program itself branches there."""

@@ -16,7 +16,8 @@ from pullback.check import numbers as n
 from pullback.check.estimate.ladder import Slope
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search.points import Kind, Point
-from pullback.check.verdict.course import Course, Failure, Problem
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.record import Failure, Problem
 from pullback.check.verdict.trial import Trial, usual_size
 from pullback.errors import CheckError
 
