@@ -107,16 +107,11 @@ def test_what_is_kept_is_told():
 
 def visited(start, facts, fn=np.sin, slope=np.cos):
     """Every point of a full check."""
-    seen = []
-
-    def watched(x):
-        seen.append(np.array(x))
-        return [fn(x)]
-
-    probe = NumpyProbe(watched, lambda xs, ws: [ws[0] * slope(xs[0])], [start], facts=facts)
-    course = course_of(probe, order=1)
-    assert first_problem(course) is None
-    return np.array([point.x for point in course.record.points[1]])
+    probe = NumpyProbe(
+        lambda x: [fn(x)], lambda xs, ws: [ws[0] * slope(xs[0])], [start], facts=facts
+    )
+    assert first_problem(course_of(probe, order=1)) is None
+    return np.array(probe.visited)
 
 
 def test_points_keep_the_sign_unless_the_program_branches_on_it():
