@@ -113,7 +113,7 @@ class Draws:
 
     @functools.cached_property
     def pool(self) -> tuple[Draw, ...]:
-        """Draws at points of other kinds."""
+        """Draws at points of other kinds; at kinks the program's derivative is one of several that are right."""
         w = self.fit[0].w
         found = [self.draw(point.x, w) for point in self.others[: n.POOL]]
         return tuple(draw for draw in found if draw is not None)
@@ -140,6 +140,7 @@ def make_draws(
     near = [draw(_near(rng, point), directions.signed(rng, w.size)) for _ in range(n.FRESH)]
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
+    others = [other for other in others if point.is_placed or not other.is_placed]
     return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, draw)
 
 

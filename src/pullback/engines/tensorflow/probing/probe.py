@@ -24,6 +24,7 @@ from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
 from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.state import State, seeded
+from pullback.engines.tensorflow.probing.steps import program_of
 from pullback.engines.tensorflow.values import dense
 from pullback.extend import (
     Array,
@@ -70,6 +71,7 @@ class TensorFlowProbe:
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
     own: Any = field(init=False, default=None)
+    steps: Any = field(init=False, default=None)
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
     def __post_init__(self) -> None:
@@ -123,6 +125,12 @@ class TensorFlowProbe:
         except Exception as error:
             self.own = Unsupported(described(error))
             return self.own
+
+    def program_steps(self) -> Any:
+        """The function operation by operation, made once."""
+        if self.steps is None:
+            self.steps = program_of(self, self.own)
+        return self.steps
 
     facts = facts_of
     source = rule_location

@@ -1,0 +1,177 @@
+"""Explanations by the upstream: not used, not in proportion to it, changed on its way into the rule, or in part unused."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.diagnosis import words
+from pullback.check.diagnosis.draws import Draw
+from pullback.check.diagnosis.explanations import Case, Explanation, Predict, real_shape
+from pullback.check.diagnosis.moves import moves
+from pullback.check.probe import Array
+
+_SMALL = 2.0**-n.UPSTREAM_BITS
+
+
+def unused(case: Case) -> Iterator[Explanation]:
+    """What the rule gives does not change with the upstream."""
+    one, other = (case.r(draw) for draw in case.draws.fit)
+    if np.array_equal(one, other) and np.any(one):
+        yield Explanation("upstream", words.UNUSED, lambda d: case.vjp(d.x, np.ones(d.w.size)))
+
+
+def not_linear(case: Case) -> Iterator[Explanation]:
+    """What the rule gives is not in proportion to the upstream: clipped, squared, or something added."""
+    here = case.draws.fit[0]
+    nothing, small = (_ruled(case, here, factor) for factor in (0.0, _SMALL))
+    if np.allclose(small / _SMALL, case.r(here), n.AGREE) and not np.any(nothing):
+        return
+    if np.any(nothing):
+        yield Explanation("upstream", words.ADDED, lambda d: case.g(d) + _ruled(case, d, 0.0))
+        return
+    large = _ruled(case, here, 1 / _SMALL)
+    for text, of_upstream, of_result in _BENT:
+        yield Explanation("linear", text, _bent(case, of_upstream, of_result, 0.0))
+    for text, of_upstream, of_result in _CLIPPED:
+        ends = _bent(case, of_upstream, of_result, _SMALL)(here) / _SMALL
+        number = case.factor(lambda d, e=ends: e, lambda d: large, [here])
+        if number:
+            predict = _bent(case, of_upstream, of_result, number)
+            yield Explanation("linear", text.format(words.short(number)), predict)
+    limit = _dead_zone(case, here)
+    if limit:
+        predict = _bent(case, lambda w, c: np.where(np.abs(w) < c, 0.0, w), None, limit)
+        yield Explanation("linear", words.DEAD_ZONE.format(words.short(limit)), predict)
+
+
+Bend = Callable[[Array, float], Array]
+# How people bend an upstream or a result; the clipping ones know a greatest size.
+_BENT: tuple[tuple[str, Bend | None, Bend | None], ...] = (
+    ("takes its upstream without its sign", lambda w, c: np.abs(w), None),
+    ("takes its upstream squared", lambda w, c: w * w, None),
+    ("takes only the sign of its upstream", lambda w, c: np.sign(w), None),
+    ("takes only the positive part of its upstream", lambda w, c: np.maximum(w, 0), None),
+    ("takes its upstream scaled to length 1", lambda w, c: w / np.sqrt(np.sum(w * w)), None),
+    ("takes its upstream divided by its largest entry", lambda w, c: w / np.max(np.abs(w)), None),
+    ("keeps only its own positive part", None, lambda g, c: np.maximum(g, 0)),
+    ("is scaled to length 1", None, lambda g, c: g / np.sqrt(np.sum(g * g))),
+)
+_CLIPPED: tuple[tuple[str, Bend | None, Bend | None], ...] = (
+    ("takes its upstream clipped to ±{}", lambda w, c: np.clip(w, -c, c), None),
+    ("is clipped to ±{}", None, lambda g, c: np.clip(g, -c, c)),
+    ("takes its upstream cut down to length {} at most", lambda w, c: _shortened(w, c), None),
+    ("is cut down to length {} at most", None, lambda g, c: _shortened(g, c)),
+)
+
+
+def _shortened(a: Array, most: float) -> Array:
+    return a * min(1.0, most / max(float(np.sqrt(np.sum(a * a))), 1e-300))
+
+
+def _bent(case: Case, of_upstream: Bend | None, of_result: Bend | None, number: float) -> Predict:
+    def predict(draw: Draw) -> Array:
+        if of_upstream is not None:
+            return case.vjp(draw.x, of_upstream(draw.w, number))
+        return case.g(draw) if of_result is None else of_result(case.g(draw), number)
+
+    return predict
+
+
+def _ruled(case: Case, draw: Draw, factor: float) -> Array:
+    return case.part(case.subject.pull(draw.x, factor * draw.w)[1])
+
+
+def _dead_zone(case: Case, draw: Draw) -> float:
+    """The size of the upstream below which the rule gives nothing, or zero."""
+    low, high = _SMALL**2, 1 / _SMALL
+    if np.any(_ruled(case, draw, low)) or not np.any(_ruled(case, draw, high)):
+        return 0.0
+    for _ in range(n.HALVINGS):
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if np.any(_ruled(case, draw, middle)) else (middle, high)
+    return float(f"{high * float(np.max(np.abs(draw.w))):.3g}")
+
+
+def changed(case: Case) -> Iterator[Explanation]:
+    """The right rule for another upstream: in part left out, rearranged, summed or averaged."""
+    if not case.draws.truth.own:
+        return
+    outputs = case.subject.outputs
+    for k, leaf in enumerate(outputs.leaves):
+        span, shape = outputs.span(k), real_shape(leaf)
+        for text, mask in _parts_left_out(leaf.name, shape):
+            yield Explanation("term", text, _with(case, span, lambda w, m=mask: np.where(m, w, 0.0)))
+        for move in moves(shape, pairs=leaf.is_complex):
+            text = words.computed_with(f"the upstream of `{leaf.name}`", move.how)
+            moved = _with(case, span, lambda w, m=move, s=shape: m.apply(w.reshape(s)).ravel())
+            yield Explanation(move.kind, text, moved)
+
+
+def by_output(case: Case) -> Iterator[Explanation]:
+    """What one output contributes is left out, has the wrong sign or a factor."""
+    outputs = case.subject.outputs
+    for k, leaf in enumerate(outputs.leaves if len(outputs.leaves) > 1 else ()):
+        span = outputs.span(k)
+        parts = {id(d): _with(case, span, lambda w: w, only=True)(d) for d in case.draws.tested}
+
+        def part(d: Draw, parts: dict[int, Array] = parts) -> Array:
+            return parts[id(d)]
+
+        off = case.factor(part, lambda d: case.r(d) - case.g(d), case.draws.fit)
+        if off:
+            text = words.part_of_outputs(leaf.name, 1 + off)
+            yield Explanation("term", text, lambda d, p=part, c=off: case.g(d) + c * p(d))
+
+
+def _parts_left_out(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+    index = np.indices(shape)
+    for axis, size in enumerate(shape):
+        if size > 1:
+            along = index[axis].ravel()
+            where = f"along axis {axis} of the upstream of `{name}`"
+            yield f"leaves out the first entry {where}", along > 0
+            yield f"leaves out the last entry {where}", along < size - 1
+            yield f"uses only the first entry {where}", along == 0
+            yield f"uses only the last entry {where}", along == size - 1
+
+
+def _with(case: Case, span: slice, change: Callable[[Array], Array], *, only: bool = False) -> Predict:
+    def predict(draw: Draw) -> Array:
+        w = np.zeros(draw.w.size) if only else draw.w.copy()
+        w[span] = change(draw.w[span])
+        return case.vjp(draw.x, w)
+
+    return predict
+
+
+def saved_input(case: Case) -> Iterator[Explanation]:
+    """The right rule for another point: an input rearranged, rounded, without its sign, or taken for another."""
+    if not case.draws.truth.own:
+        return
+    layout, outputs = case.layout, case.subject.outputs
+    parts = [(f"`{leaf.name}`", layout.span(k), "x") for k, leaf in enumerate(layout.leaves)]
+    parts += [(words.of_draw(o.name, w), outputs.span(k), w) for k, o in enumerate(outputs.leaves) for w in "yw"]
+    for k, leaf in enumerate(layout.leaves):
+        span, shape, name = layout.span(k), real_shape(leaf), f"`{leaf.name}`"
+        for other, part, what in parts:
+            if part.stop - part.start == span.stop - span.start and other != name:
+                at = _at(case, span, lambda d, p=part, a=what: getattr(d, a)[p])
+                yield Explanation("saved", f"is computed with {other} in place of {name}", at)
+        for kind in ("float32", "float16"):
+            rounded = _at(case, span, lambda d, p=span, t=kind: d.x[p].astype(t).astype(float))
+            yield Explanation("precision", words.computed_with(name, f"rounded to {kind}"), rounded)
+        signless = _at(case, span, lambda d, p=span: np.abs(d.x[p]))
+        yield Explanation("saved", words.computed_with(name, "without its sign"), signless)
+        for move in moves(shape, pairs=leaf.is_complex):
+            at = _at(case, span, lambda d, m=move, s=shape, p=span: m.apply(d.x[p].reshape(s)).ravel())
+            yield Explanation(move.kind, words.computed_with(name, move.how), at)
+
+
+def _at(case: Case, span: slice, value: Callable[[Draw], Array]) -> Predict:
+    def predict(draw: Draw) -> Array:
+        x = draw.x.copy()
+        x[span] = value(draw)
+        return case.vjp(x, draw.w)
+
+    return predict
