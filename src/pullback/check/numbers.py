@@ -97,6 +97,6 @@ LEAST_VALUES, HALVINGS, SNAP = 3, 14, 1e-3
 FADED = 100.0
 # Rounding errors change with moves of so many units of rounding, all other errors do not.
 ERRATIC = 64.0
-# A slip in the program is tested by products with so many directions, of differences with this step, to this share; so
-# many tensors are tried in the place of each input.
-EQUATIONS, SLIP_STEP, SLIP_FIT, MOST_SWAPS = 4, 1e-5, 1e-5, 10
+# A slip in the program is tested by products with so many directions, to this share; so many tensors are tried in the
+# place of each input; a slip in every run of a loop costs a sweep, so many calls are spent on those.
+EQUATIONS, SLIP_FIT, MOST_SWAPS, MOST_SWEEPS = 4, 1e-6, 10, 400

@@ -4,7 +4,7 @@ A condition is said only if values inside are wrong and values outside are right
 halving the way between a wrong and a right point, and the error must end there and not fade.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.parts import Mask, ways
+from pullback.check.diagnosis.whole import extremes
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
@@ -36,16 +37,21 @@ def conditions(case: Case) -> Iterator[Explanation]:
     yield from _under_conditions(case, ways)
 
 
+def conditions_on_order(case: Case) -> Iterator[Explanation]:
+    """Wrong in a way that can be told where an element is the largest or smallest, or is not."""
+    yield from _under_conditions(case, ways, extremes(case))
+
+
 def conditions_at_least(case: Case) -> Iterator[Explanation]:
     """Wrong where a condition holds, without saying how."""
     yield from _under_conditions(case, lambda case, mask: iter([("is wrong", case.r)]))
 
 
-def _under_conditions(case: Case, how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Quantity]]]) -> Iterator[Explanation]:
+def _under_conditions(case: Case, how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Quantity]]], of: Iterable[tuple[str, Quantity]] | None = None) -> Iterator[Explanation]:
     draws = [*case.draws.tested, *case.draws.pool]
-    for name, quantity in _quantities(case):
+    for name, quantity in _quantities(case) if of is None else of:
         values, wrong = _gathered(case, draws, quantity)
-        found = _interval(values, wrong)
+        found = _interval(values, wrong, case.constants)
         if found is None:
             continue
 
@@ -60,6 +66,28 @@ def _under_conditions(case: Case, how_wrong: Callable[[Case, Mask], Iterator[tup
                 where = words.interval(name, ends.low, ends.high)
                 predict = _only_where(case, lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
                 yield Explanation("condition", words.condition(how, where), predict)
+
+
+def two_factors(case: Case) -> Iterator[Explanation]:
+    """One factor where a condition holds, another one elsewhere."""
+    draws = [*case.draws.tested, *case.draws.pool]
+    ratios = [np.where(case.live(d), case.r(d) / np.where(case.g(d) == 0, np.nan, case.g(d)), np.nan) for d in draws]
+    every = np.concatenate([ratio[np.isfinite(ratio)] for ratio in ratios])
+    if not every.size:
+        return
+    one, other = float(every.min()), float(every.max())
+    for name, quantity in _quantities(case):
+        values = [np.broadcast_to(quantity(d), case.shape)[np.isfinite(q)] for d, q in zip(draws, ratios, strict=True)]
+        found = _interval(np.concatenate(values), np.isclose(every, one, n.AGREE), case.constants)
+        if found is not None:
+            where = words.interval(name, found.low, found.high)
+            text = f"{words.times(one)} where {where}, and {words.times(other)} elsewhere"
+
+            def predict(d: Draw, q: Quantity = quantity, i: Interval = found) -> Array:
+                return np.where(i.holds(q(d)), one, other) * case.g(d)
+
+            if case.holds(predict, draws):
+                yield Explanation("condition", text, predict)
 
 
 def _only_where(case: Case, mask: Mask, inside: Quantity) -> Quantity:
@@ -82,25 +110,20 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
             yield leaf.name, other
     for out, span in case.outputs_like_it():
         yield out, lambda d, s=span: d.y[s].reshape(case.shape)
-    for axis, size in enumerate(case.shape):
-        if size > 1:
-            for word, most in (("largest", np.max), ("smallest", np.min)):
-                yield (
-                    f"{name} is the {word} along axis {axis}",
-                    lambda d, k=axis, f=most: (case.x(d) == f(case.x(d), axis=k, keepdims=True)).astype(float),
-                )
 
 
 def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array, Array]:
     """Values and whether they are wrong, of elements that have a gradient."""
-    live = [case.live(draw) for draw in draws]
+    idle = not any(np.any(case.g(draw)[case.wrong(draw)]) for draw in draws)
+    # where the gradient should be zero and is not, a zero is as good as any other value
+    live = [np.isfinite(case.g(draw)) if idle else case.live(draw) for draw in draws]
     values = [np.broadcast_to(quantity(d), case.shape)[m] for d, m in zip(draws, live, strict=True)]
     wrong = [case.wrong(d)[m] for d, m in zip(draws, live, strict=True)]
     return np.concatenate(values), np.concatenate(wrong)
 
 
-def _interval(values: Array, wrong: Array) -> Interval | None:
-    """The interval that holds all wrong values and no right ones, its ends half way to the next right ones."""
+def _interval(values: Array, wrong: Array, constants: tuple[float, ...]) -> Interval | None:
+    """The interval that holds all wrong values and no right ones, its ends between those and the next right ones."""
     bad, good = values[wrong], values[~wrong]
     if bad.size < n.LEAST_VALUES or good.size < n.LEAST_VALUES or not np.isfinite(bad).all():
         return None
@@ -111,9 +134,15 @@ def _interval(values: Array, wrong: Array) -> Interval | None:
         return Interval(low, high)
     below, above = good[good < low], good[good > high]
     return Interval(
-        (low + float(below.max())) / 2 if below.size else -np.inf,
-        (high + float(above.min())) / 2 if above.size else np.inf,
+        _between(float(below.max()), low, constants) if below.size else -np.inf,
+        _between(high, float(above.min()), constants) if above.size else np.inf,
     )
+
+
+def _between(low: float, high: float, constants: tuple[float, ...]) -> float:
+    """Zero or a constant of the program that lies between, or else the middle."""
+    plain = (c for c in (0.0, *constants, *(-c for c in constants)) if low <= c <= high)
+    return next(plain, (low + high) / 2)
 
 
 def _sharpened(case: Case, draws: list[Draw], quantity: Quantity, found: Interval) -> Interval | None:
@@ -136,7 +165,7 @@ def _across(case: Case, draws: list[Draw], quantity: Quantity, end: float, sign:
     """An element, a draw where it is wrong, and one where it is right and lies beyond the end."""
     for wrong in draws:
         for right in draws:
-            beyond = (sign * quantity(right) > sign * end) & case.live(right) & ~case.wrong(right)
+            beyond = (sign * quantity(right) > sign * end) & ~case.wrong(right) & np.isfinite(case.g(right))
             found = np.flatnonzero(beyond & case.wrong(wrong))
             if found.size:
                 return int(found[0]), wrong, right

@@ -1,5 +1,6 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ PLAIN: tuple[Search, ...] = (
     whole.zero,
     upstream.unused,
     whole.constant_factor,
-    whole.anothers,
     whole.added_term,
     upstream.not_linear,
     upstream.by_output,
-    parts.regions,
     whole.rearranged,
+    parts.regions,
     whole.rounded,
     conditions.conditions,
+    conditions.two_factors,
     whole.passed_through,
     whole.scalar_factor,
     whole.element_by_element,
@@ -33,11 +34,15 @@ PLAIN: tuple[Search, ...] = (
 )
 DEEPER: tuple[Search, ...] = (
     slips,
+    whole.anothers,
+    whole.passed_to_extremes,
     whole.not_projected,
+    conditions.conditions_on_order,
     whole.factor_per_index,
     upstream.changed,
     upstream.saved_input,
     whole.moving_factor,
+    whole.factor_along,
     parts.regions_at_least,
     conditions.conditions_at_least,
 )
@@ -68,7 +73,8 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
     for group in _swapped(cases):
         found.append((group, Explanation("swapped", words.SWAPPED, group[0].g), 0))
         cases = [case for case in cases if case not in group]
-    found += _explained(cases)
+    about_upstream = problem.kind is Failure.UPSTREAM
+    found += [_bent(case) for case in cases] if about_upstream else _explained(cases)
     return tuple(_finding(course, problem, *one) for one in _merged(found))
 
 
@@ -79,7 +85,8 @@ def _cases(course: Course, problem: Problem) -> list[Case]:
     if problem.kind is Failure.UPSTREAM and problem.numbers is not None:
         w = problem.numbers[0] * w
     suspects = _suspect_entries(course, problem)
-    draws = make_draws(subject, problem.point, w, course.start, course.other_points(), suspects)
+    others, into = course.other_points(), course.within(problem.point.kind)
+    draws = make_draws(subject, problem.point, w, course.start, others, suspects, into)
     none = () if given is None else given.none
     return [
         Case(subject, draws, k, k in none, course.facts.constants)
@@ -120,6 +127,7 @@ def _explained(cases: list[Case]) -> list[tuple[list[Case], Explanation | None, 
         one, tried = first_that_holds(joint, (slips,))
         if one is not None:
             return [(cases, one, tried)]
+        cases = [replace(case, alone=False) for case in cases]
     found: list[tuple[list[Case], Explanation | None, int]] = []
     for case, (one, tried) in zip(cases, plain, strict=True):
         more = 0
@@ -127,6 +135,12 @@ def _explained(cases: list[Case]) -> list[tuple[list[Case], Explanation | None, 
             one, more = first_that_holds(case, DEEPER)
         found.append(([case], one, tried + more))
     return found
+
+
+def _bent(case: Case) -> tuple[list[Case], Explanation | None, int]:
+    """Not in proportion to the upstream: how is all that is asked."""
+    one, tried = first_that_holds(case, (upstream.unused, upstream.not_linear))
+    return [case], one or Explanation("linear", words.NOT_LINEAR, case.r), tried
 
 
 def _merged(found: list[tuple[list[Case], Explanation | None, int]]) -> list[tuple[list[Case], Explanation | None, int]]:

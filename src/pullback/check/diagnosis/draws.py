@@ -6,7 +6,8 @@ elsewhere differences entry by entry, at no more than a grid of entries.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -105,6 +106,7 @@ class Draws:
     fresh: tuple[Draw, ...]
     others: Sequence[Point]
     draw: Callable[[Array, Array], Draw | None]
+    inside: dict[int, Any] = field(default_factory=dict[int, Any])
 
     @property
     def tested(self) -> tuple[Draw, ...]:
@@ -120,9 +122,18 @@ class Draws:
 
 
 def make_draws(
-    subject: Subject, point: Point, w: Array, start: Array, others: Sequence[Point], wrong: Array
+    subject: Subject,
+    point: Point,
+    w: Array,
+    start: Array,
+    others: Sequence[Point],
+    wrong: Array,
+    into: Callable[[Array], Array],
 ) -> Draws:
-    """The draws around a failing point; `wrong` are entries to be among those that differences are taken at."""
+    """The draws around a failing point; `wrong` are entries to be among those that differences are taken at.
+
+    `into` keeps a point within what the function may be called with.
+    """
     rng, size = np.random.default_rng(11), subject.inputs.size
     entries = np.unique(np.concatenate([wrong[: n.GRID // 2], _spread(rng, size)]).astype(int))
     truth = Truth(subject, point.x, w, entries[: n.GRID])
@@ -135,13 +146,18 @@ def make_draws(
         g, floor = truth.vjp(x, w)
         return Draw(x, w, y, g, r, floor)
 
-    other = directions.signed(rng, w.size)
+    other = _like(rng, w)
     fit = [draw(point.x, w), draw(point.x, other)]
-    near = [draw(_near(rng, point), directions.signed(rng, w.size)) for _ in range(n.FRESH)]
+    near = [draw(into(_near(rng, point)), _like(rng, w)) for _ in range(n.FRESH)]
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
     others = [other for other in others if point.is_placed or not other.is_placed]
     return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, draw)
+
+
+def _like(rng: np.random.Generator, w: Array) -> Array:
+    """Another upstream of the same size."""
+    return directions.signed(rng, w.size) * max(usual_size(w), 2.0**-n.UPSTREAM_BITS)
 
 
 def _spread(rng: np.random.Generator, size: int) -> Array:

@@ -31,6 +31,7 @@ class Case:
     which: int | None
     none: bool = False
     constants: tuple[float, ...] = ()
+    alone: bool = True
 
     @property
     def layout(self) -> Layout:
@@ -88,11 +89,25 @@ class Case:
             if real_shape(leaf) == self.shape:
                 yield leaf.name, outputs.span(k)
 
+    def upstreams(self) -> Iterator[tuple[str, Predict]]:
+        """Upstreams that can be laid over this input, as they are or spread along axes that the output lacks."""
+        outputs, shape = self.subject.outputs, self.shape
+        for k, leaf in enumerate(outputs.leaves):
+            for axis in (None, *range(len(shape))):
+                wide = shape if axis is None else (*shape[:axis], 1, *shape[axis + 1 :])
+                fits = wide if axis is None else (*shape[:axis], *shape[axis + 1 :])
+                if leaf.is_complex or self.leaf.is_complex or leaf.shape not in (fits, wide):
+                    continue
+                how = "the upstream" if axis is None else f"the upstream spread along axis {axis}"
+                yield how, lambda d, s=outputs.span(k), w=wide: np.broadcast_to(d.w[s].reshape(w), shape)
+            if leaf.size == 1 and len(shape) > 1:
+                yield "the upstream", lambda d, s=outputs.span(k): np.full(shape, d.w[s][0])
+
     def factor(self, of: Predict, to: Predict, draws: Iterable[Draw], mask: Array | bool = True) -> float | None:
         """The number that `of` is to be multiplied by to be nearest to `to`."""
         over = under = 0.0
         for draw in draws:
-            a, b = of(draw), to(draw)
+            a, b = np.broadcast_to(of(draw), self.shape), np.broadcast_to(to(draw), self.shape)
             known = np.isfinite(a) & np.isfinite(b) & mask
             over, under = over + float(np.sum((a * b)[known])), under + float(np.sum((a * a)[known]))
         return over / under if under else None

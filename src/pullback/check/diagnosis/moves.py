@@ -91,4 +91,5 @@ def forms(name: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Each form of a quantity, and one divided by it, in words."""
     for text, form in FORMS.items():
         yield text.format(name), form
-        yield f"1/{text.format(name)}", lambda q, f=form: 1 / f(q)
+        if not text.startswith("sign"):
+            yield f"1/{text.format(name)}", lambda q, f=form: 1 / f(q)

@@ -46,7 +46,7 @@ def ways(case: Case, mask: Mask) -> Iterator[tuple[str, Predict]]:
     """How a gradient may be wrong in part: zero, with a factor, the upstream as it came, not zero as it should be."""
     draws = case.draws.tested
     idle = all(not np.any(case.g(d)[mask(d)]) for d in draws)
-    should = ", and should be zero" if idle else ""
+    should = words.IDLE if idle else ""
     if not idle:
         yield "is zero", lambda draw: np.zeros(case.shape)
         number = case.factor(
@@ -54,18 +54,15 @@ def ways(case: Case, mask: Mask) -> Iterator[tuple[str, Predict]]:
         )
         if number is not None:
             yield words.times(number), lambda draw: number * case.g(draw)
-    for _, span in case.outputs_like_it():
-        def upstream(d: Draw, s: slice = span) -> Array:
-            return d.w[s].reshape(case.shape)
-
-        yield f"is the upstream as it came{should}", upstream
+    for name, upstream in case.upstreams():
+        yield f"is {name}{' as it came' if should else ''}{should}", upstream
         number = case.factor(
             lambda d, f=upstream: np.where(mask(d), f(d), 0.0), lambda d: np.where(mask(d), case.r(d), 0.0), draws
         )
         if number:
-            yield f"is {words.short(number)} times the upstream{should}", lambda d, c=number, f=upstream: c * f(d)
+            yield f"is {words.short(number)} times {name}{should}", lambda d, c=number, f=upstream: c * f(d)
     if idle:
-        yield "is not zero, as it should be,", case.r
+        yield f"is not zero{should}", case.r
 
 
 def _named_regions(case: Case, wrong: Array) -> Iterator[tuple[str, Array]]:

@@ -5,6 +5,7 @@ its product with a direction is the change times the tangent of that input: a sl
 only what is left is pulled back to the inputs and compared entry by entry, at all draws.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,8 +15,9 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.diagnosis.moves import Move, forms, moves
-from pullback.check.probe import Array, Steps
+from pullback.check.diagnosis.moves import forms, moves
+from pullback.check.diagnosis.whole import lies_over
+from pullback.check.probe import Array, Steps, StepValues
 from pullback.check.search import directions
 
 Edge = tuple[int, int]
@@ -41,32 +43,29 @@ class Inside:
 
     def __init__(self, case: Case, steps: Steps) -> None:
         self.case, self.program, self.steps = case, steps, steps.steps
-        self.known: dict[int, At] = {}
-        draw, rng = case.draws.fit[0], np.random.default_rng(3)
-        gap = np.where(np.isfinite(draw.g), draw.r - draw.g, 0.0)
-        self.tangents, target = [], []
+        self.known: dict[int, At] = case.draws.inside
+        self.here, rng = case.draws.fit[0], np.random.default_rng(3)
+        gap = np.where(np.isfinite(self.here.g), self.here.r - self.here.g, 0.0)
+        self.tangents: list[Nested] = []
+        target: list[float] = []
         for _ in range(n.EQUATIONS):
-            u = np.zeros(draw.x.size)
-            u[case.span] = directions.generic(rng, case.layout, draw.x)[case.span]
-            ahead, behind = (self._inputs(draw, draw.x + t * u) for t in (n.SLIP_STEP, -n.SLIP_STEP))
-            self.tangents.append(_quotients(ahead, behind))
+            u = np.zeros(gap.size)
+            u[case.span] = directions.generic(rng, case.layout, self.here.x)[case.span]
+            self.tangents.append(steps.tangents(self._xs(self.here), case.layout.split(u)))
             target.append(float(np.sum(gap * u)))
         self.target = np.array(target)
 
     def at(self, draw: Draw) -> At:
         """The program at a draw, run once."""
         if id(draw) not in self.known:
-            self.case.subject.calls += 2
-            xs = self.case.layout.split(draw.x)
-            found = self.program.values(xs, self.case.subject.upstream(draw.w))
-            back = self.program.local(xs, found.inputs, found.cotangents)
+            found = self.program.values(self._xs(draw), self.case.subject.upstream(draw.w))
+            back = self.program.local(self._xs(draw), found.inputs, found.cotangents)
             self.known[id(draw)] = At(found.inputs, found.outputs, found.cotangents, back)
         return self.known[id(draw)]
 
     def local(self, draw: Draw, inputs: Nested, cotangents: Nested) -> Nested:
         """What every step makes of other values and cotangents."""
-        self.case.subject.calls += 1
-        return self.program.local(self.case.layout.split(draw.x), inputs, cotangents)
+        return self.program.local(self._xs(draw), inputs, cotangents)
 
     def product(self, edge: Edge, change: Array) -> Array:
         """What a change at an edge adds to the gradient, along each direction."""
@@ -79,10 +78,11 @@ class Inside:
         return bool(np.max(np.abs(product - self.target)) <= n.SLIP_FIT * size)
 
     def edges(self) -> list[Edge]:
-        """Every input of every step."""
-        return [(s, j) for s, step in enumerate(self.steps) for j in range(len(step.inputs))]
+        """Every input of every step, those with a name in the source first."""
+        found = [(s, j) for s, step in enumerate(self.steps) for j in range(len(step.inputs))]
+        return sorted(found, key=lambda edge: not self.steps[edge[0]].inputs[edge[1]])
 
-    def predict(self, changes: dict[Edge, Change]) -> Callable[[Draw], Array]:
+    def explanation(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
         """The gradient with these cotangents changed."""
 
         def predict(draw: Draw) -> Array:
@@ -90,20 +90,57 @@ class Inside:
             added = [[np.zeros_like(c) for c in step] for step in at.back]
             for (s, j), change in changes.items():
                 added[s][j] = np.asarray(change(at, draw) - at.back[s][j], at.back[s][j].dtype)
-            self.case.subject.calls += 1
-            pulled = self.program.pull(self.case.layout.split(draw.x), added)
-            return self.case.g(draw) + self.case.layout.join(pulled)[self.case.span].reshape(self.case.shape)
+            pulled = self.program.pull(self._xs(draw), added)
+            return self.case.g(draw) + self.case.part(self.case.layout.join(pulled))
 
-        return predict
+        return Explanation(kind, text, predict)
 
-    def _inputs(self, draw: Draw, x: Array) -> Nested:
+    def repeated(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
+        """The gradient with cotangents changed that depend on one another: swept back until nothing changes."""
+
+        def predict(draw: Draw) -> Array:
+            at, leaves = self.at(draw), self.case.layout.split(draw.g)
+            outer = _minus(at.cotangents, self._gathered(at.back)[0])
+            rest = _minus([leaves], [self._gathered(at.back)[1]])[0]
+            for _ in range(len(self.steps) + 1):
+                back = [list(step) for step in self.local(draw, at.inputs, at.cotangents)]
+                at = At(at.inputs, at.outputs, at.cotangents, back)
+                for (s, j), change in changes.items():
+                    back[s][j] = np.asarray(change(at, draw), back[s][j].dtype)
+                inner, reached = self._gathered(back)
+                new = _minus(outer, inner, -1)
+                same = all(np.array_equal(a, b) for a, b in zip(_flat(new), _flat(at.cotangents), strict=True))
+                at = At(at.inputs, at.outputs, new, back)
+                if same:
+                    break
+            return self.case.part(self.case.layout.join(_minus([rest], [reached], -1)[0]))
+
+        return Explanation(kind, text, predict)
+
+    def _gathered(self, back: Nested) -> tuple[Nested, Sequence[Array]]:
+        """What flows back to every result of a step, and to every input of the function."""
+        at = self.at(self.here)
+        results = [[np.zeros_like(o) for o in step] for step in at.outputs]
+        leaves = [np.zeros_like(leaf) for leaf in self.case.layout.split(self.here.x)]
+        for step, made in zip(self.steps, back, strict=True):
+            for (s, k), cotangent in zip(step.origins, made, strict=True):
+                if s == -1:
+                    leaves[k] = leaves[k] + cotangent
+                else:
+                    results[s][k] = results[s][k] + cotangent
+        return results, leaves
+
+    def _xs(self, draw: Draw) -> list[Array]:
         self.case.subject.calls += 1
-        return self.program.values(self.case.layout.split(x), self.case.subject.upstream(draw.w)).inputs
+        return self.case.layout.split(draw.x)
 
 
-def _quotients(ahead: Nested, behind: Nested) -> list[list[Array]]:
-    pairs = zip(ahead, behind, strict=True)
-    return [[(a - b) / (2 * n.SLIP_STEP) for a, b in zip(*pair, strict=True)] for pair in pairs]
+def _minus(some: Nested, others: Nested, sign: int = 1) -> list[list[Array]]:
+    return [[a - sign * b for a, b in zip(*pair, strict=True)] for pair in zip(some, others, strict=True)]
+
+
+def _flat(nested: Nested) -> list[Array]:
+    return [array for arrays in nested for array in arrays]
 
 
 def slips(case: Case) -> Iterator[Explanation]:
@@ -112,53 +149,80 @@ def slips(case: Case) -> Iterator[Explanation]:
     if steps is None or not steps.steps:
         return
     inside = Inside(case, steps)
-    for search in (_scaled, _two_cut, _taken_for, _differentiated_otherwise):
-        yield from search(inside)
+    for search in (_cut, _scaled, _optioned, _taken_for, _differentiated_otherwise, _repeated):
+        with contextlib.suppress(Exception):  # a slip of ours costs its line
+            yield from search(inside)
+
+
+def _cut(inside: Inside) -> Iterator[Explanation]:
+    """Nothing flows back along one edge, or through one operation, or along two edges."""
+    at = inside.at(inside.here)
+    products = {e: inside.product(e, at.back[e[0]][e[1]]) for e in inside.edges()}
+    groups = [[edge] for edge in products]
+    groups += [[(s, j) for j in range(len(step.inputs))] for s, step in enumerate(inside.steps) if len(step.inputs) > 1]
+    distinct: list[Edge] = []
+    for edge, product in products.items():
+        if np.any(product) and not any(np.allclose(product, products[e], n.SLIP_FIT) for e in distinct):
+            distinct.append(edge)
+    groups += [[a, b] for k, a in enumerate(distinct) for b in distinct[k + 1 :]]
+    for group in groups:
+        if inside.fits(-np.sum([products[edge] for edge in group], axis=0)):
+            text = words.treats_as_constant([(inside.steps[s], j) for s, j in group])
+            yield inside.explanation("term", text, {e: lambda a, d, e=e: 0 * a.back[e[0]][e[1]] for e in group})
 
 
 def _scaled(inside: Inside) -> Iterator[Explanation]:
-    """What flows back along one edge is left out, negated, or has a factor."""
-    at = inside.at(inside.case.draws.fit[0])
-    for edge in inside.edges():
-        s, j = edge
-        product = inside.product(edge, at.back[s][j])
+    """What flows back along one edge, or through one operation, is negated or has a factor."""
+    at = inside.at(inside.here)
+    groups = [[edge] for edge in inside.edges()]
+    groups += [[(s, j) for j in range(len(step.inputs))] for s, step in enumerate(inside.steps) if len(step.inputs) > 1]
+    for group in groups:
+        product = np.sum([inside.product((s, j), at.back[s][j]) for s, j in group], axis=0)
         size = float(product @ product)
         number = 1 + float(product @ inside.target) / size if size else 1.0
         if number != 1 and inside.fits((number - 1) * product):
-            number = round(number, 6) + 0.0 if abs(number - round(number, 6)) < n.SLIP_FIT else number
-            text = words.scaled(inside.steps[s], j, number)
-            change = {edge: lambda a, d, c=number, s=s, j=j: c * a.back[s][j]}
-            yield Explanation("term" if not number else "slip", text, inside.predict(change))
+            number = words.plain_number(number)
+            s, j = group[0]
+            text = words.flows_back(inside.steps[s], j if len(group) == 1 else None, words.factor(number))
+            yield inside.explanation("slip", text, {e: lambda a, d, e=e, c=number: c * a.back[e[0]][e[1]] for e in group})
 
 
-def _two_cut(inside: Inside) -> Iterator[Explanation]:
-    """Two edges that nothing flows back along."""
-    at = inside.at(inside.case.draws.fit[0])
-    kept: list[tuple[Edge, Array]] = []
-    for s, j in inside.edges():
-        product = inside.product((s, j), at.back[s][j])
-        if np.any(product) and not any(np.allclose(product, p, n.SLIP_FIT) for _, p in kept):
-            kept.append(((s, j), product))
-    for k, (one, first) in enumerate(kept):
-        for other, second in kept[k + 1 :]:
-            if inside.fits(-first - second):
-                both = [(inside.steps[s], j) for s, j in (one, other)]
-                change = {e: lambda a, d, e=e: 0 * a.back[e[0]][e[1]] for e in (one, other)}
-                text = words.two_cut(*both)
-                yield Explanation("term", text, inside.predict(change))
+def _optioned(inside: Inside) -> Iterator[Explanation]:
+    """An option of one operation taken wrongly: another axis, the other direction, an operand transposed."""
+    at = inside.at(inside.here)
+    found = _variants(inside, at, inside.here)
+    for s, made in enumerate(found):
+        for v, (how, back) in enumerate(made):
+            def change(a: At, d: Draw, j: int, s: int = s, v: int = v) -> Array:
+                return _variants(inside, a, d)[s][v][1][j]
+
+            yield from _fitting(inside, s, how, back, change)
+
+
+def _variants(inside: Inside, at: At, draw: Draw) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+    inside.case.subject.calls += 1
+    xs = inside.case.layout.split(draw.x)
+    return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents))
+
+
+def _fitting(inside: Inside, s: int, how: str, back: Sequence[Array], change: Callable[[At, Draw, int], Array]) -> Iterator[Explanation]:
+    """One operation differentiated otherwise by one of its inputs, or by all."""
+    at = inside.at(inside.here)
+    products = [inside.product((s, j), b - at.back[s][j]) for j, b in enumerate(back)]
+    every = list(range(len(products)))
+    for which in [[j] for j in every] + ([every] if len(every) > 1 else []):
+        if inside.fits(np.sum([products[j] for j in which], axis=0)):
+            text = words.slip(inside.steps[s], which[0] if len(which) == 1 else None, how)
+            yield inside.explanation("slip", text, {(s, j): lambda a, d, j=j: change(a, d, j) for j in which})
 
 
 def _taken_for(inside: Inside) -> Iterator[Explanation]:
     """The derivative of one operation taken for something else, or what flows back put into other places."""
-    at = inside.at(inside.case.draws.fit[0])
-    for edge in inside.edges():
-        for kind, how, change in _alterations(inside, at, edge):
-            s, j = edge
-            with np.errstate(all="ignore"):
-                product = inside.product(edge, change(at, inside.case.draws.fit[0]) - at.back[s][j])
-            if inside.fits(product):
-                text = words.slip(inside.steps[s], j, how)
-                yield Explanation(kind, text, inside.predict({edge: change}))
+    at = inside.at(inside.here)
+    for s, j in inside.edges():
+        for kind, text, change in _alterations(inside, at, (s, j)):
+            if inside.fits(inside.product((s, j), change(at, inside.here) - at.back[s][j])):
+                yield inside.explanation(kind, text, {(s, j): change})
 
 
 def _alterations(inside: Inside, at: At, edge: Edge) -> Iterator[tuple[str, str, Change]]:
@@ -166,111 +230,166 @@ def _alterations(inside: Inside, at: At, edge: Edge) -> Iterator[tuple[str, str,
     shape, step = at.back[s][j].shape, inside.steps[s]
     alone = len(at.outputs[s]) == 1 and at.outputs[s][0].shape == shape
     if alone:
-        yield "slip", "taken as 1", lambda a, d: a.cotangents[s][0]
-        yield "slip", "taken as −1", lambda a, d: -a.cotangents[s][0]
-    named = [(words.operand(step, i), "inputs", i) for i in range(len(step.inputs))]
-    named += [(f"`{step.output}`" if step.output else "its result", "outputs", 0)]
-    for name, what, i in named:
-        if getattr(at, what)[s][i].shape != shape:
+        yield "slip", words.slip(step, j, "taken as 1"), lambda a, d: a.cotangents[s][0]
+        yield "slip", words.slip(step, j, "taken as −1"), lambda a, d: -a.cotangents[s][0]
+    for move in moves(shape):
+        yield move.kind, words.flows_back(step, j, f"is {move.how}"), lambda a, d, m=move: m.apply(a.back[s][j])
+    named = [(words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))]
+    named += [(words.result(step), lambda a: a.outputs[s][0])]
+    for name, of in named:
+        square = len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]
+        if alone and square:
+            for text, product in _products(name):
+                yield "slip", words.slip(step, j, f"taken as {text}"), lambda a, d, q=of, f=product: f(q(a), a.cotangents[s][0])
+        if not lies_over(of(at).shape, shape):
             continue
         for text, form in forms(name):
-            def factor(a: At, f=form, w=what, i=i) -> Array:  # noqa: ANN001
-                return f(getattr(a, w)[s][i])
-
+            how = words.slip(step, j, f"taken as {text}")
             if alone:
-                yield "slip", f"taken as {text}", lambda a, d, f=factor: f(a) * a.cotangents[s][0]
-            yield "slip", words.factor_form(text), lambda a, d, f=factor: f(a) * a.back[s][j]
-    for move in moves(shape):
-        yield move.kind, f"{move.how}", lambda a, d, m=move: m.apply(a.back[s][j])
+                yield "slip", how, lambda a, d, q=of, f=form: f(q(a)) * a.cotangents[s][0]
+            how = words.flows_back(step, j, words.named_factor(text))
+            yield "slip", how, lambda a, d, q=of, f=form: f(q(a)) * a.back[s][j]
+
+
+def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
+    """Matrix products of the upstream with a matrix, where the shapes allow them."""
+    for sign, minus in ((1, ""), (-1, "−")):
+        for mark, turn in (("", lambda q: q), ("ᵀ", lambda q: np.swapaxes(q, -1, -2))):
+            yield f"{minus}{name}{mark} @ upstream", lambda q, w, t=turn, c=sign: c * t(q) @ w
+            yield f"{minus}upstream @ {name}{mark}", lambda q, w, t=turn, c=sign: c * w @ t(q)
 
 
 def _differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
     """One operation differentiated at other values, or for another cotangent."""
-    draw = inside.case.draws.fit[0]
-    at = inside.at(draw)
-    for swap in _swaps(inside, at):
-        made = [swap(at, draw, s) for s in range(len(inside.steps))]
+    at = inside.at(inside.here)
+    for swap in _swaps(inside):
+        made = [swap(at, s) for s in range(len(inside.steps))]
         if not any(made):
             continue
         inputs = [m[1] if m else at.inputs[s] for s, m in enumerate(made)]
         cotangents = [m[2] if m else at.cotangents[s] for s, m in enumerate(made)]
-        back = inside.local(draw, inputs, cotangents)
+        back: Nested = []
+        with contextlib.suppress(Exception):  # an operation may refuse such values
+            back = inside.local(inside.here, inputs, cotangents)
         for s, m in enumerate(made):
-            if m:
-                products = [inside.product((s, j), b - at.back[s][j]) for j, b in enumerate(back[s])]
-                every = list(range(len(products)))
-                for which in ([[j] for j in every] + ([every] if len(every) > 1 else [])):
-                    if inside.fits(np.sum([products[j] for j in which], axis=0)):
-                        yield _swapped(inside, swap, s, which, m[0])
+            if m and back:
+                yield from _fitting(inside, s, m[0], back[s], _swapped(inside, swap, s))
 
 
-Swap = Callable[[At, Draw, int], tuple[str, Sequence[Array], Sequence[Array]] | None]
+Swapped = tuple[str, Sequence[Array], Sequence[Array]]
+Swap = Callable[[At, int], Swapped | None]
 
 
-def _swapped(inside: Inside, swap: Swap, s: int, which: list[int], how: str) -> Explanation:
+def _swapped(inside: Inside, swap: Swap, s: int) -> Callable[[At, Draw, int], Array]:
     def change(a: At, d: Draw, j: int) -> Array:
-        made = swap(a, d, s)
-        assert made is not None
+        made = swap(a, s)
+        if made is None:
+            return a.back[s][j]
         inputs, cotangents = list(a.inputs), list(a.cotangents)
         inputs[s], cotangents[s] = made[1], made[2]
         return inside.local(d, inputs, cotangents)[s][j]
 
-    changes: dict[Edge, Change] = {(s, j): lambda a, d, j=j: change(a, d, j) for j in which}
-    j = which[0] if len(which) == 1 else None
-    return Explanation("slip", words.slip(inside.steps[s], j, how), inside.predict(changes))
+    return change
 
 
-def _swaps(inside: Inside, at: At) -> Iterator[Swap]:
-    """Changes of what goes into a step, made in all steps at once: its cotangent, or one of its inputs, moved or replaced."""
-    most = max(len(step.inputs) for step in inside.steps)
+def _swaps(inside: Inside) -> Iterator[Swap]:
+    """What goes into a step changed, in all steps at once: its cotangent or an input moved, or an input replaced."""
+    most = min(max(len(step.inputs) for step in inside.steps), 2)
     for m in range(n.MOST_SWAPS):
-        yield lambda a, d, s, m=m: _with_cotangent_moved(a, s, m)
-        for i in range(min(most, 2)):
-            yield lambda a, d, s, m=m, i=i: _with_input_moved(inside, a, s, i, m)
-            yield lambda a, d, s, m=m, i=i: _with_another(inside, a, s, i, m)
+        yield lambda a, s, m=m: _with_cotangent_moved(a, s, m)
+        for i in range(most):
+            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _moved)
+            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _others)
 
 
-def _some_moves(shape: tuple[int, ...]) -> list[Move]:
-    return [m for m in moves(shape) if m.kind != "axis"]
-
-
-def _with_cotangent_moved(a: At, s: int, m: int) -> tuple[str, Sequence[Array], Sequence[Array]] | None:
+def _with_cotangent_moved(a: At, s: int, m: int) -> Swapped | None:
     if len(a.cotangents[s]) != 1:
         return None
-    known = _some_moves(a.cotangents[s][0].shape)
+    known = [move for move in moves(a.cotangents[s][0].shape) if move.kind != "axis"]
     if m >= len(known):
         return None
-    moved = known[m].apply(a.cotangents[s][0])
-    return f"with its upstream {known[m].how}", a.inputs[s], [moved]
+    return f"with its upstream {known[m].how}", a.inputs[s], [known[m].apply(a.cotangents[s][0])]
 
 
-def _with_input_moved(inside: Inside, a: At, s: int, i: int, m: int):  # noqa: ANN202
+def _with_input(inside: Inside, a: At, s: int, i: int, m: int, choices) -> Swapped | None:  # noqa: ANN001
     if i >= len(a.inputs[s]):
         return None
-    known = _some_moves(a.inputs[s][i].shape)
+    known = choices(inside, a, s, i)
     if m >= len(known):
         return None
+    how, value = known[m]
     inputs = list(a.inputs[s])
-    inputs[i] = known[m].apply(inputs[i])
-    return f"with {words.operand(inside.steps[s], i)} {known[m].how}", inputs, a.cotangents[s]
+    inputs[i] = np.asarray(value, inputs[i].dtype)
+    return how, inputs, a.cotangents[s]
 
 
-def _with_another(inside: Inside, a: At, s: int, i: int, m: int):  # noqa: ANN202
-    """Another tensor of the program in the place of an input; one and zero are the plainest."""
-    if i >= len(a.inputs[s]):
-        return None
-    here = a.inputs[s][i]
-    found: list[tuple[str, Array]] = [("1", np.ones_like(here)), ("its absolute value", np.abs(here).astype(here.dtype))]
-    found += [(words.operand(inside.steps[s], k), other) for k, other in enumerate(a.inputs[s]) if k != i]
-    found += [("its result", o) for o in a.outputs[s]]
-    for k, step in enumerate(inside.steps):
-        found += [(words.operand(step, j), t) for j, t in enumerate(a.inputs[k]) if step.inputs[j] and k != s]
-        found += [(f"`{step.output}`", a.outputs[k][0])] if step.output and k != s else []
-    found = [(name, t) for name, t in found if t.shape == here.shape and t.dtype == here.dtype]
-    unique = {name: t for name, t in found if not np.array_equal(t, here)}
-    if m >= len(unique):
-        return None
-    name, tensor = list(unique.items())[m]
-    inputs = list(a.inputs[s])
-    inputs[i] = tensor
-    return f"with {name} in place of {words.operand(inside.steps[s], i)}", inputs, a.cotangents[s]
+def _moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+    here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
+    known = [("without its sign", np.abs(here))]
+    known += [(move.how, move.apply(here)) for move in moves(here.shape) if move.kind != "axis"]
+    return [(f"with {name} {how}", value) for how, value in known]
+
+
+def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+    """Tensors of the program that fit in the place of an input; one is the plainest."""
+    here, step = a.inputs[s][i], inside.steps[s]
+    found = [("1", np.ones_like(here))]
+    found += [(words.operand(step, k), other) for k, other in enumerate(a.inputs[s]) if k != i]
+    found += [(words.result(step), o) for o in a.outputs[s]]
+    for k, other in enumerate(inside.steps):
+        if k != s:
+            found += [(f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name]
+            found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
+    name = words.operand(step, i)
+    fitting = {f"with {word} in place of {name}": t for word, t in found if t.shape == here.shape and word != name}
+    return list(fitting.items())
+
+
+def _repeated(inside: Inside) -> Iterator[Explanation]:
+    """The same slip in each run of a line: of a loop that was unrolled."""
+    groups: dict[tuple[str, str, tuple[str, ...], int], list[Edge]] = {}
+    for s, step in enumerate(inside.steps):
+        for j in range(len(step.inputs)):
+            groups.setdefault((step.place, step.op, step.inputs, j), []).append((s, j))
+    several = [group for group in groups.values() if len(group) > 1]
+    if not inside.case.alone or any(origin[0] == -2 for step in inside.steps for origin in step.origins):
+        return  # what is left out cannot be swept through
+    at, spent = inside.at(inside.here), inside.case.subject.calls
+    for alterations in (_plain_alterations, _swapped_inputs, _result_alterations):
+        for group in several:
+            for kind, text, change in alterations(inside, at, *group[-1]):
+                first = [change(at, inside.here, s, j) for s, j in group]
+                moves_any = any(not np.array_equal(f, at.back[s][j]) for f, (s, j) in zip(first, group, strict=True))
+                if moves_any and inside.case.subject.calls < spent + n.MOST_SWEEPS:
+                    changes = {e: lambda a, d, e=e, c=change: c(a, d, *e) for e in group}
+                    yield inside.repeated(kind, text, changes)
+
+
+# A changed cotangent of any edge of a group.
+GroupChange = Callable[[At, Draw, int, int], Array]
+
+
+def _plain_alterations(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[str, str, GroupChange]]:
+    step = inside.steps[s]
+    yield "term", words.treats_as_constant([(step, j)]), lambda a, d, s, j: 0 * a.back[s][j]
+    yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, d, s, j: -a.back[s][j]
+    if at.cotangents[s][0].shape == at.back[s][j].shape:
+        yield "slip", words.slip(step, j, "taken as 1"), lambda a, d, s, j: a.cotangents[s][0]
+
+
+def _result_alterations(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[str, str, GroupChange]]:
+    step = inside.steps[s]
+    if at.cotangents[s][0].shape == at.back[s][j].shape:
+        for text, form in forms(words.result(step)):
+            how = words.slip(step, j, f"taken as {text}")
+            yield "slip", how, lambda a, d, s, j, f=form: f(a.outputs[s][0]) * a.cotangents[s][0]
+
+
+def _swapped_inputs(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[str, str, GroupChange]]:
+    for i in range(len(inside.steps[s].inputs)):
+        for choices in (_moved, _others):
+            for m, (how, _) in enumerate(choices(inside, at, s, i)[:2]):
+                def change(a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c=choices) -> Array:  # noqa: ANN001
+                    return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(a, d, j)
+
+                yield "slip", words.slip(inside.steps[s], j, how), change

@@ -24,13 +24,13 @@ def unused(case: Case) -> Iterator[Explanation]:
 def not_linear(case: Case) -> Iterator[Explanation]:
     """What the rule gives is not in proportion to the upstream: clipped, squared, or something added."""
     here = case.draws.fit[0]
-    nothing, small = (_ruled(case, here, factor) for factor in (0.0, _SMALL))
-    if np.allclose(small / _SMALL, case.r(here), n.AGREE) and not np.any(nothing):
+    nothing, small, large = (_ruled(case, here, factor) for factor in (0.0, _SMALL, 1 / _SMALL))
+    same = (np.allclose(r, case.r(here), n.AGREE, 0) for r in (small / _SMALL, large * _SMALL))
+    if all(same) and not np.any(nothing):
         return
     if np.any(nothing):
         yield Explanation("upstream", words.ADDED, lambda d: case.g(d) + _ruled(case, d, 0.0))
         return
-    large = _ruled(case, here, 1 / _SMALL)
     for text, of_upstream, of_result in _BENT:
         yield Explanation("linear", text, _bent(case, of_upstream, of_result, 0.0))
     for text, of_upstream, of_result in _CLIPPED:

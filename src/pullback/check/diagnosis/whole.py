@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+from typing import Any
+
 import numpy as np
 
 from pullback.check import numbers as n
@@ -10,6 +12,9 @@ from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.moves import forms, moves
 from pullback.check.probe import Array
+
+
+Quantity = Callable[[Any], Array]
 
 
 def zero(case: Case) -> Iterator[Explanation]:
@@ -154,15 +159,22 @@ def _relative(case: Case, draw: Draw) -> Array:
 
 
 def passed_through(case: Case) -> Iterator[Explanation]:
-    """The upstream as it came."""
-    for _, span in case.outputs_like_it():
-        for sign, text in ((1.0, words.PASSED), (-1.0, words.PASSED_NEGATED)):
-            yield Explanation("passed", text, lambda d, s=span, c=sign: c * d.w[s].reshape(case.shape))
+    """The upstream as it came, or a multiple of it."""
+    for how, upstream in case.upstreams():
+        for number in (1.0, -1.0, case.factor(upstream, case.r, case.draws.fit)):
+            if number:
+                text = words.passed(number, how)
+                yield Explanation("passed", text, lambda d, f=upstream, c=number: c * f(d))
 
 
 def added_term(case: Case) -> Iterator[Explanation]:
     """Something is added that does not belong there: a multiple of one, of an input, an output or the upstream."""
     terms = {"1": lambda d: np.ones(case.shape), **dict(quantities(case))}
+    for _, upstream in case.upstreams():
+        terms["the upstream"] = upstream
+        for name, q in quantities(case):
+            if "upstream" not in name:
+                terms[f"the upstream × {name}"] = lambda d, f=upstream, q=q: f(d) * q(d)
     for name, term in terms.items():
         number = case.factor(term, lambda d: case.r(d) - case.g(d), case.draws.fit)
         if number:
@@ -174,19 +186,42 @@ def element_by_element(case: Case) -> Iterator[Explanation]:
     """A factor too many or missing that differs from element to element."""
     for name, quantity in quantities(case):
         for form, apply in forms(name):
-            text = words.named_factor(form)
-            yield Explanation("factor", text, lambda d, q=quantity, a=apply: a(q(d)) * case.g(d))
+            def predict(d: Draw, q: Quantity = quantity, a: Quantity = apply) -> Array:
+                return a(q(d)) * case.g(d)
+
+            # signs are the same at all points near one another: only others can confirm them
+            if not form.startswith("sign") or case.holds(predict, case.draws.pool):
+                yield Explanation("factor", words.named_factor(form), predict)
 
 
 def instead_of_derivative(case: Case) -> Iterator[Explanation]:
     """The upstream times something that is not the derivative."""
-    for _, span in case.outputs_like_it():
+    for how, upstream in case.upstreams():
         for name, quantity in quantities(case):
             for form, apply in forms(name):
                 yield Explanation(
                     "term",
-                    words.instead(form),
-                    lambda d, q=quantity, a=apply, s=span: a(q(d)) * d.w[s].reshape(case.shape),
+                    words.instead(how, form),
+                    lambda d, q=quantity, a=apply, f=upstream: a(q(d)) * f(d),
+                )
+
+
+def passed_to_extremes(case: Case) -> Iterator[Explanation]:
+    """The upstream where an element is the largest or smallest, zero elsewhere."""
+    for how, upstream in case.upstreams():
+        for name, chosen in extremes(case):
+            text = words.only_where(how, name)
+            yield Explanation("term", text, lambda d, q=chosen, f=upstream: q(d) * f(d))
+
+
+def extremes(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+    """One where an element is the largest or smallest along an axis, zero elsewhere."""
+    for axis, size in enumerate(case.shape if not case.leaf.is_complex else ()):
+        for word, most in (("largest", np.max), ("smallest", np.min)):
+            if size > 1:
+                yield (
+                    f"`{case.leaf.name}` is the {word} along axis {axis}",
+                    lambda d, k=axis, f=most: (case.x(d) == f(case.x(d), axis=k, keepdims=True)) * 1.0,
                 )
 
 
@@ -201,14 +236,31 @@ def factor_per_index(case: Case) -> Iterator[Explanation]:
             ]
             factors = np.sum(sums[0], 0) / np.sum(sums[1], 0)
             text = words.per_index(k, factors.ravel())
-            yield Explanation("factor", text, lambda d, f=factors: np.nan_to_num(f) * case.g(d))
+
+            def predict(d: Draw, f: Array = factors) -> Array:
+                return np.nan_to_num(f) * case.g(d)
+
+            if case.holds(predict, case.draws.pool):  # else it comes from the values that stand there
+                yield Explanation("factor", text, predict)
+
+
+def factor_along(case: Case) -> Iterator[Explanation]:
+    """One factor for all elements along an axis, which changes with the point: it takes several to tell."""
+    for k, size in enumerate(case.shape):
+        if size > 2 and case.g(case.draws.fit[0]).size > size:
+            yield Explanation("factor", words.factor_along(k), lambda d, k=k: case.g(d) * _along(case, d, k))
+
+
+def _along(case: Case, draw: Draw, axis: int) -> Array:
+    g, r = np.nan_to_num(case.g(draw)), case.r(draw)
+    return np.sum(g * r, axis, keepdims=True) / np.sum(g * g, axis, keepdims=True)
 
 
 def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Arrays that belong to a draw and can be laid over the gradient: inputs, outputs, upstreams."""
     for layout, what in ((case.layout, "x"), (case.subject.outputs, "y"), (case.subject.outputs, "w")):
         for k, leaf in enumerate(layout.leaves):
-            if leaf.is_complex or case.leaf.is_complex or not _lies_over(leaf.shape, case.shape):
+            if leaf.is_complex or case.leaf.is_complex or not lies_over(leaf.shape, case.shape):
                 continue
             span = layout.span(k)
             yield (
@@ -217,7 +269,8 @@ def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
             )
 
 
-def _lies_over(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+def lies_over(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether an array of one shape broadcasts to the other."""
     try:
         return np.broadcast_shapes(shape, other) == other
     except ValueError:

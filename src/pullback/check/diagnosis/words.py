@@ -25,11 +25,6 @@ NOTHING_FLOWS = "is missing (the rule gives None), but the function depends on i
 DETACHED = "is zero, but the function depends on it: detached?"
 UNUSED = "is the same for every upstream: the upstream gradient is not multiplied in"
 ADDED = "has something added that does not depend on the upstream: an upstream of zero should give zero"
-PASSED = (
-    "is the upstream as it came: the function's own derivative is not multiplied in. If that is meant "
-    "(straight-through), name the function it is the derivative of with against="
-)
-PASSED_NEGATED = "is minus the upstream: the function's own derivative is not multiplied in"
 CONJUGATE = "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
 DEAD_ZONE = "is zero where its upstream is smaller than {}: a dead zone"
 SECOND = (
@@ -57,6 +52,12 @@ def short(number: float) -> str:
     return f"{number + 0.0:.4g}".replace("-", "−")
 
 
+def plain_number(number: float) -> float:
+    """A number without the last digits, where these are noise."""
+    plain = float(Fraction(number).limit_denominator(64))
+    return plain if abs(number - plain) < 1e-6 * max(1.0, abs(number)) else number
+
+
 def is_minus_one(number: float) -> bool:
     """Whether a factor is a flipped sign."""
     return abs(number + 1) < 1e-6
@@ -71,6 +72,8 @@ def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     """A constant factor, as plain as it can be said."""
     if is_minus_one(number):
         return "has the wrong sign"
+    if abs(number) < 1e-9:
+        return "is zero"
     if number < 0:
         return f"has the wrong sign and is {short(-number)}× as large as it should be"
     off = number - 1
@@ -123,6 +126,11 @@ def per_index(axis: int, factors: Array) -> str:
     return f"is off by a factor that depends only on the index along axis {axis}: {some}"
 
 
+def factor_along(axis: int) -> str:
+    """A factor that nothing explains."""
+    return f"is off by one factor for all elements along axis {axis}, which changes with the point"
+
+
 def named_factor(form: str) -> str:
     """A factor that is something of the function."""
     return f"has {factor_form(form)}"
@@ -134,15 +142,32 @@ def factor_form(form: str) -> str:
     return f"a factor {form[2:]} missing" if missing else f"a factor {form} too many"
 
 
-def instead(form: str) -> str:
+def passed(number: float, how: str) -> str:
+    """The upstream in the place of the derivative."""
+    if number == 1 and how == "the upstream":
+        return (
+            "is the upstream as it came: the function's own derivative is not multiplied in. If that is meant "
+            "(straight-through), name the function it is the derivative of with against="
+        )
+    amount = {1.0: "", -1.0: "minus "}.get(number, f"{short(number)} times ")
+    return f"is {amount}{how}: the function's own derivative is not multiplied in"
+
+
+def instead(how: str, form: str) -> str:
     """Something else in the place of the derivative."""
-    return f"is the upstream times {form}, which is not the derivative of the function"
+    return f"is {how} times {form}, which is not the derivative of the function"
+
+
+def only_where(how: str, where: str) -> str:
+    """The upstream at some elements only."""
+    return f"is {how} where {where}, and zero elsewhere: not the derivative of the function"
 
 
 def added(number: float, what: str, *, decay: bool) -> str:
     """A term that does not belong there."""
-    term = short(number) if what == "1" else f"{short(number)} × {what}"
-    return f"has {term} added{' (weight decay?)' if decay else ''}"
+    amount = {1.0: "", -1.0: "−"}.get(plain_number(number), f"{short(number)} × ")
+    term = short(number) if what == "1" else f"{amount}{what}"
+    return f"is off by + {term}{': weight decay?' if decay else ': added by mistake, or a term with the other sign is missing'}"
 
 
 def rearranged(how: str) -> str:
@@ -165,9 +190,17 @@ def precision(kind: str, bits: int) -> str:
     return f"is right to {bits} bits only: computed or rounded in {kind} inside the rule"
 
 
+IDLE = ", and should be zero"
+
+
 def region(where: str, how: str) -> str:
     """Wrong in some places only."""
-    return f"{how} in {where}, and is right elsewhere"
+    return _in_part(f"in {where}", how)
+
+
+def _in_part(where: str, how: str) -> str:
+    should = f"{IDLE} there" if how.endswith(IDLE) else ""
+    return f"{how.removesuffix(IDLE)} {where}{should}{';' if should else ','} {'it' if should else 'and'} is right elsewhere"
 
 
 def part_of_outputs(output: str, number: float) -> str:
@@ -191,7 +224,7 @@ def interval(quantity: str, low: float, high: float) -> str:
 
 def condition(how: str, where: str) -> str:
     """Wrong only for some values."""
-    return f"{how} where {where}, and is right elsewhere"
+    return _in_part(f"where {where}", how)
 
 
 # slips in the program
@@ -204,28 +237,34 @@ def operand(step: Step, j: int) -> str:
     return "its operand" if len(step.inputs) == 1 else f"its {('first', 'second', 'third')[min(j, 2)]} operand"
 
 
+def result(step: Step) -> str:
+    """What a step gives, by its name in the source."""
+    return f"`{step.output}`" if step.output else "its result"
+
+
 def _line(step: Step) -> str:
     return f"`{step.line.removeprefix('return ')}`" if step.line else f"the operation {step.op}"
 
 
-def scaled(step: Step, j: int, number: float) -> str:
-    """What flows back along one edge is left out, or has a factor."""
-    if not number:
-        return f"treats {_cut(step, j)}"
-    how = factor(number) if number > 0 else times(number)
-    through = f"through {operand(step, j)} of {step.op} in {_line(step)}"
-    return f"is right but for what flows back {through}, which {how}"
+def treats_as_constant(edges: Sequence[tuple[Step, int]]) -> str:
+    """Paths that are left out."""
+    if len(edges) > 1 and len({id(step) for step, _ in edges}) == 1:
+        step = edges[0][0]
+        return f"treats {f'`{step.output}`' if step.output else f'the result of {step.op}'} as a constant in {_line(step)}"
+    texts = [f"{operand(step, j)} as a constant in {_of(step, j)}" for step, j in edges]
+    return f"treats {', and '.join(texts)}"
 
 
-def _cut(step: Step, j: int) -> str:
-    if len(step.inputs) == 1 and step.line:
-        return f"{step.op} in {_line(step)} as a constant"
-    return f"{operand(step, j)} as a constant in {step.op} of {_line(step)}"
+def _of(step: Step, j: int | None) -> str:
+    """The line of a step; its operation too, where the line alone does not say which is meant."""
+    named = j is not None and step.inputs[j] and step.line.count(step.inputs[j]) == 1
+    return _line(step) if named or not step.line else f"{step.op} of {_line(step)}"
 
 
-def two_cut(one: tuple[Step, int], other: tuple[Step, int]) -> str:
-    """Two paths left out."""
-    return f"treats {_cut(*one)}, and {_cut(*other)}"
+def flows_back(step: Step, j: int | None, how: str) -> str:
+    """What flows back along one edge, or through one operation, is not what it should be."""
+    to = "" if j is None else f" to {operand(step, j)}"
+    return f"is right but for what flows back{to} through {_of(step, j)}, which {how}"
 
 
 def slip(step: Step, j: int | None, how: str) -> str:

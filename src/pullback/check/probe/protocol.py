@@ -146,6 +146,16 @@ class Steps(Protocol):
         """The cotangents of its inputs that each step alone makes, at other values and for other cotangents."""
         ...
 
+    def tangents(self, xs: Arrays, us: Arrays) -> Sequence[Arrays]:
+        """How the inputs of the steps move when the arguments move by `us`."""
+        ...
+
+    def variants(
+        self, xs: Arrays, values: StepValues
+    ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+        """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
+        ...
+
     def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
         """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
         ...

@@ -4,7 +4,7 @@ It stops at the first point with a finding. What was tested, and what stayed ope
 """
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -126,6 +126,10 @@ class Course:
         made = points.special(rng, self.subject.inputs, self.start, self.facts.constants)
         kept = [replace(p, x=self._kept(p.kind, self.domain.into(p.x))) for p in made]
         return [p for p in kept if not p.kind.is_far_out]
+
+    def within(self, kind: Kind) -> Callable[[Array], Array]:
+        """Moves a point near one of this kind to where the function may be called."""
+        return lambda x: self._kept(kind, self.domain.into(x))
 
     def finish(self) -> None:
         """The function must still be what it was when the check began."""

@@ -48,12 +48,12 @@ def own_derivative(probe: Any) -> OwnDerivative | Unsupported:
         return Unsupported(described(error))
 
 
-def stripped(function: Any) -> tuple[Any, dict[str, tuple[str, Any]]]:
+def stripped(function: Any, *, keep_stops: bool = False) -> tuple[Any, dict[str, tuple[str, Any]]]:
     """A copy in which every op has the gradient of its type, and nothing is stopped; and what it calls, by name, with the names before."""
     library = overriding.new_library()
     library.function.extend(overriding.reachable_definitions(function))
     for node in (node for definition in library.function for node in definition.node_def):
-        if node.op in ("StopGradient", "PreventGradient"):
+        if node.op in ("StopGradient", "PreventGradient") and not keep_stops:
             node.op = "Identity"
             for name in [name for name in node.attr if name != "T"]:
                 del node.attr[name]

@@ -19,6 +19,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow.probing.callee import described
 from pullback.engines.tensorflow.probing.modes import Point
 from pullback.engines.tensorflow.probing.own_derivative import OwnDerivative, stripped
+from pullback.engines.tensorflow.probing.variants import variants_of
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Array, Arrays, Step, StepValues, Unsupported
 
@@ -34,9 +35,10 @@ Nested = Sequence[Sequence[Any]]
 class Program:
     """The steps of a probed function, built once."""
 
-    def __init__(self, probe: Any, own: OwnDerivative) -> None:
+    def __init__(self, probe: Any, own: OwnDerivative, *, keep_stops: bool) -> None:
         self.probe, self.own = probe, own
-        self.copy, self.called = stripped(own.traced)  # of its own: differentiating a graph changes it
+        # a copy of its own: differentiating a graph changes it
+        self.copy, self.called = stripped(own.traced, keep_stops=keep_stops)
         at = Point(probe, probe.start())
         self.inputs = [tf.TensorSpec(t.shape, t.dtype) for t in at.tensors]
         self.variables = {id(s.handle): k for k, s in enumerate(at.sources) if hasattr(s, "handle")}
@@ -50,8 +52,8 @@ class Program:
             replace(named[k], origins=tuple((place.get(s, -2), i) for s, i in named[k].origins))
             for k in self.kept
         )
-        self._trace, self._local, self._pull = map(
-            _Once, (self._traced, self._differentiated, self._pulled)
+        self._trace, self._local, self._pull, self._push, self._vary = map(
+            _Once, (self._traced, self._differentiated, self._pulled, self._pushed, self._varied)
         )
 
     def values(self, xs: Arrays, ws: Arrays) -> StepValues:
@@ -67,6 +69,19 @@ class Program:
     def pull(self, xs: Arrays, changes: Nested) -> list[Array]:
         """What changes of cotangents at the edges add to the gradients of the inputs."""
         return _arrays([self._pull(self.probe.tensors(xs), _tensors(changes))])[0]
+
+    def tangents(self, xs: Arrays, us: Arrays) -> list[list[Array]]:
+        """How the inputs of every step move with those of the function."""
+        return _arrays(self._push(self.probe.tensors(xs), self.probe.tensors(us)))
+
+    def variants(self, xs: Arrays, values: StepValues) -> list[list[tuple[str, list[Array]]]]:
+        """What steps would give if an option were another one: an axis, a direction, an operand transposed."""
+        inputs, cotangents = _tensors(values.inputs), _tensors(values.cotangents)
+        found = self._vary(self.probe.tensors(xs), inputs, cotangents)
+        return [
+            [(how, arrays) for how, arrays in zip(hows, _arrays(made), strict=True)]
+            for hows, made in zip(self.varied, found, strict=True)
+        ]
 
     # what is traced
 
@@ -87,6 +102,28 @@ class Program:
             step = replay.steps[k]
             outputs = _floats(_made(step.op, step.with_edges(edges)))
             found.append(_filled(tf.gradients(outputs, edges, ws), edges))
+        return found
+
+    def _pushed(self, xs: Any, us: Any) -> Any:
+        """By differentiating what pulls back, which is linear in what it is given."""
+        replay = _Replay(self)
+        replay.run(xs)
+        edges = [edge for k in self.kept for edge in replay.steps[k].edges]
+        changes = [tf.zeros_like(edge) for edge in edges]
+        pulled = _filled(tf.gradients(edges, xs, changes), xs)
+        flat = iter(_filled(tf.gradients(pulled, changes, us), changes))
+        return [[next(flat) for _ in replay.steps[k].edges] for k in self.kept]
+
+    def _varied(self, xs: Any, inputs: Any, cotangents: Any) -> Any:
+        replay = _Replay(self)
+        replay.run(xs)
+        self.varied: list[list[str]] = []
+        found: list[list[list[Any]]] = []
+        for k, edges, ws in zip(self.kept, inputs, cotangents, strict=True):
+            step = replay.steps[k]
+            made = list(variants_of(step.op, step.with_edges(edges), edges, ws))
+            self.varied.append([how for how, _ in made])
+            found.append([_filled(back, edges) for _, back in made])
         return found
 
     def _pulled(self, xs: Any, changes: Any) -> Any:
@@ -162,7 +199,7 @@ class _Replay:
             original, callee = self.program.called[op.get_attr("f").name]
             return self._graph(callee.graph, inputs, original)
         active = {j: t for j, t in enumerate(inputs) if t.ref() in self.origin}
-        if not active or op.type in _PASSING:
+        if not active or op.type in (*_PASSING, "StopGradient"):
             made = inputs if op.type in _PASSING else _made(op, inputs)
             return made
         edges = {j: tf.identity(t) for j, t in active.items()}
@@ -215,8 +252,7 @@ def _line_of(op: Any) -> tuple[str, str]:
 
 def _named(steps: list[_Step], lines: dict[tuple[str, str], tuple[str, str]], names: list[str]) -> tuple[Step, ...]:
     places = [lines.get(step.name, ("", "")) for step in steps]
-    last = {place: k for k, place in enumerate(places)}
-    variable = [_assigned(text) if last[text, where] == k else "" for k, (text, where) in enumerate(places)]
+    variable = [_assigned(text) if _ends_line(steps, places, k) else "" for k, (text, _) in enumerate(places)]
 
     def name_of(origin: tuple[int, int]) -> str:
         step, which = origin
@@ -226,6 +262,14 @@ def _named(steps: list[_Step], lines: dict[tuple[str, str], tuple[str, str]], na
         Step(s.op.type, text, where, tuple(map(name_of, s.origins)), variable[k], tuple(s.origins))
         for k, (s, (text, where)) in enumerate(zip(steps, places, strict=True))
     )
+
+
+def _ends_line(steps: list[_Step], places: list[tuple[str, str]], k: int) -> bool:
+    """Whether a step is the last of its line, or of one of its runs: of the type of the last, once in each run."""
+    here = [i for i, place in enumerate(places) if place == places[k]]
+    types = [steps[i].op.type for i in here]
+    rarest = min(types.count(kind) for kind in types)
+    return k == here[-1] or (steps[k].op.type == types[-1] and types.count(types[-1]) == rarest)
 
 
 def _assigned(line: str) -> str:
@@ -246,6 +290,25 @@ def program_of(probe: Any, own: Any) -> Program | Unsupported:
     if isinstance(own, Unsupported):
         return own
     try:
-        return Program(probe, own)
+        plain = Program(probe, own, keep_stops=True)
+        if _stops_nothing(plain, probe):
+            return plain
+        return Program(probe, own, keep_stops=False)
     except Exception as error:
         return Unsupported(described(error))
+
+
+def _stops_nothing(program: Program, probe: Any) -> bool:
+    """Whether the gradients that a user stopped are none of the function's derivative."""
+    if not any(op.type == "StopGradient" for op in program.copy.graph.get_operations()):
+        return True
+    rng = np.random.default_rng(0)
+    xs, ws = probe.start(), [rng.normal(size=leaf.shape) for leaf in probe.outputs]
+    found = program.values(xs, ws)
+    back = program.local(xs, found.inputs, found.cotangents)
+    only = [
+        [b if origin[0] == -1 else np.zeros_like(b) for b, origin in zip(made, step.origins, strict=True)]
+        for made, step in zip(back, program.steps, strict=True)
+    ]
+    pairs = zip(program.pull(xs, only), program.own.vjp(xs, ws), strict=True)
+    return all(np.allclose(a, 0.0 if b is None else b) for a, b in pairs)
