@@ -107,6 +107,7 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
 
             yield f"{name} − {leaf.name}", lambda d, f=other: case.x(d) - f(d)
             yield f"|{name} − {leaf.name}|", lambda d, f=other: np.abs(case.x(d) - f(d))
+            yield f"{name} × {leaf.name}", lambda d, f=other: case.x(d) * f(d)
             yield leaf.name, other
     for out, span in case.outputs_like_it():
         yield out, lambda d, s=span: d.y[s].reshape(case.shape)
@@ -152,24 +153,26 @@ def _sharpened(case: Case, draws: list[Draw], quantity: Quantity, found: Interva
     ends: list[float] = []
     for end, sign in ((found.low, -1.0), (found.high, 1.0)):
         if np.isfinite(end):
-            pair = _across(case, draws, quantity, end, sign)
-            sharp = None if pair is None else _halved(case, quantity, *pair)
-            if sharp is None:
+            pairs = _across(case, draws, quantity, end, sign)
+            sharp = [_halved(case, quantity, *pair) for pair in (*pairs[:1], *pairs[1:][-1:])]
+            if None in sharp or not sharp or not np.allclose(sharp, sharp[:1], n.SNAP):  # pyright: ignore
                 return None
-            end = sharp
+            end = float(sharp[0] or 0.0)
         ends.append(end)
     return Interval(*ends)
 
 
-def _across(case: Case, draws: list[Draw], quantity: Quantity, end: float, sign: float) -> tuple[int, Draw, Draw] | None:
-    """An element, a draw where it is wrong, and one where it is right and lies beyond the end."""
+def _across(
+    case: Case, draws: list[Draw], quantity: Quantity, end: float, sign: float
+) -> list[tuple[int, Draw, Draw]]:
+    """Elements, a draw where each is wrong, and one where it is right and lies beyond the end."""
+    found: list[tuple[int, Draw, Draw]] = []
     for wrong in draws:
         for right in draws:
             beyond = (sign * quantity(right) > sign * end) & ~case.wrong(right) & np.isfinite(case.g(right))
-            found = np.flatnonzero(beyond & case.wrong(wrong))
-            if found.size:
-                return int(found[0]), wrong, right
-    return None
+            both = np.flatnonzero(beyond & case.wrong(wrong))
+            found += [(int(element), wrong, right) for element in both[-1:]]
+    return found
 
 
 def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Draw) -> float | None:

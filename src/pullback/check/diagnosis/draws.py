@@ -98,13 +98,15 @@ class Truth:
 class Draws:
     """`fit`: two upstreams at the failing point. `fresh`: points near it, and the given arguments.
 
-    `others` are points of other kinds, at which `pool` is drawn when it is asked for.
+    `others` are points of other kinds, `mixed` have the failing point's values in other places: there `pool` is drawn
+    when it is asked for, to tell what comes from the place of an element from what comes from its value.
     """
 
     truth: Truth
     fit: tuple[Draw, ...]
     fresh: tuple[Draw, ...]
     others: Sequence[Point]
+    mixed: Sequence[Array]
     draw: Callable[[Array, Array], Draw | None]
     inside: dict[int, Any] = field(default_factory=dict[int, Any])
 
@@ -117,7 +119,7 @@ class Draws:
     def pool(self) -> tuple[Draw, ...]:
         """Draws at points of other kinds; at kinks the program's derivative is one of several that are right."""
         w = self.fit[0].w
-        found = [self.draw(point.x, w) for point in self.others[: n.POOL]]
+        found = [self.draw(x, w) for x in (*self.mixed, *(p.x for p in self.others[: n.POOL]))]
         return tuple(draw for draw in found if draw is not None)
 
 
@@ -152,7 +154,21 @@ def make_draws(
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
     others = [other for other in others if point.is_placed or not other.is_placed]
-    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, draw)
+    mixed = [into(_mixed(subject, point.x, order)) for order in (_rolled, _reversed)]
+    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, mixed, draw)
+
+
+def _mixed(subject: Subject, x: Array, order: Callable[[Array], Array]) -> Array:
+    """The values of each input in other places."""
+    return subject.inputs.join([order(part.ravel()).reshape(part.shape) for part in subject.inputs.split(x)])
+
+
+def _rolled(a: Array) -> Array:
+    return np.roll(a, 1)
+
+
+def _reversed(a: Array) -> Array:
+    return -a[::-1]
 
 
 def _like(rng: np.random.Generator, w: Array) -> Array:

@@ -87,9 +87,15 @@ FORMS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def forms(name: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+# Of an operation of several inputs, the others would be a coincidence.
+_FEW = frozenset(["{}", "{}²", "√{}", "exp({})", "log({})", "|{}|", "sign({})"])
+
+
+def forms(name: str, *, few: bool = False) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Each form of a quantity, and one divided by it, in words."""
     for text, form in FORMS.items():
+        if few and text not in _FEW:
+            continue
         yield text.format(name), form
         if not text.startswith("sign"):
             yield f"1/{text.format(name)}", lambda q, f=form: 1 / f(q)

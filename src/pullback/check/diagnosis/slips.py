@@ -82,6 +82,13 @@ class Inside:
         found = [(s, j) for s, step in enumerate(self.steps) for j in range(len(step.inputs))]
         return sorted(found, key=lambda edge: not self.steps[edge[0]].inputs[edge[1]])
 
+    def groups(self) -> list[list[Edge]]:
+        """Edges one by one, then the edges of one operation; two that come from one tensor are one."""
+        every = [[(s, j) for j in range(len(step.inputs))] for s, step in enumerate(self.steps)]
+        twins = [group for group in every if len(set(self.steps[group[0][0]].origins)) < len(group)]
+        alone = [[edge] for edge in self.edges() if not any(edge in group for group in twins)]
+        return [*alone, *(group for group in every if len(group) > 1)]
+
     def explanation(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
         """The gradient with these cotangents changed."""
 
@@ -158,8 +165,7 @@ def _cut(inside: Inside) -> Iterator[Explanation]:
     """Nothing flows back along one edge, or through one operation, or along two edges."""
     at = inside.at(inside.here)
     products = {e: inside.product(e, at.back[e[0]][e[1]]) for e in inside.edges()}
-    groups = [[edge] for edge in products]
-    groups += [[(s, j) for j in range(len(step.inputs))] for s, step in enumerate(inside.steps) if len(step.inputs) > 1]
+    groups = inside.groups()
     distinct: list[Edge] = []
     for edge, product in products.items():
         if np.any(product) and not any(np.allclose(product, products[e], n.SLIP_FIT) for e in distinct):
@@ -174,17 +180,17 @@ def _cut(inside: Inside) -> Iterator[Explanation]:
 def _scaled(inside: Inside) -> Iterator[Explanation]:
     """What flows back along one edge, or through one operation, is negated or has a factor."""
     at = inside.at(inside.here)
-    groups = [[edge] for edge in inside.edges()]
-    groups += [[(s, j) for j in range(len(step.inputs))] for s, step in enumerate(inside.steps) if len(step.inputs) > 1]
-    for group in groups:
+    found: list[tuple[float, list[Edge]]] = []
+    for group in inside.groups():
         product = np.sum([inside.product((s, j), at.back[s][j]) for s, j in group], axis=0)
         size = float(product @ product)
         number = 1 + float(product @ inside.target) / size if size else 1.0
         if number != 1 and inside.fits((number - 1) * product):
-            number = words.plain_number(number)
-            s, j = group[0]
-            text = words.flows_back(inside.steps[s], j if len(group) == 1 else None, words.factor(number))
-            yield inside.explanation("slip", text, {e: lambda a, d, e=e, c=number: c * a.back[e[0]][e[1]] for e in group})
+            found.append((words.plain_number(number), group))
+    for number, group in sorted(found, key=lambda one: words.oddity(one[0])):
+        s, j = group[0]
+        text = words.flows_back(inside.steps[s], j if len(group) == 1 else None, words.factor(number))
+        yield inside.explanation("slip", text, {e: lambda a, d, e=e, c=number: c * a.back[e[0]][e[1]] for e in group})
 
 
 def _optioned(inside: Inside) -> Iterator[Explanation]:
@@ -243,7 +249,7 @@ def _alterations(inside: Inside, at: At, edge: Edge) -> Iterator[tuple[str, str,
                 yield "slip", words.slip(step, j, f"taken as {text}"), lambda a, d, q=of, f=product: f(q(a), a.cotangents[s][0])
         if not lies_over(of(at).shape, shape):
             continue
-        for text, form in forms(name):
+        for text, form in forms(name, few=len(step.inputs) > 1):
             how = words.slip(step, j, f"taken as {text}")
             if alone:
                 yield "slip", how, lambda a, d, q=of, f=form: f(q(a)) * a.cotangents[s][0]
@@ -336,6 +342,10 @@ def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     found = [("1", np.ones_like(here))]
     found += [(words.operand(step, k), other) for k, other in enumerate(a.inputs[s]) if k != i]
     found += [(words.result(step), o) for o in a.outputs[s]]
+    before = step.origins[i][0]
+    if before >= 0:
+        op = inside.steps[before].op
+        found += [(f"what goes into {op}", t) for t in a.inputs[before]]
     for k, other in enumerate(inside.steps):
         if k != s:
             found += [(f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name]

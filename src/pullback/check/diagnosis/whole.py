@@ -163,7 +163,8 @@ def passed_through(case: Case) -> Iterator[Explanation]:
     for how, upstream in case.upstreams():
         for number in (1.0, -1.0, case.factor(upstream, case.r, case.draws.fit)):
             if number:
-                text = words.passed(number, how)
+                idle = not any(np.any(case.g(d)[case.wrong(d)]) for d in case.draws.tested)
+                text = words.passed(number, how, idle=idle)
                 yield Explanation("passed", text, lambda d, f=upstream, c=number: c * f(d))
 
 
@@ -199,11 +200,13 @@ def instead_of_derivative(case: Case) -> Iterator[Explanation]:
     for how, upstream in case.upstreams():
         for name, quantity in quantities(case):
             for form, apply in forms(name):
-                yield Explanation(
-                    "term",
-                    words.instead(how, form),
-                    lambda d, q=quantity, a=apply, f=upstream: a(q(d)) * f(d),
-                )
+                def made(d: Draw, q: Quantity = quantity, a: Quantity = apply, f: Quantity = upstream) -> Array:
+                    return a(q(d)) * f(d)
+
+                number = case.factor(made, case.r, case.draws.fit)
+                if number:
+                    text = words.instead(number, how, form)
+                    yield Explanation("term", text, lambda d, c=number, f=made: c * f(d))
 
 
 def passed_to_extremes(case: Case) -> Iterator[Explanation]:

@@ -44,7 +44,8 @@ def sentence(names: Sequence[str], text: str, confirmed: int = 0) -> str:
     joined = quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
     points = f"{confirmed} point{'s' * (confirmed > 1)}"
     proof = f" (confirmed at {points} it was not fitted to)" if confirmed else ""
-    return f"the gradient for {joined} {text}{proof}"
+    many = "s" if text.startswith("are ") else ""
+    return f"the gradient{many} for {joined} {text}{proof}"
 
 
 def short(number: float) -> str:
@@ -56,6 +57,12 @@ def plain_number(number: float) -> float:
     """A number without the last digits, where these are noise."""
     plain = float(Fraction(number).limit_denominator(64))
     return plain if abs(number - plain) < 1e-6 * max(1.0, abs(number)) else number
+
+
+def oddity(number: float) -> float:
+    """How far a factor is from those that people forget: signs, small whole numbers and their inverses."""
+    size = max(abs(number), 1 / max(abs(number), 1e-300))
+    return size if abs(size - round(size)) < 1e-6 else 1e6 + size
 
 
 def is_minus_one(number: float) -> bool:
@@ -142,20 +149,25 @@ def factor_form(form: str) -> str:
     return f"a factor {form[2:]} missing" if missing else f"a factor {form} too many"
 
 
-def passed(number: float, how: str) -> str:
+def passed(number: float, how: str, *, idle: bool) -> str:
     """The upstream in the place of the derivative."""
+    if number == 1 and idle:
+        return f"is {how} everywhere, and should be zero where the output does not depend on it: a mask is missing"
     if number == 1 and how == "the upstream":
         return (
             "is the upstream as it came: the function's own derivative is not multiplied in. If that is meant "
             "(straight-through), name the function it is the derivative of with against="
         )
-    amount = {1.0: "", -1.0: "minus "}.get(number, f"{short(number)} times ")
-    return f"is {amount}{how}: the function's own derivative is not multiplied in"
+    return f"is {_amount(number)}{how}: the function's own derivative is not multiplied in"
 
 
-def instead(how: str, form: str) -> str:
+def instead(number: float, how: str, form: str) -> str:
     """Something else in the place of the derivative."""
-    return f"is {how} times {form}, which is not the derivative of the function"
+    return f"is {_amount(number)}{how} times {form}, which is not the derivative of the function"
+
+
+def _amount(number: float) -> str:
+    return {1.0: "", -1.0: "minus "}.get(plain_number(number), f"{short(number)} times ")
 
 
 def only_where(how: str, where: str) -> str:
@@ -215,6 +227,8 @@ def interval(quantity: str, low: float, high: float) -> str:
     """A condition."""
     if " is the " in quantity:
         return quantity if low == high == 1 else quantity.replace(" is the ", " is not the ")
+    if " − " in quantity and "|" not in quantity and (low, high) in ((-math.inf, 0.0), (0.0, math.inf), (0.0, 0.0)):
+        return quantity.replace(" − ", " = " if low == high else " > " if low == 0 else " < ")
     if low == high:
         return f"{quantity} = {short(low)}"
     if low == -math.inf:

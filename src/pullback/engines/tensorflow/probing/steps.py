@@ -259,9 +259,17 @@ def _named(steps: list[_Step], lines: dict[tuple[str, str], tuple[str, str]], na
         return names[which] if step < 0 else variable[step]
 
     return tuple(
-        Step(s.op.type, text, where, tuple(map(name_of, s.origins)), variable[k], tuple(s.origins))
+        Step(_counted(steps, places, k), text, where, tuple(map(name_of, s.origins)), variable[k], tuple(s.origins))
         for k, (s, (text, where)) in enumerate(zip(steps, places, strict=True))
     )
+
+
+def _counted(steps: list[_Step], places: list[tuple[str, str]], k: int) -> str:
+    """The type of a step, numbered where its line has several and runs once."""
+    types = [step.op.type for step, place in zip(steps, places, strict=True) if place == places[k]]
+    kind, once = steps[k].op.type, min(types.count(t) for t in types) == 1
+    before = [i for i in range(k) if places[i] == places[k] and steps[i].op.type == kind]
+    return f"{kind} no. {len(before) + 1}" if once and types.count(kind) > 1 and places[k][0] else kind
 
 
 def _ends_line(steps: list[_Step], places: list[tuple[str, str]], k: int) -> bool:
