@@ -47,7 +47,11 @@ def conditions_at_least(case: Case) -> Iterator[Explanation]:
     yield from _under_conditions(case, lambda case, mask: iter([("is wrong", case.r)]))
 
 
-def _under_conditions(case: Case, how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Quantity]]], of: Iterable[tuple[str, Quantity]] | None = None) -> Iterator[Explanation]:
+def _under_conditions(
+    case: Case,
+    how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Quantity]]],
+    of: Iterable[tuple[str, Quantity]] | None = None,
+) -> Iterator[Explanation]:
     draws = [*case.draws.tested, *case.draws.pool]
     for name, quantity in _quantities(case) if of is None else of:
         values, wrong = _gathered(case, draws, quantity)
@@ -71,13 +75,19 @@ def _under_conditions(case: Case, how_wrong: Callable[[Case, Mask], Iterator[tup
 def two_factors(case: Case) -> Iterator[Explanation]:
     """One factor where a condition holds, another one elsewhere."""
     draws = [*case.draws.tested, *case.draws.pool]
-    ratios = [np.where(case.live(d), case.r(d) / np.where(case.g(d) == 0, np.nan, case.g(d)), np.nan) for d in draws]
+    ratios = [
+        np.where(case.live(d), case.r(d) / np.where(case.g(d) == 0, np.nan, case.g(d)), np.nan)
+        for d in draws
+    ]
     every = np.concatenate([ratio[np.isfinite(ratio)] for ratio in ratios])
     if not every.size:
         return
     one, other = float(every.min()), float(every.max())
     for name, quantity in _quantities(case):
-        values = [np.broadcast_to(quantity(d), case.shape)[np.isfinite(q)] for d, q in zip(draws, ratios, strict=True)]
+        values = [
+            np.broadcast_to(quantity(d), case.shape)[np.isfinite(q)]
+            for d, q in zip(draws, ratios, strict=True)
+        ]
         found = _interval(np.concatenate(values), np.isclose(every, one, n.AGREE), case.constants)
         if found is not None:
             where = words.interval(name, found.low, found.high)
@@ -102,6 +112,7 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
     yield f"|{name}|", lambda d: np.abs(case.x(d))
     for k, leaf in enumerate(case.layout.leaves):
         if k != case.which and leaf.shape == case.leaf.shape and not leaf.is_complex:
+
             def other(d: Draw, s: slice = case.layout.span(k)) -> Array:
                 return d.x[s].reshape(case.shape)
 
@@ -146,7 +157,9 @@ def _between(low: float, high: float, constants: tuple[float, ...]) -> float:
     return next(plain, (low + high) / 2)
 
 
-def _sharpened(case: Case, draws: list[Draw], quantity: Quantity, found: Interval) -> Interval | None:
+def _sharpened(
+    case: Case, draws: list[Draw], quantity: Quantity, found: Interval
+) -> Interval | None:
     """The ends found by halving the way to a right point; nothing if the error fades out instead of ending."""
     if found.low == found.high:
         return found
@@ -169,7 +182,11 @@ def _across(
     found: list[tuple[int, Draw, Draw]] = []
     for wrong in draws:
         for right in draws:
-            beyond = (sign * quantity(right) > sign * end) & ~case.wrong(right) & np.isfinite(case.g(right))
+            beyond = (
+                (sign * quantity(right) > sign * end)
+                & ~case.wrong(right)
+                & np.isfinite(case.g(right))
+            )
             both = np.flatnonzero(beyond & case.wrong(wrong))
             found += [(int(element), wrong, right) for element in both[-1:]]
     return found

@@ -109,9 +109,14 @@ def _swapped(cases: list[Case]) -> list[list[Case]]:
     """Two gradients in each other's place."""
     for a in cases:
         for b in cases:
-            if a.which != b.which and a.shape == b.shape and all(
-                np.allclose(a.r(d), b.g(d), n.AGREE, 0) and np.allclose(b.r(d), a.g(d), n.AGREE, 0)
-                for d in a.draws.tested
+            if (
+                a.which != b.which
+                and a.shape == b.shape
+                and all(
+                    np.allclose(a.r(d), b.g(d), n.AGREE, 0)
+                    and np.allclose(b.r(d), a.g(d), n.AGREE, 0)
+                    for d in a.draws.tested
+                )
             ):
                 return [[a, b]]
     return []
@@ -143,7 +148,9 @@ def _bent(case: Case) -> tuple[list[Case], Explanation | None, int]:
     return [case], one or Explanation("linear", words.NOT_LINEAR, case.r), tried
 
 
-def _merged(found: list[tuple[list[Case], Explanation | None, int]]) -> list[tuple[list[Case], Explanation | None, int]]:
+def _merged(
+    found: list[tuple[list[Case], Explanation | None, int]],
+) -> list[tuple[list[Case], Explanation | None, int]]:
     """Inputs of which the same is said are one finding."""
     kept: dict[Any, tuple[list[Case], Explanation | None, int]] = {}
     for k, (cases, one, tried) in enumerate(found):
@@ -152,7 +159,9 @@ def _merged(found: list[tuple[list[Case], Explanation | None, int]]) -> list[tup
     return list(kept.values())
 
 
-def _finding(course: Course, problem: Problem, cases: list[Case], one: Explanation | None, tried: int) -> Finding:
+def _finding(
+    course: Course, problem: Problem, cases: list[Case], one: Explanation | None, tried: int
+) -> Finding:
     case = cases[0]
     draw = max(case.draws.fit, key=lambda d: float(np.max(d.gap[case.span])))
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
@@ -211,7 +220,10 @@ def _fault(course: Course, problem: Problem) -> Finding:
         case WrongShape(came):
             kind, text = "shape", words.sentence([leaf.name], words.shape(came, leaf.shape))
         case WrongDtype(came):
-            kind, text = "dtype", words.sentence([leaf.name], f"is {came}, the input is {leaf.dtype}")
+            kind, text = (
+                "dtype",
+                words.sentence([leaf.name], f"is {came}, the input is {leaf.dtype}"),
+            )
         case Raised(error):
             kind, text = "raises", f"the rule raises {error}"
     return Finding(kind, leaf.path, text, source=course.subject.rule.source())
@@ -221,7 +233,9 @@ def _stale(course: Course, problem: Problem) -> Finding:
     return _about(course, problem, "stale", 0, words.STALE)
 
 
-def _about(course: Course, problem: Problem, kind: str, which: int, text: str, **more: Any) -> Finding:
+def _about(
+    course: Course, problem: Problem, kind: str, which: int, text: str, **more: Any
+) -> Finding:
     leaf = course.subject.inputs.leaves[which]
     said = words.sentence([leaf.name], text)
     source = course.subject.rule.source()

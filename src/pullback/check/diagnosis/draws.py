@@ -160,7 +160,9 @@ def make_draws(
 
 def _mixed(subject: Subject, x: Array, order: Callable[[Array], Array]) -> Array:
     """The values of each input in other places."""
-    return subject.inputs.join([order(part.ravel()).reshape(part.shape) for part in subject.inputs.split(x)])
+    return subject.inputs.join(
+        [order(part.ravel()).reshape(part.shape) for part in subject.inputs.split(x)]
+    )
 
 
 def _rolled(a: Array) -> Array:

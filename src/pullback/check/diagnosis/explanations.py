@@ -99,17 +99,25 @@ class Case:
                 if leaf.is_complex or self.leaf.is_complex or leaf.shape not in (fits, wide):
                     continue
                 how = "the upstream" if axis is None else f"the upstream spread along axis {axis}"
-                yield how, lambda d, s=outputs.span(k), w=wide: np.broadcast_to(d.w[s].reshape(w), shape)
+                yield (
+                    how,
+                    lambda d, s=outputs.span(k), w=wide: np.broadcast_to(d.w[s].reshape(w), shape),
+                )
             if leaf.size == 1 and len(shape) > 1:
                 yield "the upstream", lambda d, s=outputs.span(k): np.full(shape, d.w[s][0])
 
-    def factor(self, of: Predict, to: Predict, draws: Iterable[Draw], mask: Array | bool = True) -> float | None:
+    def factor(
+        self, of: Predict, to: Predict, draws: Iterable[Draw], mask: Array | bool = True
+    ) -> float | None:
         """The number that `of` is to be multiplied by to be nearest to `to`."""
         over = under = 0.0
         for draw in draws:
             a, b = np.broadcast_to(of(draw), self.shape), np.broadcast_to(to(draw), self.shape)
             known = np.isfinite(a) & np.isfinite(b) & mask
-            over, under = over + float(np.sum((a * b)[known])), under + float(np.sum((a * a)[known]))
+            over, under = (
+                over + float(np.sum((a * b)[known])),
+                under + float(np.sum((a * a)[known])),
+            )
         return over / under if under else None
 
     def holds(self, predict: Predict, draws: Iterable[Draw] | None = None) -> bool:

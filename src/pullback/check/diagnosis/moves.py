@@ -20,7 +20,9 @@ def moves(shape: tuple[int, ...], *, pairs: bool = False) -> Iterator[Move]:
     """Ways in which people put numbers into the wrong places; `pairs`: the last axis is real and imaginary part."""
     if pairs:
         yield Move("conjugate", "conjugated", lambda a: a * np.array([1.0, -1.0]))
-    axes = [axis for axis, size in enumerate(shape) if size > 1 and (not pairs or axis < len(shape) - 1)]
+    axes = [
+        axis for axis, size in enumerate(shape) if size > 1 and (not pairs or axis < len(shape) - 1)
+    ]
     if len(axes) > 1:
         if not pairs:
             yield Move("transposed", "transposed", lambda a: np.swapaxes(a, -1, -2).reshape(shape))
@@ -40,9 +42,13 @@ def _along(k: int, size: int) -> Iterator[Move]:
         yield Move("shifted", how, lambda a, s=step: np.roll(a, s, k))
         yield Move("shifted", f"{how}, zeros moved in", lambda a, s=step: _shifted(a, k, s))
     if size % 2 == 0 and size > 2:
-        yield Move("places", f"with its halves along axis {k} swapped", lambda a: np.roll(a, size // 2, k))
+        yield Move(
+            "places", f"with its halves along axis {k} swapped", lambda a: np.roll(a, size // 2, k)
+        )
         order = np.arange(size).reshape(-1, 2)[:, ::-1].ravel()
-        yield Move("places", f"with neighbours along axis {k} swapped", lambda a: np.take(a, order, k))
+        yield Move(
+            "places", f"with neighbours along axis {k} swapped", lambda a: np.take(a, order, k)
+        )
         apart = np.concatenate([np.arange(0, size, 2), np.arange(1, size, 2)])
         how = f"with entries 0, 2, … along axis {k} before entries 1, 3, …"
         yield Move("places", how, lambda a: np.take(a, apart, k))

@@ -23,10 +23,16 @@ def regions_at_least(case: Case) -> Iterator[Explanation]:
     yield from _in_regions(case, lambda case, mask: iter([("is wrong", case.r)]))
 
 
-def _in_regions(case: Case, how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Predict]]]) -> Iterator[Explanation]:
+def _in_regions(
+    case: Case, how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Predict]]]
+) -> Iterator[Explanation]:
     wrong, live = (_union(case, of) for of in (case.wrong, case.live))
     right = live & ~wrong
-    if not wrong.any() or not right.any() or any((case.wrong(d) & ~wrong).any() for d in case.draws.pool):
+    if (
+        not wrong.any()
+        or not right.any()
+        or any((case.wrong(d) & ~wrong).any() for d in case.draws.pool)
+    ):
         return
     for name, mask in _named_regions(case, wrong):
         if mask[wrong].all() and not (mask & right).any():
@@ -50,17 +56,24 @@ def ways(case: Case, mask: Mask) -> Iterator[tuple[str, Predict]]:
     if not idle:
         yield "is zero", lambda draw: np.zeros(case.shape)
         number = case.factor(
-            lambda d: np.where(mask(d), case.g(d), 0.0), lambda d: np.where(mask(d), case.r(d), 0.0), draws
+            lambda d: np.where(mask(d), case.g(d), 0.0),
+            lambda d: np.where(mask(d), case.r(d), 0.0),
+            draws,
         )
         if number is not None:
             yield words.times(number), lambda draw: number * case.g(draw)
     for name, upstream in case.upstreams():
         yield f"is {name}{' as it came' if should else ''}{should}", upstream
         number = case.factor(
-            lambda d, f=upstream: np.where(mask(d), f(d), 0.0), lambda d: np.where(mask(d), case.r(d), 0.0), draws
+            lambda d, f=upstream: np.where(mask(d), f(d), 0.0),
+            lambda d: np.where(mask(d), case.r(d), 0.0),
+            draws,
         )
         if number:
-            yield f"is {words.short(number)} times {name}{should}", lambda d, c=number, f=upstream: c * f(d)
+            yield (
+                f"is {words.short(number)} times {name}{should}",
+                lambda d, c=number, f=upstream: c * f(d),
+            )
     if idle:
         yield f"is not zero{should}", case.r
 

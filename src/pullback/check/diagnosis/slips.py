@@ -116,7 +116,10 @@ class Inside:
                     back[s][j] = np.asarray(change(at, draw), back[s][j].dtype)
                 inner, reached = self._gathered(back)
                 new = _minus(outer, inner, -1)
-                same = all(np.array_equal(a, b) for a, b in zip(_flat(new), _flat(at.cotangents), strict=True))
+                same = all(
+                    np.array_equal(a, b)
+                    for a, b in zip(_flat(new), _flat(at.cotangents), strict=True)
+                )
                 at = At(at.inputs, at.outputs, new, back)
                 if same:
                     break
@@ -143,7 +146,10 @@ class Inside:
 
 
 def _minus(some: Nested, others: Nested, sign: int = 1) -> list[list[Array]]:
-    return [[a - sign * b for a, b in zip(*pair, strict=True)] for pair in zip(some, others, strict=True)]
+    return [
+        [a - sign * b for a, b in zip(*pair, strict=True)]
+        for pair in zip(some, others, strict=True)
+    ]
 
 
 def _flat(nested: Nested) -> list[Array]:
@@ -168,13 +174,17 @@ def _cut(inside: Inside) -> Iterator[Explanation]:
     groups = inside.groups()
     distinct: list[Edge] = []
     for edge, product in products.items():
-        if np.any(product) and not any(np.allclose(product, products[e], n.SLIP_FIT) for e in distinct):
+        if np.any(product) and not any(
+            np.allclose(product, products[e], n.SLIP_FIT) for e in distinct
+        ):
             distinct.append(edge)
     groups += [[a, b] for k, a in enumerate(distinct) for b in distinct[k + 1 :]]
     for group in groups:
         if inside.fits(-np.sum([products[edge] for edge in group], axis=0)):
             text = words.treats_as_constant([(inside.steps[s], j) for s, j in group])
-            yield inside.explanation("term", text, {e: lambda a, d, e=e: 0 * a.back[e[0]][e[1]] for e in group})
+            yield inside.explanation(
+                "term", text, {e: lambda a, d, e=e: 0 * a.back[e[0]][e[1]] for e in group}
+            )
 
 
 def _scaled(inside: Inside) -> Iterator[Explanation]:
@@ -189,8 +199,12 @@ def _scaled(inside: Inside) -> Iterator[Explanation]:
             found.append((words.plain_number(number), group))
     for number, group in sorted(found, key=lambda one: words.oddity(one[0])):
         s, j = group[0]
-        text = words.flows_back(inside.steps[s], j if len(group) == 1 else None, words.factor(number))
-        yield inside.explanation("slip", text, {e: lambda a, d, e=e, c=number: c * a.back[e[0]][e[1]] for e in group})
+        text = words.flows_back(
+            inside.steps[s], j if len(group) == 1 else None, words.factor(number)
+        )
+        yield inside.explanation(
+            "slip", text, {e: lambda a, d, e=e, c=number: c * a.back[e[0]][e[1]] for e in group}
+        )
 
 
 def _optioned(inside: Inside) -> Iterator[Explanation]:
@@ -199,19 +213,28 @@ def _optioned(inside: Inside) -> Iterator[Explanation]:
     found = _variants(inside, at, inside.here)
     for s, made in enumerate(found):
         for v, (how, back) in enumerate(made):
+
             def change(a: At, d: Draw, j: int, s: int = s, v: int = v) -> Array:
                 return _variants(inside, a, d)[s][v][1][j]
 
             yield from _fitting(inside, s, how, back, change)
 
 
-def _variants(inside: Inside, at: At, draw: Draw) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+def _variants(
+    inside: Inside, at: At, draw: Draw
+) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
     inside.case.subject.calls += 1
     xs = inside.case.layout.split(draw.x)
     return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents))
 
 
-def _fitting(inside: Inside, s: int, how: str, back: Sequence[Array], change: Callable[[At, Draw, int], Array]) -> Iterator[Explanation]:
+def _fitting(
+    inside: Inside,
+    s: int,
+    how: str,
+    back: Sequence[Array],
+    change: Callable[[At, Draw, int], Array],
+) -> Iterator[Explanation]:
     """One operation differentiated otherwise by one of its inputs, or by all."""
     at = inside.at(inside.here)
     products = [inside.product((s, j), b - at.back[s][j]) for j, b in enumerate(back)]
@@ -219,7 +242,9 @@ def _fitting(inside: Inside, s: int, how: str, back: Sequence[Array], change: Ca
     for which in [[j] for j in every] + ([every] if len(every) > 1 else []):
         if inside.fits(np.sum([products[j] for j in which], axis=0)):
             text = words.slip(inside.steps[s], which[0] if len(which) == 1 else None, how)
-            yield inside.explanation("slip", text, {(s, j): lambda a, d, j=j: change(a, d, j) for j in which})
+            yield inside.explanation(
+                "slip", text, {(s, j): lambda a, d, j=j: change(a, d, j) for j in which}
+            )
 
 
 def _taken_for(inside: Inside) -> Iterator[Explanation]:
@@ -239,14 +264,24 @@ def _alterations(inside: Inside, at: At, edge: Edge) -> Iterator[tuple[str, str,
         yield "slip", words.slip(step, j, "taken as 1"), lambda a, d: a.cotangents[s][0]
         yield "slip", words.slip(step, j, "taken as −1"), lambda a, d: -a.cotangents[s][0]
     for move in moves(shape):
-        yield move.kind, words.flows_back(step, j, f"is {move.how}"), lambda a, d, m=move: m.apply(a.back[s][j])
-    named = [(words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))]
+        yield (
+            move.kind,
+            words.flows_back(step, j, f"is {move.how}"),
+            lambda a, d, m=move: m.apply(a.back[s][j]),
+        )
+    named = [
+        (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
+    ]
     named += [(words.result(step), lambda a: a.outputs[s][0])]
     for name, of in named:
         square = len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]
         if alone and square:
             for text, product in _products(name):
-                yield "slip", words.slip(step, j, f"taken as {text}"), lambda a, d, q=of, f=product: f(q(a), a.cotangents[s][0])
+                yield (
+                    "slip",
+                    words.slip(step, j, f"taken as {text}"),
+                    lambda a, d, q=of, f=product: f(q(a), a.cotangents[s][0]),
+                )
         if not lies_over(of(at).shape, shape):
             continue
         for text, form in forms(name, few=len(step.inputs) > 1):
@@ -348,10 +383,16 @@ def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
         found += [(f"what goes into {op}", t) for t in a.inputs[before]]
     for k, other in enumerate(inside.steps):
         if k != s:
-            found += [(f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name]
+            found += [
+                (f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name
+            ]
             found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
     name = words.operand(step, i)
-    fitting = {f"with {word} in place of {name}": t for word, t in found if t.shape == here.shape and word != name}
+    fitting = {
+        f"with {word} in place of {name}": t
+        for word, t in found
+        if t.shape == here.shape and word != name
+    }
     return list(fitting.items())
 
 
@@ -362,14 +403,19 @@ def _repeated(inside: Inside) -> Iterator[Explanation]:
         for j in range(len(step.inputs)):
             groups.setdefault((step.place, step.op, step.inputs, j), []).append((s, j))
     several = [group for group in groups.values() if len(group) > 1]
-    if not inside.case.alone or any(origin[0] == -2 for step in inside.steps for origin in step.origins):
+    if not inside.case.alone or any(
+        origin[0] == -2 for step in inside.steps for origin in step.origins
+    ):
         return  # what is left out cannot be swept through
     at, spent = inside.at(inside.here), inside.case.subject.calls
     for alterations in (_plain_alterations, _swapped_inputs, _result_alterations):
         for group in several:
             for kind, text, change in alterations(inside, at, *group[-1]):
                 first = [change(at, inside.here, s, j) for s, j in group]
-                moves_any = any(not np.array_equal(f, at.back[s][j]) for f, (s, j) in zip(first, group, strict=True))
+                moves_any = any(
+                    not np.array_equal(f, at.back[s][j])
+                    for f, (s, j) in zip(first, group, strict=True)
+                )
                 if moves_any and inside.case.subject.calls < spent + n.MOST_SWEEPS:
                     changes = {e: lambda a, d, e=e, c=change: c(a, d, *e) for e in group}
                     yield inside.repeated(kind, text, changes)
@@ -379,7 +425,9 @@ def _repeated(inside: Inside) -> Iterator[Explanation]:
 GroupChange = Callable[[At, Draw, int, int], Array]
 
 
-def _plain_alterations(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[str, str, GroupChange]]:
+def _plain_alterations(
+    inside: Inside, at: At, s: int, j: int
+) -> Iterator[tuple[str, str, GroupChange]]:
     step = inside.steps[s]
     yield "term", words.treats_as_constant([(step, j)]), lambda a, d, s, j: 0 * a.back[s][j]
     yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, d, s, j: -a.back[s][j]
@@ -387,7 +435,9 @@ def _plain_alterations(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple
         yield "slip", words.slip(step, j, "taken as 1"), lambda a, d, s, j: a.cotangents[s][0]
 
 
-def _result_alterations(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[str, str, GroupChange]]:
+def _result_alterations(
+    inside: Inside, at: At, s: int, j: int
+) -> Iterator[tuple[str, str, GroupChange]]:
     step = inside.steps[s]
     if at.cotangents[s][0].shape == at.back[s][j].shape:
         for text, form in forms(words.result(step)):
@@ -395,11 +445,18 @@ def _result_alterations(inside: Inside, at: At, s: int, j: int) -> Iterator[tupl
             yield "slip", how, lambda a, d, s, j, f=form: f(a.outputs[s][0]) * a.cotangents[s][0]
 
 
-def _swapped_inputs(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[str, str, GroupChange]]:
+def _swapped_inputs(
+    inside: Inside, at: At, s: int, j: int
+) -> Iterator[tuple[str, str, GroupChange]]:
     for i in range(len(inside.steps[s].inputs)):
         for choices in (_moved, _others):
             for m, (how, _) in enumerate(choices(inside, at, s, i)[:2]):
-                def change(a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c=choices) -> Array:  # noqa: ANN001
-                    return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(a, d, j)
+
+                def change(
+                    a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c=choices
+                ) -> Array:  # noqa: ANN001
+                    return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(
+                        a, d, j
+                    )
 
                 yield "slip", words.slip(inside.steps[s], j, how), change

@@ -101,7 +101,9 @@ def changed(case: Case) -> Iterator[Explanation]:
     for k, leaf in enumerate(outputs.leaves):
         span, shape = outputs.span(k), real_shape(leaf)
         for text, mask in _parts_left_out(leaf.name, shape):
-            yield Explanation("term", text, _with(case, span, lambda w, m=mask: np.where(m, w, 0.0)))
+            yield Explanation(
+                "term", text, _with(case, span, lambda w, m=mask: np.where(m, w, 0.0))
+            )
         for move in moves(shape, pairs=leaf.is_complex):
             text = words.computed_with(f"the upstream of `{leaf.name}`", move.how)
             moved = _with(case, span, lambda w, m=move, s=shape: m.apply(w.reshape(s)).ravel())
@@ -136,7 +138,9 @@ def _parts_left_out(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, Ar
             yield f"uses only the last entry {where}", along == size - 1
 
 
-def _with(case: Case, span: slice, change: Callable[[Array], Array], *, only: bool = False) -> Predict:
+def _with(
+    case: Case, span: slice, change: Callable[[Array], Array], *, only: bool = False
+) -> Predict:
     def predict(draw: Draw) -> Array:
         w = np.zeros(draw.w.size) if only else draw.w.copy()
         w[span] = change(draw.w[span])
@@ -151,7 +155,11 @@ def saved_input(case: Case) -> Iterator[Explanation]:
         return
     layout, outputs = case.layout, case.subject.outputs
     parts = [(f"`{leaf.name}`", layout.span(k), "x") for k, leaf in enumerate(layout.leaves)]
-    parts += [(words.of_draw(o.name, w), outputs.span(k), w) for k, o in enumerate(outputs.leaves) for w in "yw"]
+    parts += [
+        (words.of_draw(o.name, w), outputs.span(k), w)
+        for k, o in enumerate(outputs.leaves)
+        for w in "yw"
+    ]
     for k, leaf in enumerate(layout.leaves):
         span, shape, name = layout.span(k), real_shape(leaf), f"`{leaf.name}`"
         for other, part, what in parts:
@@ -164,7 +172,9 @@ def saved_input(case: Case) -> Iterator[Explanation]:
         signless = _at(case, span, lambda d, p=span: np.abs(d.x[p]))
         yield Explanation("saved", words.computed_with(name, "without its sign"), signless)
         for move in moves(shape, pairs=leaf.is_complex):
-            at = _at(case, span, lambda d, m=move, s=shape, p=span: m.apply(d.x[p].reshape(s)).ravel())
+            at = _at(
+                case, span, lambda d, m=move, s=shape, p=span: m.apply(d.x[p].reshape(s)).ravel()
+            )
             yield Explanation(move.kind, words.computed_with(name, move.how), at)
 
 

@@ -63,7 +63,9 @@ def scalar_factor(case: Case) -> Iterator[Explanation]:
             wanted = [apply(np.asarray(quantity(draw))) for draw in draws]
             if np.allclose(np.array(wanted, float), np.array(numbers, float), n.AGREE, 0):
                 text = words.named_factor(form)
-                yield Explanation("factor", text, lambda d, q=quantity, a=apply: a(q(d)) * case.g(d))
+                yield Explanation(
+                    "factor", text, lambda d, q=quantity, a=apply: a(q(d)) * case.g(d)
+                )
 
 
 def moving_factor(case: Case) -> Iterator[Explanation]:
@@ -86,7 +88,11 @@ _SUMMARIES: dict[str, Callable[[Array], Array]] = {
 
 def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], float]]]:
     """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
-    for layout, what in ((case.layout, "x"), (case.subject.outputs, "y"), (case.subject.outputs, "w")):
+    for layout, what in (
+        (case.layout, "x"),
+        (case.subject.outputs, "y"),
+        (case.subject.outputs, "w"),
+    ):
         for k, leaf in enumerate(layout.leaves):
             name, span = words.of_draw(leaf.name, what), layout.span(k)
             if leaf.size == 1:
@@ -125,7 +131,9 @@ def _projections(case: Case) -> Iterator[tuple[str, Callable[[Array, Array], Arr
             yield f"centred along axis {k}", lambda r, x, k=k: r - np.mean(r, k, keepdims=True)
             yield (
                 f"freed of its part along `{case.leaf.name}` (along axis {k})",
-                lambda r, x, k=k: r - x * np.sum(r * x, k, keepdims=True) / np.sum(x * x, k, keepdims=True),
+                lambda r, x, k=k: (
+                    r - x * np.sum(r * x, k, keepdims=True) / np.sum(x * x, k, keepdims=True)
+                ),
             )
 
 
@@ -187,6 +195,7 @@ def element_by_element(case: Case) -> Iterator[Explanation]:
     """A factor too many or missing that differs from element to element."""
     for name, quantity in quantities(case):
         for form, apply in forms(name):
+
             def predict(d: Draw, q: Quantity = quantity, a: Quantity = apply) -> Array:
                 return a(q(d)) * case.g(d)
 
@@ -200,7 +209,10 @@ def instead_of_derivative(case: Case) -> Iterator[Explanation]:
     for how, upstream in case.upstreams():
         for name, quantity in quantities(case):
             for form, apply in forms(name):
-                def made(d: Draw, q: Quantity = quantity, a: Quantity = apply, f: Quantity = upstream) -> Array:
+
+                def made(
+                    d: Draw, q: Quantity = quantity, a: Quantity = apply, f: Quantity = upstream
+                ) -> Array:
                     return a(q(d)) * f(d)
 
                 number = case.factor(made, case.r, case.draws.fit)
@@ -224,7 +236,9 @@ def extremes(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
             if size > 1:
                 yield (
                     f"`{case.leaf.name}` is the {word} along axis {axis}",
-                    lambda d, k=axis, f=most: (case.x(d) == f(case.x(d), axis=k, keepdims=True)) * 1.0,
+                    lambda d, k=axis, f=most: (
+                        (case.x(d) == f(case.x(d), axis=k, keepdims=True)) * 1.0
+                    ),
                 )
 
 
@@ -234,7 +248,10 @@ def factor_per_index(case: Case) -> Iterator[Explanation]:
         if 1 < size <= n.MOST_ROWS:
             others = tuple(i for i in range(len(case.shape)) if i != k)
             sums = [
-                [np.sum(np.nan_to_num(a(d) * case.g(d)), others, keepdims=True) for d in case.draws.fit]
+                [
+                    np.sum(np.nan_to_num(a(d) * case.g(d)), others, keepdims=True)
+                    for d in case.draws.fit
+                ]
                 for a in (case.r, case.g)
             ]
             factors = np.sum(sums[0], 0) / np.sum(sums[1], 0)
@@ -243,7 +260,9 @@ def factor_per_index(case: Case) -> Iterator[Explanation]:
             def predict(d: Draw, f: Array = factors) -> Array:
                 return np.nan_to_num(f) * case.g(d)
 
-            if case.holds(predict, case.draws.pool):  # else it comes from the values that stand there
+            if case.holds(
+                predict, case.draws.pool
+            ):  # else it comes from the values that stand there
                 yield Explanation("factor", text, predict)
 
 
@@ -251,7 +270,9 @@ def factor_along(case: Case) -> Iterator[Explanation]:
     """One factor for all elements along an axis, which changes with the point: it takes several to tell."""
     for k, size in enumerate(case.shape):
         if size > 2 and case.g(case.draws.fit[0]).size > size:
-            yield Explanation("factor", words.factor_along(k), lambda d, k=k: case.g(d) * _along(case, d, k))
+            yield Explanation(
+                "factor", words.factor_along(k), lambda d, k=k: case.g(d) * _along(case, d, k)
+            )
 
 
 def _along(case: Case, draw: Draw, axis: int) -> Array:
@@ -261,7 +282,11 @@ def _along(case: Case, draw: Draw, axis: int) -> Array:
 
 def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Arrays that belong to a draw and can be laid over the gradient: inputs, outputs, upstreams."""
-    for layout, what in ((case.layout, "x"), (case.subject.outputs, "y"), (case.subject.outputs, "w")):
+    for layout, what in (
+        (case.layout, "x"),
+        (case.subject.outputs, "y"),
+        (case.subject.outputs, "w"),
+    ):
         for k, leaf in enumerate(layout.leaves):
             if leaf.is_complex or case.leaf.is_complex or not lies_over(leaf.shape, case.shape):
                 continue

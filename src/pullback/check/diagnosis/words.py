@@ -24,7 +24,9 @@ SWAPPED = "are swapped: each has the other's"
 NOTHING_FLOWS = "is missing (the rule gives None), but the function depends on it"
 DETACHED = "is zero, but the function depends on it: detached?"
 UNUSED = "is the same for every upstream: the upstream gradient is not multiplied in"
-ADDED = "has something added that does not depend on the upstream: an upstream of zero should give zero"
+ADDED = (
+    "has something added that does not depend on the upstream: an upstream of zero should give zero"
+)
 CONJUGATE = "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
 DEAD_ZONE = "is zero where its upstream is smaller than {}: a dead zone"
 SECOND = (
@@ -113,7 +115,9 @@ def _named(amount: float) -> str:
 
 def times(number: float) -> str:
     """A factor inside a region or condition."""
-    return "has the wrong sign" if is_minus_one(number) else f"is {short(number)}× what it should be"
+    return (
+        "has the wrong sign" if is_minus_one(number) else f"is {short(number)}× what it should be"
+    )
 
 
 def anothers(other: str) -> str:
@@ -179,7 +183,8 @@ def added(number: float, what: str, *, decay: bool) -> str:
     """A term that does not belong there."""
     amount = {1.0: "", -1.0: "−"}.get(plain_number(number), f"{short(number)} × ")
     term = short(number) if what == "1" else f"{amount}{what}"
-    return f"is off by + {term}{': weight decay?' if decay else ': added by mistake, or a term with the other sign is missing'}"
+    missing = ", or a term with the other sign is missing" if "upstream" in what else ""
+    return f"is off by + {term}: {'weight decay?' if decay else f'added by mistake{missing}'}"
 
 
 def rearranged(how: str) -> str:
@@ -227,13 +232,21 @@ def interval(quantity: str, low: float, high: float) -> str:
     """A condition."""
     if " is the " in quantity:
         return quantity if low == high == 1 else quantity.replace(" is the ", " is not the ")
-    if " − " in quantity and "|" not in quantity and (low, high) in ((-math.inf, 0.0), (0.0, math.inf), (0.0, 0.0)):
+    if (
+        " − " in quantity
+        and "|" not in quantity
+        and (low, high) in ((-math.inf, 0.0), (0.0, math.inf), (0.0, 0.0))
+    ):
         return quantity.replace(" − ", " = " if low == high else " > " if low == 0 else " < ")
     if low == high:
         return f"{quantity} = {short(low)}"
     if low == -math.inf:
         return f"{quantity} < {short(high)}"
-    return f"{quantity} > {short(low)}" if high == math.inf else f"{short(low)} < {quantity} < {short(high)}"
+    return (
+        f"{quantity} > {short(low)}"
+        if high == math.inf
+        else f"{short(low)} < {quantity} < {short(high)}"
+    )
 
 
 def condition(how: str, where: str) -> str:
@@ -248,7 +261,11 @@ def operand(step: Step, j: int) -> str:
     """One input of a step, by its name in the source."""
     if step.inputs[j]:
         return f"`{step.inputs[j]}`"
-    return "its operand" if len(step.inputs) == 1 else f"its {('first', 'second', 'third')[min(j, 2)]} operand"
+    return (
+        "its operand"
+        if len(step.inputs) == 1
+        else f"its {('first', 'second', 'third')[min(j, 2)]} operand"
+    )
 
 
 def result(step: Step) -> str:
@@ -299,7 +316,9 @@ def unexplained(share: float, wrong: int, total: int, tried: int) -> str:
 def not_finite(values: Array, name: str) -> str:
     """NaN or infinity where the function has slopes."""
     at = np.unique(values)
-    where = f"where {name} = {short(float(at[0]))}" if at.size == 1 else f"at {values.size} elements"
+    where = (
+        f"where {name} = {short(float(at[0]))}" if at.size == 1 else f"at {values.size} elements"
+    )
     return f"is not finite {where}, where the function is finite and has finite slopes"
 
 

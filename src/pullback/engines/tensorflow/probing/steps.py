@@ -135,7 +135,9 @@ class Program:
 
     def _lines(self) -> dict[tuple[str, str], tuple[str, str]]:
         graphs = overriding.graphs_by_name(self.own.traced)
-        return {(name, op.name): _line_of(op) for name, g in graphs.items() for op in g.get_operations()}
+        return {
+            (name, op.name): _line_of(op) for name, g in graphs.items() for op in g.get_operations()
+        }
 
 
 class _Once:
@@ -154,7 +156,14 @@ class _Once:
 class _Step:
     """One operation while the program is built again; `origins` says which step or input each edge comes from."""
 
-    def __init__(self, op: Any, name: tuple[str, str], arguments: list[Any], edges: dict[int, Any], origins: list[Any]) -> None:
+    def __init__(
+        self,
+        op: Any,
+        name: tuple[str, str],
+        arguments: list[Any],
+        edges: dict[int, Any],
+        origins: list[Any],
+    ) -> None:
         self.op, self.name, self.arguments = op, name, arguments
         self.positions, self.edges, self.origins = list(edges), list(edges.values()), origins
         self.outputs: list[Any] = []
@@ -218,7 +227,9 @@ def _made(op: Any, inputs: list[Any]) -> list[Any]:
     attributes = {k: v for k, v in op.node_def.attr.items() if not k.startswith("_")}
     graph = tf.compat.v1.get_default_graph()
     dtypes = [t.dtype for t in op.outputs]
-    return list(graph.create_op(op.type, inputs, dtypes, attrs=attributes, op_def=op.op_def).outputs)
+    return list(
+        graph.create_op(op.type, inputs, dtypes, attrs=attributes, op_def=op.op_def).outputs
+    )
 
 
 def _floats(tensors: Sequence[Any]) -> list[Any]:
@@ -250,16 +261,28 @@ def _line_of(op: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _named(steps: list[_Step], lines: dict[tuple[str, str], tuple[str, str]], names: list[str]) -> tuple[Step, ...]:
+def _named(
+    steps: list[_Step], lines: dict[tuple[str, str], tuple[str, str]], names: list[str]
+) -> tuple[Step, ...]:
     places = [lines.get(step.name, ("", "")) for step in steps]
-    variable = [_assigned(text) if _ends_line(steps, places, k) else "" for k, (text, _) in enumerate(places)]
+    variable = [
+        _assigned(text) if _ends_line(steps, places, k) else ""
+        for k, (text, _) in enumerate(places)
+    ]
 
     def name_of(origin: tuple[int, int]) -> str:
         step, which = origin
         return names[which] if step < 0 else variable[step]
 
     return tuple(
-        Step(_counted(steps, places, k), text, where, tuple(map(name_of, s.origins)), variable[k], tuple(s.origins))
+        Step(
+            _counted(steps, places, k),
+            text,
+            where,
+            tuple(map(name_of, s.origins)),
+            variable[k],
+            tuple(s.origins),
+        )
         for k, (s, (text, where)) in enumerate(zip(steps, places, strict=True))
     )
 
@@ -269,7 +292,9 @@ def _counted(steps: list[_Step], places: list[tuple[str, str]], k: int) -> str:
     types = [step.op.type for step, place in zip(steps, places, strict=True) if place == places[k]]
     kind, once = steps[k].op.type, min(types.count(t) for t in types) == 1
     before = [i for i in range(k) if places[i] == places[k] and steps[i].op.type == kind]
-    return f"{kind} no. {len(before) + 1}" if once and types.count(kind) > 1 and places[k][0] else kind
+    return (
+        f"{kind} no. {len(before) + 1}" if once and types.count(kind) > 1 and places[k][0] else kind
+    )
 
 
 def _ends_line(steps: list[_Step], places: list[tuple[str, str]], k: int) -> bool:
@@ -315,7 +340,10 @@ def _stops_nothing(program: Program, probe: Any) -> bool:
     found = program.values(xs, ws)
     back = program.local(xs, found.inputs, found.cotangents)
     only = [
-        [b if origin[0] == -1 else np.zeros_like(b) for b, origin in zip(made, step.origins, strict=True)]
+        [
+            b if origin[0] == -1 else np.zeros_like(b)
+            for b, origin in zip(made, step.origins, strict=True)
+        ]
         for made, step in zip(back, program.steps, strict=True)
     ]
     pairs = zip(program.pull(xs, only), program.own.vjp(xs, ws), strict=True)

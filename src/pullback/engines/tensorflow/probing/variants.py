@@ -60,7 +60,12 @@ def _cumulative(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
 
 
 def _reduction(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
-    function = {"Sum": tf.reduce_sum, "Mean": tf.reduce_mean, "Max": tf.reduce_max, "Min": tf.reduce_min}[op.type]
+    function = {
+        "Sum": tf.reduce_sum,
+        "Mean": tf.reduce_mean,
+        "Max": tf.reduce_max,
+        "Min": tf.reduce_min,
+    }[op.type]
     keep = op.get_attr("keep_dims")
     for k in range(len(x.shape)):
         yield f"taken along axis {k}", lambda k=k: function(x, k, keep)
@@ -81,7 +86,10 @@ def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
         yield "with its matrix transposed", lambda: tf.linalg.solve(a, b, not adjoint)
     else:
         lower = op.get_attr("lower")
-        yield "with its matrix transposed", lambda: tf.linalg.triangular_solve(a, b, lower, not adjoint)
+        yield (
+            "with its matrix transposed",
+            lambda: tf.linalg.triangular_solve(a, b, lower, not adjoint),
+        )
 
 
 def _gather(op: Any, table: Any, indices: Any, axis: Any = None) -> Iterator[Variant]:
