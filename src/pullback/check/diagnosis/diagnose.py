@@ -7,7 +7,7 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import conditions, parts, upstream, whole, words
-from pullback.check.diagnosis.draws import Draw, Draws, make_draws
+from pullback.check.diagnosis.draws import Draw, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
 from pullback.check.diagnosis.slips import slips
 from pullback.check.probe import Array, Raised, WrongDtype, WrongShape
@@ -34,6 +34,7 @@ PLAIN: tuple[Search, ...] = (
 )
 DEEPER: tuple[Search, ...] = (
     slips,
+    whole.mixed,
     whole.anothers,
     whole.passed_to_extremes,
     whole.not_projected,

@@ -117,3 +117,5 @@ def _along(axis: int, size: int, along: Array) -> Iterator[tuple[str, Array]]:
         yield f"index {k} along axis {axis}", along == k
         yield f"index {k} and above along axis {axis}", along >= k
         yield f"below index {k} along axis {axis}", along < k
+        for end in range(k + 2, size):
+            yield f"index {k} to {end - 1} along axis {axis}", (along >= k) & (along < end)

@@ -15,7 +15,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.diagnosis.moves import forms, moves
+from pullback.check.diagnosis.moves import FORMS, forms, moves
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array, Steps, StepValues
 from pullback.check.search import directions
@@ -82,12 +82,12 @@ class Inside:
         found = [(s, j) for s, step in enumerate(self.steps) for j in range(len(step.inputs))]
         return sorted(found, key=lambda edge: not self.steps[edge[0]].inputs[edge[1]])
 
-    def groups(self) -> list[list[Edge]]:
-        """Edges one by one, then the edges of one operation; two that come from one tensor are one."""
+    def groups(self) -> tuple[list[list[Edge]], list[list[Edge]]]:
+        """Edges one by one, two that come from one tensor as one; then all edges of one operation."""
         every = [[(s, j) for j in range(len(step.inputs))] for s, step in enumerate(self.steps)]
         twins = [group for group in every if len(set(self.steps[group[0][0]].origins)) < len(group)]
         alone = [[edge] for edge in self.edges() if not any(edge in group for group in twins)]
-        return [*alone, *(group for group in every if len(group) > 1)]
+        return [*alone, *twins], [group for group in every if len(group) > 1 and group not in twins]
 
     def explanation(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
         """The gradient with these cotangents changed."""
@@ -109,6 +109,7 @@ class Inside:
             at, leaves = self.at(draw), self.case.layout.split(draw.g)
             outer = _minus(at.cotangents, self._gathered(at.back)[0])
             rest = _minus([leaves], [self._gathered(at.back)[1]])[0]
+            reached: Sequence[Array] = []
             for _ in range(len(self.steps) + 1):
                 back = [list(step) for step in self.local(draw, at.inputs, at.cotangents)]
                 at = At(at.inputs, at.outputs, at.cotangents, back)
@@ -162,49 +163,45 @@ def slips(case: Case) -> Iterator[Explanation]:
     if steps is None or not steps.steps:
         return
     inside = Inside(case, steps)
-    for search in (_cut, _scaled, _optioned, _taken_for, _differentiated_otherwise, _repeated):
+    for search in (_scaled, _optioned, _taken_for, _differentiated_otherwise, _repeated):
         with contextlib.suppress(Exception):  # a slip of ours costs its line
             yield from search(inside)
 
 
-def _cut(inside: Inside) -> Iterator[Explanation]:
-    """Nothing flows back along one edge, or through one operation, or along two edges."""
-    at = inside.at(inside.here)
-    products = {e: inside.product(e, at.back[e[0]][e[1]]) for e in inside.edges()}
-    groups = inside.groups()
-    distinct: list[Edge] = []
-    for edge, product in products.items():
-        if np.any(product) and not any(
-            np.allclose(product, products[e], n.SLIP_FIT) for e in distinct
-        ):
-            distinct.append(edge)
-    groups += [[a, b] for k, a in enumerate(distinct) for b in distinct[k + 1 :]]
-    for group in groups:
-        if inside.fits(-np.sum([products[edge] for edge in group], axis=0)):
-            text = words.treats_as_constant([(inside.steps[s], j) for s, j in group])
-            yield inside.explanation(
-                "term", text, {e: lambda a, d, e=e: 0 * a.back[e[0]][e[1]] for e in group}
-            )
-
-
 def _scaled(inside: Inside) -> Iterator[Explanation]:
-    """What flows back along one edge, or through one operation, is negated or has a factor."""
+    """What flows back along one edge, through one operation, or along two edges, is left out or has a factor."""
     at = inside.at(inside.here)
-    found: list[tuple[float, list[Edge]]] = []
-    for group in inside.groups():
-        product = np.sum([inside.product((s, j), at.back[s][j]) for s, j in group], axis=0)
+    edges, operations = inside.groups()
+    product_of = {(s, j): inside.product((s, j), at.back[s][j]) for s, j in inside.edges()}
+    distinct: list[tuple[list[Edge], Array]] = []
+    for group in edges:
+        product = np.sum([product_of[edge] for edge in group], axis=0)
+        if np.any(product) and not any(_parallel(product, other) for _, other in distinct):
+            distinct.append((group, product))
+    pairs = [[*a, *b] for k, (a, _) in enumerate(distinct) for b, _ in distinct[k + 1 :]]
+    singles = [*edges, *operations]
+    found: list[tuple[float, int, list[Edge]]] = []
+    for k, group in enumerate([*singles, *pairs]):
+        product = np.sum([product_of[edge] for edge in group], axis=0)
         size = float(product @ product)
-        number = 1 + float(product @ inside.target) / size if size else 1.0
+        number = words.plain_number(1 + float(product @ inside.target) / size) if size else 1.0
         if number != 1 and inside.fits((number - 1) * product):
-            found.append((words.plain_number(number), group))
-    for number, group in sorted(found, key=lambda one: words.oddity(one[0])):
-        s, j = group[0]
-        text = words.flows_back(
-            inside.steps[s], j if len(group) == 1 else None, words.factor(number)
-        )
+            found.append((number, k, group))
+
+    def plainness(one: tuple[float, int, list[Edge]]) -> tuple[bool, bool, float, int]:
+        return one[0] != 0, one[1] >= len(singles), words.oddity(one[0]), one[1]
+
+    for number, _, group in sorted(found, key=plainness):
+        text = words.scaled([(inside.steps[s], j) for s, j in group], number)
         yield inside.explanation(
-            "slip", text, {e: lambda a, d, e=e, c=number: c * a.back[e[0]][e[1]] for e in group}
+            "slip" if number else "term",
+            text,
+            {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group},
         )
+
+
+def _parallel(a: Array, b: Array) -> bool:
+    return bool(np.allclose(a * (b @ b), b * (a @ b), n.SLIP_FIT))
 
 
 def _optioned(inside: Inside) -> Iterator[Explanation]:
@@ -250,46 +247,65 @@ def _fitting(
 def _taken_for(inside: Inside) -> Iterator[Explanation]:
     """The derivative of one operation taken for something else, or what flows back put into other places."""
     at = inside.at(inside.here)
+    bent = inside.local(inside.here, [[n.ASIDE * a for a in e] for e in at.inputs], at.cotangents)
+    found: list[tuple[int, Explanation]] = []
     for s, j in inside.edges():
-        for kind, text, change in _alterations(inside, at, (s, j)):
+        linear = np.allclose(bent[s][j], at.back[s][j])
+        for oddity, kind, text, change in _alterations(inside, at, s, j, linear=linear):
             if inside.fits(inside.product((s, j), change(at, inside.here) - at.back[s][j])):
-                yield inside.explanation(kind, text, {(s, j): change})
+                found.append((oddity, inside.explanation(kind, text, {(s, j): change})))
+    for _, explanation in sorted(found, key=lambda one: one[0]):
+        yield explanation
 
 
-def _alterations(inside: Inside, at: At, edge: Edge) -> Iterator[tuple[str, str, Change]]:
-    s, j = edge
+def _alterations(
+    inside: Inside, at: At, s: int, j: int, *, linear: bool
+) -> Iterator[tuple[int, str, str, Change]]:
+    """How odd it is, and what is done; the derivative of a linear operation is taken for nothing but a number."""
     shape, step = at.back[s][j].shape, inside.steps[s]
-    alone = len(at.outputs[s]) == 1 and at.outputs[s][0].shape == shape
-    if alone:
-        yield "slip", words.slip(step, j, "taken as 1"), lambda a, d: a.cotangents[s][0]
-        yield "slip", words.slip(step, j, "taken as −1"), lambda a, d: -a.cotangents[s][0]
+    wide = _spread(at.cotangents[s][0].shape, shape) if len(at.outputs[s]) == 1 else None
+    if wide is not None:
+        for number in (1, -1, 0.5, 2):
+            text = words.slip(step, j, f"taken as {words.short(number)}")
+            yield 0, "slip", text, lambda a, _, c=number: c * _laid(a.cotangents[s][0], wide, shape)
     for move in moves(shape):
+        text = words.flows_back(step, j, f"is {move.how}")
         yield (
+            3 if move.kind == "axis" else 1,
             move.kind,
-            words.flows_back(step, j, f"is {move.how}"),
-            lambda a, d, m=move: m.apply(a.back[s][j]),
+            text,
+            lambda a, _, m=move: m.apply(a.back[s][j]),
         )
-    named = [
+    if linear or np.iscomplexobj(at.back[s][j]):
+        return
+    named = [(words.result(step), lambda a: a.outputs[s][0])]
+    named += [
         (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
     ]
-    named += [(words.result(step), lambda a: a.outputs[s][0])]
+    alone, rank = wide == shape, 4 if len(step.inputs) == 1 else 4 + len(FORMS)
     for name, of in named:
-        square = len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]
-        if alone and square:
+        if alone and len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]:
             for text, product in _products(name):
-                yield (
-                    "slip",
-                    words.slip(step, j, f"taken as {text}"),
-                    lambda a, d, q=of, f=product: f(q(a), a.cotangents[s][0]),
-                )
+                how = words.slip(step, j, f"taken as {text}")
+                yield 2, "slip", how, lambda a, _, q=of, f=product: f(q(a), a.cotangents[s][0])
         if not lies_over(of(at).shape, shape):
             continue
-        for text, form in forms(name, few=len(step.inputs) > 1):
-            how = words.slip(step, j, f"taken as {text}")
+        for k, (text, form) in enumerate(forms(name, few=len(step.inputs) > 1)):
             if alone:
-                yield "slip", how, lambda a, d, q=of, f=form: f(q(a)) * a.cotangents[s][0]
+                how = words.slip(step, j, f"taken as {text}")
+                yield rank + k, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.cotangents[s][0]
             how = words.flows_back(step, j, words.named_factor(text))
-            yield "slip", how, lambda a, d, q=of, f=form: f(q(a)) * a.back[s][j]
+            yield rank + k + 1, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.back[s][j]
+
+
+def _spread(shape: tuple[int, ...], over: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape in which an array can be laid over one with an axis more, or of greater sizes."""
+    wider = [shape, *((*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1))]
+    return next((w for w in wider if len(w) == len(over) and lies_over(w, over)), None)
+
+
+def _laid(a: Array, wide: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(a.reshape(wide), shape)
 
 
 def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
@@ -352,7 +368,10 @@ def _with_cotangent_moved(a: At, s: int, m: int) -> Swapped | None:
     return f"with its upstream {known[m].how}", a.inputs[s], [known[m].apply(a.cotangents[s][0])]
 
 
-def _with_input(inside: Inside, a: At, s: int, i: int, m: int, choices) -> Swapped | None:  # noqa: ANN001
+Choices = Callable[["Inside", At, int, int], list[tuple[str, Array]]]
+
+
+def _with_input(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
     if i >= len(a.inputs[s]):
         return None
     known = choices(inside, a, s, i)
@@ -366,7 +385,11 @@ def _with_input(inside: Inside, a: At, s: int, i: int, m: int, choices) -> Swapp
 
 def _moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
-    known = [("without its sign", np.abs(here))]
+    known = [
+        ("conjugated", np.conj(here))
+        if np.iscomplexobj(here)
+        else ("without its sign", np.abs(here))
+    ]
     known += [(move.how, move.apply(here)) for move in moves(here.shape) if move.kind != "axis"]
     return [(f"with {name} {how}", value) for how, value in known]
 
@@ -429,7 +452,7 @@ def _plain_alterations(
     inside: Inside, at: At, s: int, j: int
 ) -> Iterator[tuple[str, str, GroupChange]]:
     step = inside.steps[s]
-    yield "term", words.treats_as_constant([(step, j)]), lambda a, d, s, j: 0 * a.back[s][j]
+    yield "term", words.scaled([(step, j)], 0.0), lambda a, d, s, j: 0 * a.back[s][j]
     yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, d, s, j: -a.back[s][j]
     if at.cotangents[s][0].shape == at.back[s][j].shape:
         yield "slip", words.slip(step, j, "taken as 1"), lambda a, d, s, j: a.cotangents[s][0]
@@ -453,7 +476,7 @@ def _swapped_inputs(
             for m, (how, _) in enumerate(choices(inside, at, s, i)[:2]):
 
                 def change(
-                    a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c=choices
+                    a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c: Choices = choices
                 ) -> Array:  # noqa: ANN001
                     return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(
                         a, d, j

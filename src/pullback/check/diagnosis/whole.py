@@ -108,8 +108,18 @@ def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], float]]]:
 def rearranged(case: Case) -> Iterator[Explanation]:
     """The right numbers in other places."""
     for move in moves(case.shape, pairs=case.leaf.is_complex):
+        if move.kind == "axis":
+            continue
         text = words.CONJUGATE if move.kind == "conjugate" else words.rearranged(move.how)
         yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
+
+
+def mixed(case: Case) -> Iterator[Explanation]:
+    """Elements summed, averaged or accumulated that should stay apart, or the other way round."""
+    for move in moves(case.shape, pairs=case.leaf.is_complex):
+        if move.kind == "axis":
+            text = words.rearranged(move.how)
+            yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
 def not_projected(case: Case) -> Iterator[Explanation]:
@@ -147,7 +157,8 @@ def rounded(case: Case) -> Iterator[Explanation]:
 
 def _is_rounded(case: Case, unit: float) -> bool:
     """Errors of the size of the unit, of either sign, that change erratically with the point."""
-    if any(np.max(np.abs(_relative(case, d)), initial=0) > 8 * unit for d in case.draws.tested):
+    every = np.concatenate([_relative(case, d).ravel() for d in case.draws.tested])
+    if np.max(np.abs(every), initial=0) > 8 * unit or np.sqrt(np.mean(every**2)) > 2 * unit:
         return False
     here = case.draws.fit[0]
     errors = [_relative(case, here)]

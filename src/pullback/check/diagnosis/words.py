@@ -63,7 +63,7 @@ def plain_number(number: float) -> float:
 
 def oddity(number: float) -> float:
     """How far a factor is from those that people forget: signs, small whole numbers and their inverses."""
-    size = max(abs(number), 1 / max(abs(number), 1e-300))
+    size = max(abs(number), 1 / abs(number)) if number else 0.0
     return size if abs(size - round(size)) < 1e-6 else 1e6 + size
 
 
@@ -95,7 +95,7 @@ def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     if named:
         text += f": a factor {named} {'too many' if number > 1 else 'is missing'}"
     same = [what for what, count in (counts or {}).items() if abs(amount - count) < 1e-6 * count]
-    return text + (f" ({same[0]})" if same else "")
+    return text + (f" ({short(amount)} is {same[0]})" if same else "")
 
 
 def _size(off: float) -> str:
@@ -277,25 +277,31 @@ def _line(step: Step) -> str:
     return f"`{step.line.removeprefix('return ')}`" if step.line else f"the operation {step.op}"
 
 
-def treats_as_constant(edges: Sequence[tuple[Step, int]]) -> str:
-    """Paths that are left out."""
-    if len(edges) > 1 and len({id(step) for step, _ in edges}) == 1:
-        step = edges[0][0]
-        return f"treats {f'`{step.output}`' if step.output else f'the result of {step.op}'} as a constant in {_line(step)}"
-    texts = [f"{operand(step, j)} as a constant in {_of(step, j)}" for step, j in edges]
+def scaled(edges: Sequence[tuple[Step, int]], number: float) -> str:
+    """What flows back along some edges is left out, or has a factor; all edges of one operation are that operation."""
+    steps = {id(step): (step, j) for step, j in edges}
+    places = [
+        (step, j if len(step.inputs) == 1 or len(edges) == len(steps) else None)
+        for step, j in steps.values()
+    ]
+    if number:
+        texts = [_back(step, j) for step, j in places]
+        return f"is right but for what flows back {' and '.join(texts)}, which {factor(number)}"
+    texts = [
+        f"{result(step) if j is None else operand(step, j)} as a constant in {step.op} of {_line(step)}"
+        for step, j in places
+    ]
     return f"treats {', and '.join(texts)}"
 
 
-def _of(step: Step, j: int | None) -> str:
-    """The line of a step; its operation too, where the line alone does not say which is meant."""
-    named = j is not None and step.inputs[j] and step.line.count(step.inputs[j]) == 1
-    return _line(step) if named or not step.line else f"{step.op} of {_line(step)}"
+def _back(step: Step, j: int | None) -> str:
+    to = "" if j is None else f"to {operand(step, j)} "
+    return f"{to}through {step.op} of {_line(step)}"
 
 
 def flows_back(step: Step, j: int | None, how: str) -> str:
     """What flows back along one edge, or through one operation, is not what it should be."""
-    to = "" if j is None else f" to {operand(step, j)}"
-    return f"is right but for what flows back{to} through {_of(step, j)}, which {how}"
+    return f"is right but for what flows back {_back(step, j)}, which {how}"
 
 
 def slip(step: Step, j: int | None, how: str) -> str:

@@ -45,8 +45,11 @@ def _softmax(op: Any, x: Any) -> Iterator[Variant]:
         return _Cotangent(lambda w: w - tf.exp(y) * reduce(w, axis, keepdims=True))
 
     for axis in range(len(x.shape) - 1):
-        yield f"taken along axis {axis}", lambda k=axis: function(x, k)
-        yield f"with its sum along axis {axis}", lambda k=axis: with_sum(tf.reduce_sum, k)
+        yield f"taken along axis {axis} of its operand, not the last", lambda k=axis: function(x, k)
+        yield (
+            f"with its sum along axis {axis} of its operand, not the last",
+            lambda k=axis: with_sum(tf.reduce_sum, k),
+        )
     yield "with the mean in place of its sum", lambda: with_sum(tf.reduce_mean, -1)
 
 
