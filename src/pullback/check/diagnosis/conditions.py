@@ -44,7 +44,7 @@ def conditions_on_order(case: Case) -> Iterator[Explanation]:
 
 def conditions_at_least(case: Case) -> Iterator[Explanation]:
     """Wrong where a condition holds, without saying how."""
-    yield from _under_conditions(case, lambda case, mask: iter([("is wrong", case.r)]))
+    yield from _under_conditions(case, lambda case, _: iter([("is wrong", case.r)]))
 
 
 def _under_conditions(
@@ -113,8 +113,8 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
     for k, leaf in enumerate(case.layout.leaves):
         if k != case.which and leaf.shape == case.leaf.shape and not leaf.is_complex:
 
-            def other(d: Draw, s: slice = case.layout.span(k)) -> Array:
-                return d.x[s].reshape(case.shape)
+            def other(d: Draw, k: int = k) -> Array:
+                return d.x[case.layout.span(k)].reshape(case.shape)
 
             yield f"{name} − {leaf.name}", lambda d, f=other: case.x(d) - f(d)
             yield f"|{name} − {leaf.name}|", lambda d, f=other: np.abs(case.x(d) - f(d))
@@ -168,9 +168,10 @@ def _sharpened(
         if np.isfinite(end):
             pairs = _across(case, draws, quantity, end, sign)
             sharp = [_halved(case, quantity, *pair) for pair in (*pairs[:1], *pairs[1:][-1:])]
-            if None in sharp or not sharp or not np.allclose(sharp, sharp[:1], n.SNAP):  # pyright: ignore
+            known = [value for value in sharp if value is not None]
+            if not known or len(known) < len(sharp) or not np.allclose(known, known[0], n.SNAP):
                 return None
-            end = float(sharp[0] or 0.0)
+            end = known[0]
         ends.append(end)
     return Interval(*ends)
 

@@ -1,7 +1,7 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,9 +10,11 @@ from pullback.check.diagnosis import conditions, parts, upstream, whole, words
 from pullback.check.diagnosis.draws import Draw, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
 from pullback.check.diagnosis.slips import slips
-from pullback.check.probe import Array, Raised, WrongDtype, WrongShape
+from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding
+from pullback.check.search.points import Point
 from pullback.check.verdict.course import Course, Failure, Problem
+from pullback.check.verdict.trial import Trial
 
 # The plain before the complex: what needs no look into the program, then slips in it, then what says less.
 PLAIN: tuple[Search, ...] = (
@@ -40,7 +42,7 @@ DEEPER: tuple[Search, ...] = (
     whole.not_projected,
     conditions.conditions_on_order,
     whole.factor_per_index,
-    upstream.changed,
+    upstream.left_out,
     upstream.saved_input,
     whole.moving_factor,
     whole.factor_along,
@@ -81,13 +83,13 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
 
 def _cases(course: Course, problem: Problem) -> list[Case]:
     subject, given = course.subject, course.given
-    assert problem.point is not None
+    point = cast("Point", problem.point)
     w = course.upstream if problem.trial is None else problem.trial.w
     if problem.kind is Failure.UPSTREAM and problem.numbers is not None:
         w = problem.numbers[0] * w
     suspects = _suspect_entries(course, problem)
-    others, into = course.other_points(), course.within(problem.point.kind)
-    draws = make_draws(subject, problem.point, w, course.start, others, suspects, into)
+    others, into = course.other_points(), course.within(point.kind)
+    draws = make_draws(subject, point, w, course.start, others, suspects, into)
     none = () if given is None else given.none
     return [
         Case(subject, draws, k, k in none, course.facts.constants)
@@ -214,8 +216,7 @@ def _undetailed(course: Course, problem: Problem) -> Finding:
 
 
 def _fault(course: Course, problem: Problem) -> Finding:
-    fault = problem.fault
-    assert fault is not None
+    fault = cast("RuleFault", problem.fault)
     leaf = course.subject.inputs.leaves[fault.leaf or 0]
     match fault.reason:
         case WrongShape(came):
@@ -245,17 +246,16 @@ def _about(
 
 def _not_finite(course: Course, problem: Problem) -> Finding:
     layout, entry = course.subject.inputs, int(problem.positions[0])
-    assert problem.point is not None
+    point = cast("Point", problem.point)
     which = layout.leaf_of(entry)
     span = layout.span(which)
     here = [p for p in problem.positions if span.start <= p < span.stop]
-    text = words.not_finite(problem.point.x[here], layout.leaves[which].name)
+    text = words.not_finite(point.x[here], layout.leaves[which].name)
     return _about(course, problem, "nonfinite", which, text, at=layout.locate(entry))
 
 
 def _second(course: Course, problem: Problem) -> Finding:
-    trial, layout = problem.trial, course.subject.inputs
-    assert trial is not None
+    trial, layout = cast("Trial", problem.trial), course.subject.inputs
     entry = int(problem.positions[0])
     finite = bool(np.isfinite(trial.claimed[problem.positions]).all())
     return _about(

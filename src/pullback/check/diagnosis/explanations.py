@@ -93,18 +93,16 @@ class Case:
         """Upstreams that can be laid over this input, as they are or spread along axes that the output lacks."""
         outputs, shape = self.subject.outputs, self.shape
         for k, leaf in enumerate(outputs.leaves):
+            span = outputs.span(k)
             for axis in (None, *range(len(shape))):
                 wide = shape if axis is None else (*shape[:axis], 1, *shape[axis + 1 :])
                 fits = wide if axis is None else (*shape[:axis], *shape[axis + 1 :])
                 if leaf.is_complex or self.leaf.is_complex or leaf.shape not in (fits, wide):
                     continue
                 how = "the upstream" if axis is None else f"the upstream spread along axis {axis}"
-                yield (
-                    how,
-                    lambda d, s=outputs.span(k), w=wide: np.broadcast_to(d.w[s].reshape(w), shape),
-                )
+                yield how, lambda d, s=span, w=wide: np.broadcast_to(d.w[s].reshape(w), shape)
             if leaf.size == 1 and len(shape) > 1:
-                yield "the upstream", lambda d, s=outputs.span(k): np.full(shape, d.w[s][0])
+                yield "the upstream", lambda d, s=span: np.full(shape, d.w[s][0])
 
     def factor(
         self, of: Predict, to: Predict, draws: Iterable[Draw], mask: Array | bool = True

@@ -20,7 +20,7 @@ def regions(case: Case) -> Iterator[Explanation]:
 
 def regions_at_least(case: Case) -> Iterator[Explanation]:
     """Wrong in some places, right in all others, without saying how: it must hold over the whole pool."""
-    yield from _in_regions(case, lambda case, mask: iter([("is wrong", case.r)]))
+    yield from _in_regions(case, lambda case, _: iter([("is wrong", case.r)]))
 
 
 def _in_regions(
@@ -36,7 +36,7 @@ def _in_regions(
         return
     for name, mask in _named_regions(case, wrong):
         if mask[wrong].all() and not (mask & right).any():
-            for how, inside in how_wrong(case, lambda d, m=mask: m):
+            for how, inside in how_wrong(case, lambda _, m=mask: m):
                 yield Explanation(
                     "element" if name.startswith("element") else "places",
                     words.region(name, how),
@@ -54,7 +54,7 @@ def ways(case: Case, mask: Mask) -> Iterator[tuple[str, Predict]]:
     idle = all(not np.any(case.g(d)[mask(d)]) for d in draws)
     should = words.IDLE if idle else ""
     if not idle:
-        yield "is zero", lambda draw: np.zeros(case.shape)
+        yield "is zero", lambda _: np.zeros(case.shape)
         number = case.factor(
             lambda d: np.where(mask(d), case.g(d), 0.0),
             lambda d: np.where(mask(d), case.r(d), 0.0),

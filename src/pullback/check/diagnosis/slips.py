@@ -276,13 +276,20 @@ def _alterations(
             text,
             lambda a, _, m=move: m.apply(a.back[s][j]),
         )
-    if linear or np.iscomplexobj(at.back[s][j]):
-        return
+    if not linear and not np.iscomplexobj(at.back[s][j]):
+        yield from _formed(inside, at, s, j, alone=wide == shape)
+
+
+def _formed(
+    inside: Inside, at: At, s: int, j: int, *, alone: bool
+) -> Iterator[tuple[int, str, str, Change]]:
+    """Some form of an operand or of the result in the place of a derivative, or as a factor of it."""
+    shape, step = at.back[s][j].shape, inside.steps[s]
     named = [(words.result(step), lambda a: a.outputs[s][0])]
     named += [
         (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
     ]
-    alone, rank = wide == shape, 4 if len(step.inputs) == 1 else 4 + len(FORMS)
+    rank = 4 if len(step.inputs) == 1 else 4 + len(FORMS)
     for name, of in named:
         if alone and len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]:
             for text, product in _products(name):
@@ -410,6 +417,12 @@ def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
                 (f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name
             ]
             found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
+    found += [
+        (f"the result of {other.op}", t)
+        for k, other in enumerate(inside.steps)
+        for t in a.outputs[k]
+        if k != s and not other.output
+    ]
     name = words.operand(step, i)
     fitting = {
         f"with {word} in place of {name}": t
@@ -452,10 +465,10 @@ def _plain_alterations(
     inside: Inside, at: At, s: int, j: int
 ) -> Iterator[tuple[str, str, GroupChange]]:
     step = inside.steps[s]
-    yield "term", words.scaled([(step, j)], 0.0), lambda a, d, s, j: 0 * a.back[s][j]
-    yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, d, s, j: -a.back[s][j]
+    yield "term", words.scaled([(step, j)], 0.0), lambda a, _d, s, j: 0 * a.back[s][j]
+    yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, _d, s, j: -a.back[s][j]
     if at.cotangents[s][0].shape == at.back[s][j].shape:
-        yield "slip", words.slip(step, j, "taken as 1"), lambda a, d, s, j: a.cotangents[s][0]
+        yield "slip", words.slip(step, j, "taken as 1"), lambda a, _d, s, _j: a.cotangents[s][0]
 
 
 def _result_alterations(
@@ -465,7 +478,7 @@ def _result_alterations(
     if at.cotangents[s][0].shape == at.back[s][j].shape:
         for text, form in forms(words.result(step)):
             how = words.slip(step, j, f"taken as {text}")
-            yield "slip", how, lambda a, d, s, j, f=form: f(a.outputs[s][0]) * a.cotangents[s][0]
+            yield "slip", how, lambda a, _d, s, _j, f=form: f(a.outputs[s][0]) * a.cotangents[s][0]
 
 
 def _swapped_inputs(
@@ -477,7 +490,7 @@ def _swapped_inputs(
 
                 def change(
                     a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c: Choices = choices
-                ) -> Array:  # noqa: ANN001
+                ) -> Array:
                     return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(
                         a, d, j
                     )

@@ -1,4 +1,4 @@
-"""Explanations by the upstream: not used, not in proportion to it, changed on its way into the rule, or in part unused."""
+"""Explanations by what goes into a rule: an upstream not used, not in proportion or in part; a saved input changed."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,6 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation, Predict, real_shape
-from pullback.check.diagnosis.moves import moves
 from pullback.check.probe import Array
 
 _SMALL = 2.0**-n.UPSTREAM_BITS
@@ -35,7 +34,7 @@ def not_linear(case: Case) -> Iterator[Explanation]:
         yield Explanation("linear", text, _bent(case, of_upstream, of_result, 0.0))
     for text, of_upstream, of_result in _CLIPPED:
         ends = _bent(case, of_upstream, of_result, _SMALL)(here) / _SMALL
-        number = case.factor(lambda d, e=ends: e, lambda d: large, [here])
+        number = case.factor(lambda _, e=ends: e, lambda _: large, [here])
         if number:
             predict = _bent(case, of_upstream, of_result, number)
             yield Explanation("linear", text.format(words.short(number)), predict)
@@ -48,14 +47,14 @@ def not_linear(case: Case) -> Iterator[Explanation]:
 Bend = Callable[[Array, float], Array]
 # How people bend an upstream or a result; the clipping ones know a greatest size.
 _BENT: tuple[tuple[str, Bend | None, Bend | None], ...] = (
-    ("takes its upstream without its sign", lambda w, c: np.abs(w), None),
-    ("takes its upstream squared", lambda w, c: w * w, None),
-    ("takes only the sign of its upstream", lambda w, c: np.sign(w), None),
-    ("takes only the positive part of its upstream", lambda w, c: np.maximum(w, 0), None),
-    ("takes its upstream scaled to length 1", lambda w, c: w / np.sqrt(np.sum(w * w)), None),
-    ("takes its upstream divided by its largest entry", lambda w, c: w / np.max(np.abs(w)), None),
-    ("keeps only its own positive part", None, lambda g, c: np.maximum(g, 0)),
-    ("is scaled to length 1", None, lambda g, c: g / np.sqrt(np.sum(g * g))),
+    ("takes its upstream without its sign", lambda w, _: np.abs(w), None),
+    ("takes its upstream squared", lambda w, _: w * w, None),
+    ("takes only the sign of its upstream", lambda w, _: np.sign(w), None),
+    ("takes only the positive part of its upstream", lambda w, _: np.maximum(w, 0), None),
+    ("takes its upstream scaled to length 1", lambda w, _: w / np.sqrt(np.sum(w * w)), None),
+    ("takes its upstream divided by its largest entry", lambda w, _: w / np.max(np.abs(w)), None),
+    ("keeps only its own positive part", None, lambda g, _: np.maximum(g, 0)),
+    ("is scaled to length 1", None, lambda g, _: g / np.sqrt(np.sum(g * g))),
 )
 _CLIPPED: tuple[tuple[str, Bend | None, Bend | None], ...] = (
     ("takes its upstream clipped to ±{}", lambda w, c: np.clip(w, -c, c), None),
@@ -93,21 +92,24 @@ def _dead_zone(case: Case, draw: Draw) -> float:
     return float(f"{high * float(np.max(np.abs(draw.w))):.3g}")
 
 
-def changed(case: Case) -> Iterator[Explanation]:
-    """The right rule for another upstream: in part left out, rearranged, summed or averaged."""
-    if not case.draws.truth.own:
-        return
+def left_out(case: Case) -> Iterator[Explanation]:
+    """Some entries of an output's upstream are not used."""
     outputs = case.subject.outputs
-    for k, leaf in enumerate(outputs.leaves):
+    for k, leaf in enumerate(outputs.leaves if case.draws.truth.own else ()):
         span, shape = outputs.span(k), real_shape(leaf)
-        for text, mask in _parts_left_out(leaf.name, shape):
-            yield Explanation(
-                "term", text, _with(case, span, lambda w, m=mask: np.where(m, w, 0.0))
-            )
-        for move in moves(shape, pairs=leaf.is_complex):
-            text = words.computed_with(f"the upstream of `{leaf.name}`", move.how)
-            moved = _with(case, span, lambda w, m=move, s=shape: m.apply(w.reshape(s)).ravel())
-            yield Explanation(move.kind, text, moved)
+        index = np.indices(shape)
+        for axis, size in enumerate(shape):
+            along = index[axis].ravel()
+            where = f"entry along axis {axis} of the upstream of `{leaf.name}`"
+            used = {
+                f"leaves out the first {where}": along > 0,
+                f"leaves out the last {where}": along < size - 1,
+                f"uses only the first {where}": along == 0,
+                f"uses only the last {where}": along == size - 1,
+            }
+            for text, mask in used.items() if size > 1 else ():
+                masked = _with(case, span, lambda w, m=mask: np.where(m, w, 0.0))
+                yield Explanation("term", text, masked)
 
 
 def by_output(case: Case) -> Iterator[Explanation]:
@@ -126,18 +128,6 @@ def by_output(case: Case) -> Iterator[Explanation]:
             yield Explanation("term", text, lambda d, p=part, c=off: case.g(d) + c * p(d))
 
 
-def _parts_left_out(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
-    index = np.indices(shape)
-    for axis, size in enumerate(shape):
-        if size > 1:
-            along = index[axis].ravel()
-            where = f"along axis {axis} of the upstream of `{name}`"
-            yield f"leaves out the first entry {where}", along > 0
-            yield f"leaves out the last entry {where}", along < size - 1
-            yield f"uses only the first entry {where}", along == 0
-            yield f"uses only the last entry {where}", along == size - 1
-
-
 def _with(
     case: Case, span: slice, change: Callable[[Array], Array], *, only: bool = False
 ) -> Predict:
@@ -150,32 +140,18 @@ def _with(
 
 
 def saved_input(case: Case) -> Iterator[Explanation]:
-    """The right rule for another point: an input rearranged, rounded, without its sign, or taken for another."""
-    if not case.draws.truth.own:
-        return
+    """The right rule for another point: an input rounded, or taken for something else of its size."""
     layout, outputs = case.layout, case.subject.outputs
     parts = [(f"`{leaf.name}`", layout.span(k), "x") for k, leaf in enumerate(layout.leaves)]
-    parts += [
-        (words.of_draw(o.name, w), outputs.span(k), w)
-        for k, o in enumerate(outputs.leaves)
-        for w in "yw"
-    ]
-    for k, leaf in enumerate(layout.leaves):
-        span, shape, name = layout.span(k), real_shape(leaf), f"`{leaf.name}`"
+    parts += [(f"`{leaf.name}`", outputs.span(k), "y") for k, leaf in enumerate(outputs.leaves)]
+    for name, span, _ in parts[: len(layout.leaves)] if case.draws.truth.own else ():
+        for kind in ("float32", "float16"):
+            at = _at(case, span, lambda d, p=span, t=kind: d.x[p].astype(t).astype(float))
+            yield Explanation("precision", f"is computed with {name} rounded to {kind}", at)
         for other, part, what in parts:
             if part.stop - part.start == span.stop - span.start and other != name:
                 at = _at(case, span, lambda d, p=part, a=what: getattr(d, a)[p])
                 yield Explanation("saved", f"is computed with {other} in place of {name}", at)
-        for kind in ("float32", "float16"):
-            rounded = _at(case, span, lambda d, p=span, t=kind: d.x[p].astype(t).astype(float))
-            yield Explanation("precision", words.computed_with(name, f"rounded to {kind}"), rounded)
-        signless = _at(case, span, lambda d, p=span: np.abs(d.x[p]))
-        yield Explanation("saved", words.computed_with(name, "without its sign"), signless)
-        for move in moves(shape, pairs=leaf.is_complex):
-            at = _at(
-                case, span, lambda d, m=move, s=shape, p=span: m.apply(d.x[p].reshape(s)).ravel()
-            )
-            yield Explanation(move.kind, words.computed_with(name, move.how), at)
 
 
 def _at(case: Case, span: slice, value: Callable[[Draw], Array]) -> Predict:

@@ -1,7 +1,6 @@
 """Explanations of a whole gradient: zero, a factor, another input's, rearranged, rounded, something added."""
 
 from collections.abc import Callable, Iterator
-
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,13 @@ from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.moves import forms, moves
 from pullback.check.probe import Array
 
-
 Quantity = Callable[[Any], Array]
 
 
 def zero(case: Case) -> Iterator[Explanation]:
     """Nothing flows."""
     kind, text = ("none", words.NOTHING_FLOWS) if case.none else ("detached", words.DETACHED)
-    yield Explanation(kind, text, lambda draw: np.zeros(case.shape))
+    yield Explanation(kind, text, lambda _: np.zeros(case.shape))
 
 
 def constant_factor(case: Case) -> Iterator[Explanation]:
@@ -48,7 +46,9 @@ def anothers(case: Case) -> Iterator[Explanation]:
         if k != case.which and leaf.shape == case.leaf.shape:
             span = case.layout.span(k)
             yield Explanation(
-                "swapped", words.anothers(leaf.name), lambda d, s=span: d.g[s].reshape(case.shape)
+                "swapped",
+                f"is the one for `{leaf.name}`: computed with the wrong operand, or swapped?",
+                lambda d, s=span: d.g[s].reshape(case.shape),
             )
 
 
@@ -60,7 +60,7 @@ def scalar_factor(case: Case) -> Iterator[Explanation]:
         return
     for name, quantity in _scalars(case):
         for form, apply in forms(name):
-            wanted = [apply(np.asarray(quantity(draw))) for draw in draws]
+            wanted = [apply(quantity(draw)) for draw in draws]
             if np.allclose(np.array(wanted, float), np.array(numbers, float), n.AGREE, 0):
                 text = words.named_factor(form)
                 yield Explanation(
@@ -86,7 +86,7 @@ _SUMMARIES: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], float]]]:
+def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
     for layout, what in (
         (case.layout, "x"),
@@ -96,30 +96,26 @@ def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], float]]]:
         for k, leaf in enumerate(layout.leaves):
             name, span = words.of_draw(leaf.name, what), layout.span(k)
             if leaf.size == 1:
-                yield name, lambda d, s=span, w=what: float(getattr(d, w)[s][0])
+                yield name, lambda d, s=span, w=what: getattr(d, w)[s][0]
                 continue
             for text, reduce in _SUMMARIES.items():
                 yield (
                     text.replace("`{}`", name),
-                    lambda d, s=span, w=what, f=reduce: float(f(getattr(d, w)[s])),
+                    lambda d, s=span, w=what, f=reduce: f(getattr(d, w)[s]),
                 )
 
 
-def rearranged(case: Case) -> Iterator[Explanation]:
-    """The right numbers in other places."""
+def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
+    """The right numbers in other places; or summed, averaged, accumulated."""
     for move in moves(case.shape, pairs=case.leaf.is_complex):
-        if move.kind == "axis":
-            continue
-        text = words.CONJUGATE if move.kind == "conjugate" else words.rearranged(move.how)
-        yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
+        if mixed == (move.kind == "axis"):
+            text = words.CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
+            yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
 def mixed(case: Case) -> Iterator[Explanation]:
     """Elements summed, averaged or accumulated that should stay apart, or the other way round."""
-    for move in moves(case.shape, pairs=case.leaf.is_complex):
-        if move.kind == "axis":
-            text = words.rearranged(move.how)
-            yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
+    return rearranged(case, mixed=True)
 
 
 def not_projected(case: Case) -> Iterator[Explanation]:
@@ -127,7 +123,7 @@ def not_projected(case: Case) -> Iterator[Explanation]:
     for name, project in _projections(case):
         yield Explanation(
             "term",
-            words.not_projected(name),
+            f"would be right if it were {name}",
             lambda d, p=project: case.g(d) + case.r(d) - p(case.r(d), case.x(d)),
         )
 
@@ -135,10 +131,10 @@ def not_projected(case: Case) -> Iterator[Explanation]:
 def _projections(case: Case) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
     shape = case.shape
     if len(shape) > 1 and shape[-1] == shape[-2]:
-        yield "symmetrised", lambda r, x: (r + np.swapaxes(r, -1, -2)) / 2
+        yield "symmetrised", lambda r, _: (r + np.swapaxes(r, -1, -2)) / 2
     for k, size in enumerate(shape):
         if size > 2:
-            yield f"centred along axis {k}", lambda r, x, k=k: r - np.mean(r, k, keepdims=True)
+            yield f"centred along axis {k}", lambda r, _, k=k: r - np.mean(r, k, keepdims=True)
             yield (
                 f"freed of its part along `{case.leaf.name}` (along axis {k})",
                 lambda r, x, k=k: (
@@ -152,7 +148,11 @@ def rounded(case: Case) -> Iterator[Explanation]:
     for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
         if _is_rounded(case, 2.0**-bits):
             # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
-            yield Explanation("precision", words.precision(kind, bits), case.r)
+            yield Explanation(
+                "precision",
+                f"is right to {bits} bits only: computed or rounded in {kind} inside the rule",
+                case.r,
+            )
 
 
 def _is_rounded(case: Case, unit: float) -> bool:
@@ -189,12 +189,13 @@ def passed_through(case: Case) -> Iterator[Explanation]:
 
 def added_term(case: Case) -> Iterator[Explanation]:
     """Something is added that does not belong there: a multiple of one, of an input, an output or the upstream."""
-    terms = {"1": lambda d: np.ones(case.shape), **dict(quantities(case))}
+    known = [(name, q) for name, q in quantities(case) if "upstream" not in name]
+    terms = {"1": lambda _: np.ones(case.shape), **dict(known)}
     for _, upstream in case.upstreams():
         terms["the upstream"] = upstream
-        for name, q in quantities(case):
-            if "upstream" not in name:
-                terms[f"the upstream × {name}"] = lambda d, f=upstream, q=q: f(d) * q(d)
+        terms |= {
+            f"the upstream × {name}": lambda d, f=upstream, q=q: f(d) * q(d) for name, q in known
+        }
     for name, term in terms.items():
         number = case.factor(term, lambda d: case.r(d) - case.g(d), case.draws.fit)
         if number:
@@ -204,39 +205,46 @@ def added_term(case: Case) -> Iterator[Explanation]:
 
 def element_by_element(case: Case) -> Iterator[Explanation]:
     """A factor too many or missing that differs from element to element."""
-    for name, quantity in quantities(case):
-        for form, apply in forms(name):
+    for form, quantity in formed(case):
+        # signs are the same at all points near one another: only others can confirm them
+        def predict(d: Draw, q: Quantity = quantity) -> Array:
+            return q(d) * case.g(d)
 
-            def predict(d: Draw, q: Quantity = quantity, a: Quantity = apply) -> Array:
-                return a(q(d)) * case.g(d)
+        if not form.startswith("sign") or case.holds(predict, case.draws.pool):
+            yield Explanation("factor", words.named_factor(form), predict)
 
-            # signs are the same at all points near one another: only others can confirm them
-            if not form.startswith("sign") or case.holds(predict, case.draws.pool):
-                yield Explanation("factor", words.named_factor(form), predict)
+
+def formed(case: Case) -> Iterator[tuple[str, Quantity]]:
+    """Every form of every quantity, the plain forms first."""
+    found = [list(_forms_of(name, quantity)) for name, quantity in quantities(case)]
+    for same in zip(*found, strict=True):
+        yield from same
+
+
+def _forms_of(name: str, quantity: Quantity) -> Iterator[tuple[str, Quantity]]:
+    for form, apply in forms(name):
+        yield form, lambda d, a=apply: a(quantity(d))
 
 
 def instead_of_derivative(case: Case) -> Iterator[Explanation]:
     """The upstream times something that is not the derivative."""
     for how, upstream in case.upstreams():
-        for name, quantity in quantities(case):
-            for form, apply in forms(name):
+        for form, quantity in formed(case):
 
-                def made(
-                    d: Draw, q: Quantity = quantity, a: Quantity = apply, f: Quantity = upstream
-                ) -> Array:
-                    return a(q(d)) * f(d)
+            def made(d: Draw, q: Quantity = quantity, f: Quantity = upstream) -> Array:
+                return q(d) * f(d)
 
-                number = case.factor(made, case.r, case.draws.fit)
-                if number:
-                    text = words.instead(number, how, form)
-                    yield Explanation("term", text, lambda d, c=number, f=made: c * f(d))
+            number = case.factor(made, case.r, case.draws.fit)
+            if number:
+                text = words.instead(number, how, form)
+                yield Explanation("term", text, lambda d, c=number, f=made: c * f(d))
 
 
 def passed_to_extremes(case: Case) -> Iterator[Explanation]:
     """The upstream where an element is the largest or smallest, zero elsewhere."""
     for how, upstream in case.upstreams():
         for name, chosen in extremes(case):
-            text = words.only_where(how, name)
+            text = f"is {how} where {name}, and zero elsewhere: not the derivative of the function"
             yield Explanation("term", text, lambda d, q=chosen, f=upstream: q(d) * f(d))
 
 
@@ -282,7 +290,9 @@ def factor_along(case: Case) -> Iterator[Explanation]:
     for k, size in enumerate(case.shape):
         if size > 2 and case.g(case.draws.fit[0]).size > size:
             yield Explanation(
-                "factor", words.factor_along(k), lambda d, k=k: case.g(d) * _along(case, d, k)
+                "factor",
+                f"is off by one factor for all elements along axis {k}, which changes with the point",
+                lambda d, k=k: case.g(d) * _along(case, d, k),
             )
 
 
@@ -294,8 +304,8 @@ def _along(case: Case, draw: Draw, axis: int) -> Array:
 def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Arrays that belong to a draw and can be laid over the gradient: inputs, outputs, upstreams."""
     for layout, what in (
-        (case.layout, "x"),
         (case.subject.outputs, "y"),
+        (case.layout, "x"),
         (case.subject.outputs, "w"),
     ):
         for k, leaf in enumerate(layout.leaves):

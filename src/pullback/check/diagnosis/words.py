@@ -120,11 +120,6 @@ def times(number: float) -> str:
     )
 
 
-def anothers(other: str) -> str:
-    """The gradient of another input, which itself is right."""
-    return f"is the one for `{other}`: computed with the wrong operand, or swapped?"
-
-
 def moving_factor(numbers: Sequence[float]) -> str:
     """One factor for all elements that nothing explains."""
     some = ", ".join(short(number) for number in numbers[:3])
@@ -135,11 +130,6 @@ def per_index(axis: int, factors: Array) -> str:
     """A factor for each index."""
     some = ", ".join(short(float(f)) for f in factors[:4]) + (", …" if factors.size > 4 else "")
     return f"is off by a factor that depends only on the index along axis {axis}: {some}"
-
-
-def factor_along(axis: int) -> str:
-    """A factor that nothing explains."""
-    return f"is off by one factor for all elements along axis {axis}, which changes with the point"
 
 
 def named_factor(form: str) -> str:
@@ -174,37 +164,12 @@ def _amount(number: float) -> str:
     return {1.0: "", -1.0: "minus "}.get(plain_number(number), f"{short(number)} times ")
 
 
-def only_where(how: str, where: str) -> str:
-    """The upstream at some elements only."""
-    return f"is {how} where {where}, and zero elsewhere: not the derivative of the function"
-
-
 def added(number: float, what: str, *, decay: bool) -> str:
     """A term that does not belong there."""
     amount = {1.0: "", -1.0: "−"}.get(plain_number(number), f"{short(number)} × ")
     term = short(number) if what == "1" else f"{amount}{what}"
     missing = ", or a term with the other sign is missing" if "upstream" in what else ""
     return f"is off by + {term}: {'weight decay?' if decay else f'added by mistake{missing}'}"
-
-
-def rearranged(how: str) -> str:
-    """Right numbers in wrong places."""
-    return f"is right but {how}"
-
-
-def not_projected(how: str) -> str:
-    """A part left in."""
-    return f"would be right if it were {how}"
-
-
-def computed_with(what: str, how: str) -> str:
-    """Something was changed on its way into the rule."""
-    return f"is computed with {what} {how}"
-
-
-def precision(kind: str, bits: int) -> str:
-    """Bits lost on the way."""
-    return f"is right to {bits} bits only: computed or rounded in {kind} inside the rule"
 
 
 IDLE = ", and should be zero"
@@ -216,8 +181,9 @@ def region(where: str, how: str) -> str:
 
 
 def _in_part(where: str, how: str) -> str:
-    should = f"{IDLE} there" if how.endswith(IDLE) else ""
-    return f"{how.removesuffix(IDLE)} {where}{should}{';' if should else ','} {'it' if should else 'and'} is right elsewhere"
+    if how.endswith(IDLE):
+        return f"{how.removesuffix(IDLE)} {where}{IDLE} there; it is right elsewhere"
+    return f"{how} {where}, and is right elsewhere"
 
 
 def part_of_outputs(output: str, number: float) -> str:

@@ -49,7 +49,10 @@ def own_derivative(probe: Any) -> OwnDerivative | Unsupported:
 
 
 def stripped(function: Any, *, keep_stops: bool = False) -> tuple[Any, dict[str, tuple[str, Any]]]:
-    """A copy in which every op has the gradient of its type, and nothing is stopped; and what it calls, by name, with the names before."""
+    """A copy in which every op has the gradient of its type and nothing is stopped, and what it calls.
+
+    What is called is found by its new name, together with the name that it had.
+    """
     library = overriding.new_library()
     library.function.extend(overriding.reachable_definitions(function))
     for node in (node for definition in library.function for node in definition.node_def):

@@ -1,9 +1,9 @@
 """The program of a function, operation by operation, so that a diagnosis can make one slip in its derivative.
 
-The traced program, custom gradients taken out, is built again with a tensor of its own for each input of each operation:
-an *edge*. Values and cotangents of all edges come from one run, local derivatives at any values from another, and what
-a change of the cotangent at one edge does to the gradient from a third. Calls are looked into, loops and branches are
-single steps.
+The traced program, custom gradients taken out, is built again with a tensor of its own for each input of each
+operation: an *edge*. Values and cotangents of all edges come from one run, local derivatives at any values from
+another, and what a change of the cotangent at one edge does to the gradient from a third. Calls are looked into, loops
+and branches are single steps.
 """
 
 import ast
@@ -209,8 +209,7 @@ class _Replay:
             return self._graph(callee.graph, inputs, original)
         active = {j: t for j, t in enumerate(inputs) if t.ref() in self.origin}
         if not active or op.type in (*_PASSING, "StopGradient"):
-            made = inputs if op.type in _PASSING else _made(op, inputs)
-            return made
+            return inputs if op.type in _PASSING else _made(op, inputs)
         edges = {j: tf.identity(t) for j, t in active.items()}
         step = _Step(op, name, inputs, edges, [self.origin[t.ref()] for t in active.values()])
         made = _made(op, step.with_edges(step.edges))

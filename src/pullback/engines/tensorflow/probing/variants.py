@@ -1,10 +1,11 @@
-"""An operation with one option taken wrongly: along another axis, in the other direction, with an operand transposed."""
+"""An operation with one option taken wrongly: another axis, the other direction, an operand transposed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+# How it was taken, and what makes the operation so: its result, or a cotangent.
 Variant = tuple[str, Callable[[], Any]]
 
 
@@ -12,14 +13,13 @@ def variants_of(
     op: Any, inputs: Sequence[Any], edges: Sequence[Any], upstream: Sequence[Any]
 ) -> Iterator[tuple[str, list[Any]]]:
     """How an operation was taken, and the cotangents of its inputs that follow."""
-    for how, make in _TABLE.get(op.type, _none)(op, *inputs):
+    for how, make in _TABLE[op.type](op, *inputs) if op.type in _TABLE else ():
         try:
             made = make()
         except (ValueError, TypeError, tf.errors.InvalidArgumentError):
             continue  # the shapes do not allow it
-        back = made if isinstance(made, _Cotangent) else None
-        if back is not None:
-            yield how, [back.of(upstream[0]), *([None] * (len(edges) - 1))]
+        if isinstance(made, _Cotangent):
+            yield how, [made.of(upstream[0]), *([None] * (len(edges) - 1))]
         elif made.shape == upstream[0].shape:
             yield how, tf.gradients(made, edges, upstream)
 
@@ -29,10 +29,6 @@ class _Cotangent:
 
     def __init__(self, of: Callable[[Any], Any]) -> None:
         self.of = of
-
-
-def _none(op: Any, *inputs: Any) -> Iterator[Variant]:
-    yield from ()
 
 
 def _softmax(op: Any, x: Any) -> Iterator[Variant]:
@@ -62,7 +58,7 @@ def _cumulative(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
         yield f"taken along axis {k}", lambda k=k: function(x, k, exclusive, reverse)
 
 
-def _reduction(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
+def _reduction(op: Any, x: Any, _axis: Any) -> Iterator[Variant]:
     function = {
         "Sum": tf.reduce_sum,
         "Mean": tf.reduce_mean,
@@ -95,15 +91,13 @@ def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
         )
 
 
-def _gather(op: Any, table: Any, indices: Any, axis: Any = None) -> Iterator[Variant]:
+def _gather(_op: Any, table: Any, indices: Any, _axis: Any = None) -> Iterator[Variant]:
     """Rows that are taken several times."""
-    del axis
     flat = tf.reshape(indices, [-1])
     rows = [-1, *table.shape[1:]]
 
     def overwritten(w: Any) -> Any:
-        made = tf.tensor_scatter_nd_update(tf.zeros_like(table), flat[:, None], tf.reshape(w, rows))
-        return made
+        return tf.tensor_scatter_nd_update(tf.zeros_like(table), flat[:, None], tf.reshape(w, rows))
 
     def averaged(w: Any) -> Any:
         return tf.math.unsorted_segment_mean(tf.reshape(w, rows), flat, table.shape[0])
