@@ -39,13 +39,9 @@ DEEPER: tuple[Search, ...] = (
     whole.mixed,
     whole.anothers,
     whole.passed_to_extremes,
-    whole.not_projected,
     conditions.conditions_on_order,
     whole.factor_per_index,
-    upstream.left_out,
-    upstream.saved_input,
     whole.moving_factor,
-    whole.factor_along,
     parts.regions_at_least,
     conditions.conditions_at_least,
 )

@@ -16,6 +16,10 @@ class Move(NamedTuple):
     apply: Callable[[Array], Array]
 
 
+# Kinds of moves that do not only put numbers into other places.
+MIXING = frozenset(["axis", "part"])
+
+
 def moves(shape: tuple[int, ...], *, pairs: bool = False) -> Iterator[Move]:
     """Ways in which people put numbers into the wrong places; `pairs`: the last axis is real and imaginary part."""
     if pairs:
@@ -54,12 +58,19 @@ def _along(k: int, size: int) -> Iterator[Move]:
         yield Move("places", how, lambda a: np.take(a, apart, k))
         how = f"with its halves along axis {k} interleaved"
         yield Move("places", how, lambda a: np.take(a, np.argsort(apart), k))
+    for word, kept in (("first", 0), ("last", size - 1)):
+        only = f"zero but for its {word} entry along axis {k}"
+        yield Move("part", only, lambda a, e=kept: a * _one_of(a.shape, k, e))
     yield Move("axis", f"accumulated along axis {k}", lambda a: np.cumsum(a, k))
     back = f"accumulated backwards along axis {k}"
     yield Move("axis", back, lambda a: np.flip(np.cumsum(np.flip(a, k), k), k))
     yield Move("axis", f"summed along axis {k}", lambda a: np.sum(a, k, keepdims=True) + 0 * a)
     yield Move("axis", f"averaged along axis {k}", lambda a: np.mean(a, k, keepdims=True) + 0 * a)
     yield Move("axis", f"centred along axis {k}", lambda a: a - np.mean(a, k, keepdims=True))
+
+
+def _one_of(shape: tuple[int, ...], axis: int, entry: int) -> Array:
+    return np.indices(shape)[axis] == entry
 
 
 def _shifted(a: Array, axis: int, step: int) -> Array:

@@ -1,4 +1,4 @@
-"""Explanations by what goes into a rule: an upstream not used, not in proportion or in part; a saved input changed."""
+"""Explanations by the upstream: not used, not in proportion to it, or what one output contributes."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,7 +7,7 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
-from pullback.check.diagnosis.explanations import Case, Explanation, Predict, real_shape
+from pullback.check.diagnosis.explanations import Case, Explanation, Predict
 from pullback.check.probe import Array
 
 _SMALL = 2.0**-n.UPSTREAM_BITS
@@ -92,32 +92,12 @@ def _dead_zone(case: Case, draw: Draw) -> float:
     return float(f"{high * float(np.max(np.abs(draw.w))):.3g}")
 
 
-def left_out(case: Case) -> Iterator[Explanation]:
-    """Some entries of an output's upstream are not used."""
-    outputs = case.subject.outputs
-    for k, leaf in enumerate(outputs.leaves if case.draws.truth.own else ()):
-        span, shape = outputs.span(k), real_shape(leaf)
-        index = np.indices(shape)
-        for axis, size in enumerate(shape):
-            along = index[axis].ravel()
-            where = f"entry along axis {axis} of the upstream of `{leaf.name}`"
-            used = {
-                f"leaves out the first {where}": along > 0,
-                f"leaves out the last {where}": along < size - 1,
-                f"uses only the first {where}": along == 0,
-                f"uses only the last {where}": along == size - 1,
-            }
-            for text, mask in used.items() if size > 1 else ():
-                masked = _with(case, span, lambda w, m=mask: np.where(m, w, 0.0))
-                yield Explanation("term", text, masked)
-
-
 def by_output(case: Case) -> Iterator[Explanation]:
     """What one output contributes is left out, has the wrong sign or a factor."""
     outputs = case.subject.outputs
     for k, leaf in enumerate(outputs.leaves if len(outputs.leaves) > 1 else ()):
         span = outputs.span(k)
-        parts = {id(d): _with(case, span, lambda w: w, only=True)(d) for d in case.draws.tested}
+        parts = {id(d): _of_output(case, d, span) for d in case.draws.tested}
 
         def part(d: Draw, parts: dict[int, Array] = parts) -> Array:
             return parts[id(d)]
@@ -128,36 +108,7 @@ def by_output(case: Case) -> Iterator[Explanation]:
             yield Explanation("term", text, lambda d, p=part, c=off: case.g(d) + c * p(d))
 
 
-def _with(
-    case: Case, span: slice, change: Callable[[Array], Array], *, only: bool = False
-) -> Predict:
-    def predict(draw: Draw) -> Array:
-        w = np.zeros(draw.w.size) if only else draw.w.copy()
-        w[span] = change(draw.w[span])
-        return case.vjp(draw.x, w)
-
-    return predict
-
-
-def saved_input(case: Case) -> Iterator[Explanation]:
-    """The right rule for another point: an input rounded, or taken for something else of its size."""
-    layout, outputs = case.layout, case.subject.outputs
-    parts = [(f"`{leaf.name}`", layout.span(k), "x") for k, leaf in enumerate(layout.leaves)]
-    parts += [(f"`{leaf.name}`", outputs.span(k), "y") for k, leaf in enumerate(outputs.leaves)]
-    for name, span, _ in parts[: len(layout.leaves)] if case.draws.truth.own else ():
-        for kind in ("float32", "float16"):
-            at = _at(case, span, lambda d, p=span, t=kind: d.x[p].astype(t).astype(float))
-            yield Explanation("precision", f"is computed with {name} rounded to {kind}", at)
-        for other, part, what in parts:
-            if part.stop - part.start == span.stop - span.start and other != name:
-                at = _at(case, span, lambda d, p=part, a=what: getattr(d, a)[p])
-                yield Explanation("saved", f"is computed with {other} in place of {name}", at)
-
-
-def _at(case: Case, span: slice, value: Callable[[Draw], Array]) -> Predict:
-    def predict(draw: Draw) -> Array:
-        x = draw.x.copy()
-        x[span] = value(draw)
-        return case.vjp(x, draw.w)
-
-    return predict
+def _of_output(case: Case, draw: Draw, span: slice) -> Array:
+    w = np.zeros(draw.w.size)
+    w[span] = draw.w[span]
+    return case.vjp(draw.x, w)

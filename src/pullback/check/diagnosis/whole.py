@@ -9,7 +9,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.diagnosis.moves import forms, moves
+from pullback.check.diagnosis.moves import MIXING, forms, moves
 from pullback.check.probe import Array
 
 Quantity = Callable[[Any], Array]
@@ -68,15 +68,6 @@ def scalar_factor(case: Case) -> Iterator[Explanation]:
                 )
 
 
-def moving_factor(case: Case) -> Iterator[Explanation]:
-    """One factor for all elements that nothing explains; it takes several elements to tell."""
-    draws = case.draws.tested
-    numbers = {id(draw): case.factor(case.g, case.r, (draw,)) or 0.0 for draw in draws}
-    if all(np.count_nonzero(case.live(draw)) > 2 for draw in draws):
-        text = words.moving_factor(list(numbers.values()))
-        yield Explanation("factor", text, lambda d: numbers[id(d)] * case.g(d))
-
-
 _SUMMARIES: dict[str, Callable[[Array], Array]] = {
     "the sum of `{}`": np.sum,
     "the mean of `{}`": np.mean,
@@ -108,7 +99,7 @@ def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
 def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
     """The right numbers in other places; or summed, averaged, accumulated."""
     for move in moves(case.shape, pairs=case.leaf.is_complex):
-        if mixed == (move.kind == "axis"):
+        if mixed == (move.kind in MIXING):
             text = words.CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
             yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
@@ -116,31 +107,6 @@ def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
 def mixed(case: Case) -> Iterator[Explanation]:
     """Elements summed, averaged or accumulated that should stay apart, or the other way round."""
     return rearranged(case, mixed=True)
-
-
-def not_projected(case: Case) -> Iterator[Explanation]:
-    """Right but for a part that had to be taken out: the rest of a projection."""
-    for name, project in _projections(case):
-        yield Explanation(
-            "term",
-            f"would be right if it were {name}",
-            lambda d, p=project: case.g(d) + case.r(d) - p(case.r(d), case.x(d)),
-        )
-
-
-def _projections(case: Case) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
-    shape = case.shape
-    if len(shape) > 1 and shape[-1] == shape[-2]:
-        yield "symmetrised", lambda r, _: (r + np.swapaxes(r, -1, -2)) / 2
-    for k, size in enumerate(shape):
-        if size > 2:
-            yield f"centred along axis {k}", lambda r, _, k=k: r - np.mean(r, k, keepdims=True)
-            yield (
-                f"freed of its part along `{case.leaf.name}` (along axis {k})",
-                lambda r, x, k=k: (
-                    r - x * np.sum(r * x, k, keepdims=True) / np.sum(x * x, k, keepdims=True)
-                ),
-            )
 
 
 def rounded(case: Case) -> Iterator[Explanation]:
@@ -285,18 +251,17 @@ def factor_per_index(case: Case) -> Iterator[Explanation]:
                 yield Explanation("factor", text, predict)
 
 
-def factor_along(case: Case) -> Iterator[Explanation]:
-    """One factor for all elements along an axis, which changes with the point: it takes several to tell."""
-    for k, size in enumerate(case.shape):
-        if size > 2 and case.g(case.draws.fit[0]).size > size:
-            yield Explanation(
-                "factor",
-                f"is off by one factor for all elements along axis {k}, which changes with the point",
-                lambda d, k=k: case.g(d) * _along(case, d, k),
-            )
+def moving_factor(case: Case) -> Iterator[Explanation]:
+    """One factor for all elements, or all along an axis, which changes with the point: it takes several to tell."""
+    for axis in (None, *range(len(case.shape))):
+        size = case.leaf.size if axis is None else case.shape[axis]
+        if size > n.LEAST_VALUES and (axis is None or case.leaf.size > size):
+            where = "" if axis is None else f" along axis {axis}"
+            text = f"is off by one factor for all elements{where}, which changes with the point"
+            yield Explanation("factor", text, lambda d, k=axis: case.g(d) * _ratio(case, d, k))
 
 
-def _along(case: Case, draw: Draw, axis: int) -> Array:
+def _ratio(case: Case, draw: Draw, axis: int | None) -> Array:
     g, r = np.nan_to_num(case.g(draw)), case.r(draw)
     return np.sum(g * r, axis, keepdims=True) / np.sum(g * g, axis, keepdims=True)
 

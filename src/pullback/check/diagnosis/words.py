@@ -120,12 +120,6 @@ def times(number: float) -> str:
     )
 
 
-def moving_factor(numbers: Sequence[float]) -> str:
-    """One factor for all elements that nothing explains."""
-    some = ", ".join(short(number) for number in numbers[:3])
-    return f"is off by one factor for all its elements, which changes with the point ({some})"
-
-
 def per_index(axis: int, factors: Array) -> str:
     """A factor for each index."""
     some = ", ".join(short(float(f)) for f in factors[:4]) + (", …" if factors.size > 4 else "")
@@ -166,10 +160,11 @@ def _amount(number: float) -> str:
 
 def added(number: float, what: str, *, decay: bool) -> str:
     """A term that does not belong there."""
-    amount = {1.0: "", -1.0: "−"}.get(plain_number(number), f"{short(number)} × ")
-    term = short(number) if what == "1" else f"{amount}{what}"
+    amount = "" if abs(plain_number(number)) == 1 else f"{short(abs(number))} × "
+    term = short(abs(number)) if what == "1" else f"{amount}{what}"
+    sign = "+" if number > 0 else "−"
     missing = ", or a term with the other sign is missing" if "upstream" in what else ""
-    return f"is off by + {term}: {'weight decay?' if decay else f'added by mistake{missing}'}"
+    return f"is off by {sign} {term}: {'weight decay?' if decay else f'added by mistake{missing}'}"
 
 
 IDLE = ", and should be zero"
