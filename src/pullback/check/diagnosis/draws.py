@@ -63,15 +63,27 @@ class Truth:
         g = self.subject.own_vjp(x, w)
         if g is None or not np.isfinite(g).all():
             return False
+        # among many kinks only short steps meet none
+        return any(
+            self._agrees_along(x, w, g, length) for length in (1.0, self.subject.epsilon**n.FINE)
+        )
+
+    def _agrees_along(self, x: Array, w: Array, g: Array, length: float) -> bool:
         rng = np.random.default_rng(5)
         for _ in range(2):
-            u = directions.generic(rng, self.subject.inputs, x)
+            u = length * directions.generic(rng, self.subject.inputs, x)
             value, error = self._slope(x, u, w)
             size = float(np.sqrt(np.sum((g * u) ** 2)))
-            bar = n.BARS * error + n.ROUNDINGS * self.subject.epsilon * size
-            if not abs(float(np.sum(g * u)) - value) <= bar or bar > n.COARSE * (size + abs(value)):
+            bar = n.BARS * error + n.ROUNDINGS * self.subject.epsilon * size / length
+            flat = n.ROUNDINGS * self.subject.epsilon * self._scale(w)
+            if not abs(float(np.sum(g * u)) - value) <= bar:
+                return False
+            if bar > max(n.COARSE * (size + abs(value)), flat):
                 return False
         return True
+
+    def _scale(self, w: Array) -> float:
+        return float(np.sqrt(np.sum((w * self.subject.scale) ** 2)))
 
     def _by_differences(self, x: Array, w: Array) -> tuple[Array, Array]:
         g, floor = np.full(x.size, np.nan), np.zeros(x.size)
@@ -84,7 +96,7 @@ class Truth:
         return g, np.where(np.isfinite(floor), floor, np.inf)
 
     def _slope(self, x: Array, u: Array, w: Array) -> tuple[float, float]:
-        size = float(np.sqrt(np.sum((w * self.subject.scale) ** 2)))
+        size = self._scale(w)
 
         def line(t: float) -> tuple[Array]:
             return (np.array([weighted(self.subject.value_or_nan(x + t * u), w)]),)
