@@ -97,10 +97,16 @@ AGREE, EXPLAINED = 1e-6, 2e-3
 GRID, FRESH, NEAR, POOL = 64, 3, 0.1, 12
 # So many wrong elements are named one by one; so many rows are tried one by one.
 FEW_ELEMENTS, MOST_ROWS = 4, 32
-# A condition needs so many wrong and right values; its ends are halved so often, and taken for a constant this near.
-LEAST_VALUES, HALVINGS, SNAP = 3, 24, 1e-3
-# An error that has shrunk to this share at the end of an interval fades out: there is no such end.
-FADED = 0.2
+# A condition needs so many wrong and right values; its ends are halved so often, and taken for a constant this near,
+# as a share of the way that was halved.
+LEAST_VALUES, HALVINGS, SNAP = 3, 14, 1e-3
+# An error within this many times what can be told, just inside the end of an interval, fades out: there is no such end.
+FADED = 100.0
+# Rounding errors change with moves of so many units of rounding, all other errors do not.
+ERRATIC = 64.0
+# A slip in the program is tested by products with so many directions, to this share; so many tensors are tried in the
+# place of each input; a slip in every run of a loop costs a sweep, so many calls are spent on those.
+EQUATIONS, SLIP_FIT, MOST_SWAPS, MOST_SWEEPS = 4, 1e-6, 10, 400
 
 # The smallest failing input: steps towards it, digits tried for its numbers; and the seconds that it may take, and a
 # picture again.

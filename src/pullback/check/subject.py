@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Unsupported
+from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Steps, Unsupported
 
 
 class Layout:
@@ -139,6 +139,11 @@ class Subject:
         self.calls += 1
         reference = self.reference or self.rule
         return self.inputs.join(reference.vjp(self.inputs.split(x), self.upstream(w))[1])
+
+    def steps(self) -> Steps | None:
+        """The program whose derivative `own_vjp` gives, operation by operation, where it can be had."""
+        found = self.truth.program_steps()
+        return None if isinstance(found, Unsupported) else found
 
     def pull_after(self, x: Array, other: Array, w: Array) -> Array:
         """The rule's gradient at `x`, run after another call of the function at `other`."""

@@ -1,10 +1,10 @@
-"""Wrong only under a condition on values: an interval of the input's own values, its size, or against another input.
+"""Wrong only under a condition on values: an interval of an input, of its size, of a difference, of a tensor inside.
 
-A condition is said only if values inside are wrong and values outside are right, with its ends found by halving on one
-element, and the error gone just beyond them.
+A condition is said only if values inside are wrong and values outside are right, at all draws; each end is found by
+halving the way between a wrong and a right point, and the error must end there and not fade.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,8 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.diagnosis.parts import ways
+from pullback.check.diagnosis.parts import Mask, ways
+from pullback.check.diagnosis.whole import extremes
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
@@ -21,7 +22,7 @@ Quantity = Callable[[Draw], Array]
 
 @dataclass(frozen=True)
 class Interval:
-    """Values of a quantity, with or without their ends."""
+    """Values of a quantity, ends included where both are the same."""
 
     low: float
     high: float
@@ -32,169 +33,188 @@ class Interval:
 
 
 def conditions(case: Case) -> Iterator[Explanation]:
-    """The plainest condition that tells wrong from right elements on every draw."""
+    """Wrong in a way that can be told where a condition holds."""
+    yield from _under_conditions(case, ways)
+
+
+def conditions_on_order(case: Case) -> Iterator[Explanation]:
+    """Wrong in a way that can be told where an element is the largest or smallest, or is not."""
+    yield from _under_conditions(case, ways, extremes(case))
+
+
+def conditions_at_least(case: Case) -> Iterator[Explanation]:
+    """Wrong where a condition holds, without saying how."""
+    yield from _under_conditions(case, lambda case, _: iter([("is wrong", case.r)]))
+
+
+def _under_conditions(
+    case: Case,
+    how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Quantity]]],
+    of: Iterable[tuple[str, Quantity]] | None = None,
+) -> Iterator[Explanation]:
     draws = [*case.draws.tested, *case.draws.pool]
-    for name, quantity, can_halve in _quantities(case):
+    for name, quantity in _quantities(case) if of is None else of:
         values, wrong = _gathered(case, draws, quantity)
-        found = _interval(values, wrong)
+        found = _interval(values, wrong, case.constants)
         if found is None:
             continue
-        if can_halve:
-            found = _sharpened(case, quantity, found, values, wrong)
-        if found is None:
-            continue
-        for how, inside in _ways_inside(case, draws, quantity, found):
-            yield Explanation(
-                "condition",
-                words.condition(case.name, name, found.low, found.high, how, case.constants),
-                lambda d, q=quantity, f=inside, i=found: np.where(i.holds(q(d)), f(d), case.g(d)),
-            )
+
+        def mask(d: Draw, q: Quantity = quantity, i: Interval = found) -> Array:
+            return i.holds(q(d))
+
+        for how, inside in how_wrong(case, mask):
+            if case.holds(_only_where(case, mask, inside), draws):
+                ends = _sharpened(case, draws, quantity, found)
+                if ends is None:
+                    break
+                where = words.interval(name, ends.low, ends.high)
+                predict = _only_where(case, lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
+                yield Explanation("condition", words.condition(how, where), predict)
 
 
-def _quantities(case: Case) -> Iterator[tuple[str, Quantity, bool]]:
-    yield case.name, case.x, True
-    yield f"|{case.name}|", lambda d: np.abs(case.x(d)), True
+def two_factors(case: Case) -> Iterator[Explanation]:
+    """One factor where a condition holds, another one elsewhere."""
+    draws = [*case.draws.tested, *case.draws.pool]
+    ratios = [
+        np.where(case.live(d), case.r(d) / np.where(case.g(d) == 0, np.nan, case.g(d)), np.nan)
+        for d in draws
+    ]
+    every = np.concatenate([ratio[np.isfinite(ratio)] for ratio in ratios])
+    if not every.size:
+        return
+    one, other = float(every.min()), float(every.max())
+    for name, quantity in _quantities(case):
+        values = [
+            np.broadcast_to(quantity(d), case.shape)[np.isfinite(q)]
+            for d, q in zip(draws, ratios, strict=True)
+        ]
+        found = _interval(np.concatenate(values), np.isclose(every, one, n.AGREE), case.constants)
+        if found is not None:
+            where = words.interval(name, found.low, found.high)
+            text = f"{words.times(one)} where {where}, and {words.times(other)} elsewhere"
+
+            def predict(d: Draw, q: Quantity = quantity, i: Interval = found) -> Array:
+                return np.where(i.holds(q(d)), one, other) * case.g(d)
+
+            if case.holds(predict, draws):
+                yield Explanation("condition", text, predict)
+
+
+def _only_where(case: Case, mask: Mask, inside: Quantity) -> Quantity:
+    return lambda d: np.where(mask(d), inside(d), case.g(d))
+
+
+def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
+    if case.leaf.is_complex:
+        return
+    name = case.leaf.name
+    yield name, case.x
+    yield f"|{name}|", lambda d: np.abs(case.x(d))
     for k, leaf in enumerate(case.layout.leaves):
         if k != case.which and leaf.shape == case.leaf.shape and not leaf.is_complex:
-            span = case.layout.span(k)
-            yield leaf.name, lambda d, s=span: d.x[s].reshape(case.shape), False
-            yield (
-                f"{case.name} − {leaf.name}",
-                lambda d, s=span: case.x(d) - d.x[s].reshape(case.shape),
-                False,
-            )
-    outputs = case.subject.outputs
-    for k, leaf in enumerate(outputs.leaves):
-        if leaf.shape == case.leaf.shape and not leaf.is_complex:
-            span = outputs.span(k)
-            yield leaf.name, lambda d, s=span: d.y[s].reshape(case.shape), False
-            yield (
-                f"the upstream of {leaf.name}",
-                lambda d, s=span: d.w[s].reshape(case.shape),
-                False,
-            )
-    for axis, size in enumerate(case.shape):
-        if size > 2:
-            yield (
-                f"the rank of {case.name} along axis {axis}",
-                lambda d, k=axis: _rank(case.x(d), k),
-                False,
-            )
 
+            def other(d: Draw, k: int = k) -> Array:
+                return d.x[case.layout.span(k)].reshape(case.shape)
 
-def _rank(x: Array, axis: int) -> Array:
-    """0 for the greatest, 1 for the next."""
-    return np.argsort(np.argsort(-x, axis=axis, kind="stable"), axis=axis, kind="stable").astype(
-        float
-    )
+            yield f"{name} − {leaf.name}", lambda d, f=other: case.x(d) - f(d)
+            yield f"|{name} − {leaf.name}|", lambda d, f=other: np.abs(case.x(d) - f(d))
+            yield f"{name} × {leaf.name}", lambda d, f=other: case.x(d) * f(d)
+            yield leaf.name, other
+    for out, span in case.outputs_like_it():
+        yield out, lambda d, s=span: d.y[s].reshape(case.shape)
 
 
 def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array, Array]:
     """Values and whether they are wrong, of elements that have a gradient."""
-    values, wrong = [], []
-    for draw in draws:
-        live = case.live(draw)
-        values.append(np.broadcast_to(quantity(draw), case.shape)[live])
-        wrong.append(case.wrong(draw)[live])
+    idle = not any(np.any(case.g(draw)[case.wrong(draw)]) for draw in draws)
+    # where the gradient should be zero and is not, a zero is as good as any other value
+    live = [np.isfinite(case.g(draw)) if idle else case.live(draw) for draw in draws]
+    values = [np.broadcast_to(quantity(d), case.shape)[m] for d, m in zip(draws, live, strict=True)]
+    wrong = [case.wrong(d)[m] for d, m in zip(draws, live, strict=True)]
     return np.concatenate(values), np.concatenate(wrong)
 
 
-def _interval(values: Array, wrong: Array) -> Interval | None:
-    """The interval that holds all wrong values and no right ones, its ends half way to the next right ones."""
+def _interval(values: Array, wrong: Array, constants: tuple[float, ...]) -> Interval | None:
+    """The interval that holds all wrong values and no right ones, its ends between those and the next right ones."""
     bad, good = values[wrong], values[~wrong]
     if bad.size < n.LEAST_VALUES or good.size < n.LEAST_VALUES or not np.isfinite(bad).all():
         return None
     low, high = float(bad.min()), float(bad.max())
     if ((good >= low) & (good <= high)).any():
         return None
+    if low == high:
+        return Interval(low, high)
     below, above = good[good < low], good[good > high]
     return Interval(
-        -np.inf if not below.size else (low + float(below.max())) / 2 if low != high else low,
-        np.inf if not above.size else (high + float(above.min())) / 2 if low != high else high,
+        _between(float(below.max()), low, constants) if below.size else -np.inf,
+        _between(high, float(above.min()), constants) if above.size else np.inf,
     )
 
 
+def _between(low: float, high: float, constants: tuple[float, ...]) -> float:
+    """Zero or a constant of the program that lies between, or else the middle."""
+    plain = (c for c in (0.0, *constants, *(-c for c in constants)) if low <= c <= high)
+    return next(plain, (low + high) / 2)
+
+
 def _sharpened(
-    case: Case, quantity: Quantity, found: Interval, values: Array, wrong: Array
+    case: Case, draws: list[Draw], quantity: Quantity, found: Interval
 ) -> Interval | None:
-    """The ends found by halving on one element; nothing if the error fades out instead of ending."""
+    """The ends found by halving the way to a right point; nothing if the error fades out instead of ending."""
     if found.low == found.high:
         return found
-    draw = max(case.draws.tested, key=lambda d: int(case.wrong(d).sum()))
-    chosen = np.flatnonzero((case.wrong(draw) & case.live(draw)).ravel())
-    if not chosen.size:
-        return found
-    entry = case.span.start + int(chosen[0])
-    ends = []
+    ends: list[float] = []
     for end, sign in ((found.low, -1.0), (found.high, 1.0)):
-        if not np.isfinite(end):
-            ends.append(end)
-            continue
-        good = values[~wrong]
-        beyond = good[good * sign > end * sign]
-        right = float(beyond.min() if sign > 0 else beyond.max())
-        bad = values[wrong]
-        inside = float(bad.max() if sign > 0 else bad.min())
-        sharp = _halved(case, draw, entry, inside, right)
-        if sharp is None:
-            return None
-        ends.append(_plain(sharp, case.constants))
+        if np.isfinite(end):
+            pairs = _across(case, draws, quantity, end, sign)
+            sharp = [_halved(case, quantity, *pair) for pair in (*pairs[:1], *pairs[1:][-1:])]
+            known = [value for value in sharp if value is not None]
+            if not known or len(known) < len(sharp) or not np.allclose(known, known[0], n.SNAP):
+                return None
+            end = known[0]
+        ends.append(end)
     return Interval(*ends)
 
 
-def _halved(case: Case, draw: Draw, entry: int, wrong: float, right: float) -> float | None:
-    """Where one element begins to be right, between a wrong and a right value; nothing if its error fades."""
-    errors = []
+def _across(
+    case: Case, draws: list[Draw], quantity: Quantity, end: float, sign: float
+) -> list[tuple[int, Draw, Draw]]:
+    """Elements, a draw where each is wrong, and one where it is right and lies beyond the end."""
+    found: list[tuple[int, Draw, Draw]] = []
+    for wrong in draws:
+        for right in draws:
+            beyond = (
+                (sign * quantity(right) > sign * end)
+                & ~case.wrong(right)
+                & np.isfinite(case.g(right))
+            )
+            both = np.flatnonzero(beyond & case.wrong(wrong))
+            found += [(int(element), wrong, right) for element in both[-1:]]
+    return found
+
+
+def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Draw) -> float | None:
+    """The value at which an element ends to be wrong, on the way from one point to another."""
+    low, high, last = 0.0, 1.0, wrong
     for _ in range(n.HALVINGS):
-        middle = (wrong + right) / 2
-        error = _error_at(case, draw, entry, middle)
-        if error is None:
+        middle = (low + high) / 2
+        moved = case.draws.draw(wrong.x + middle * (right.x - wrong.x), wrong.w)
+        if moved is None:
             return None
-        if error > 0:
-            errors.append(error)
-            wrong = middle
+        if case.wrong(moved).ravel()[element]:
+            low, last = middle, moved
         else:
-            right = middle
-    fades = len(errors) > 2 and errors[-1] < n.FADED * errors[0]
-    return None if fades else (wrong + right) / 2
-
-
-def _error_at(case: Case, draw: Draw, entry: int, value: float) -> float | None:
-    """The relative error of one element with another value."""
-    x = draw.x.copy()
-    x[entry] = np.copysign(value, x[entry]) if value >= 0 > x[entry] else value
-    moved = case.draws.draw(x, draw.w)
-    if moved is None or not np.isfinite(moved.g[entry]):
+            high = middle
+    entry = case.span.start + element
+    if last.gap[entry] < n.FADED * last.floor[entry]:
         return None
-    return float(moved.gap[entry] / max(abs(moved.g[entry]), abs(moved.r[entry]), 1e-300))
+    values = [quantity(d).ravel()[element] for d in (wrong, last, right)]
+    return _plain(float(values[1]), abs(float(values[2] - values[0])), case.constants)
 
 
-def _plain(value: float, constants: tuple[float, ...]) -> float:
+def _plain(value: float, width: float, constants: tuple[float, ...]) -> float:
     """A constant of the program, or zero, where the end found is that."""
     for constant in (0.0, *constants, *(-c for c in constants)):
-        if abs(value - constant) <= n.SNAP * max(abs(constant), abs(value), n.SNAP):
+        if abs(value - constant) <= n.SNAP * width:
             return float(constant)
     return float(f"{value:.3g}")
-
-
-def _ways_inside(
-    case: Case, draws: list[Draw], quantity: Quantity, found: Interval
-) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
-    """How it is wrong inside, with the factor fitted there alone."""
-    over = under = 0.0
-    for draw in draws:
-        g, r = case.g(draw), case.r(draw)
-        known = (
-            found.holds(np.broadcast_to(quantity(draw), case.shape))
-            & np.isfinite(g)
-            & np.isfinite(r)
-        )
-        over, under = over + float(np.sum((g * r)[known])), under + float(np.sum((g * g)[known]))
-    number = over / under if under else None
-    for how, inside in ways(case, np.ones(case.shape, bool)):
-        if how.startswith(("has the wrong sign", "is off")):
-            continue
-        if how == "is wrong" and number is not None:
-            text = "has the wrong sign" if abs(number + 1) < 1e-9 else words.times(number)
-            yield text, lambda d: number * case.g(d)
-        yield how, inside

@@ -6,7 +6,8 @@ elsewhere differences entry by entry, at no more than a grid of entries.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -67,15 +68,27 @@ class Truth:
         g = self.subject.own_vjp(x, w)
         if g is None or not np.isfinite(g).all():
             return False
+        # among many kinks only short steps meet none
+        return any(
+            self._agrees_along(x, w, g, length) for length in (1.0, self.subject.epsilon**n.FINE)
+        )
+
+    def _agrees_along(self, x: Array, w: Array, g: Array, length: float) -> bool:
         rng = np.random.default_rng(5)
         for _ in range(2):
-            u = directions.generic(rng, self.subject.inputs, x)
+            u = length * directions.generic(rng, self.subject.inputs, x)
             value, error = self._slope(x, u, w)
             size = float(np.sqrt(np.sum((g * u) ** 2)))
-            bar = n.BARS * error + n.ROUNDINGS * self.subject.epsilon * size
-            if not abs(float(np.sum(g * u)) - value) <= bar or bar > n.COARSE * (size + abs(value)):
+            bar = n.BARS * error + n.ROUNDINGS * self.subject.epsilon * size / length
+            flat = n.ROUNDINGS * self.subject.epsilon * self._scale(w)
+            if not abs(float(np.sum(g * u)) - value) <= bar:
+                return False
+            if bar > max(n.COARSE * (size + abs(value)), flat):
                 return False
         return True
+
+    def _scale(self, w: Array) -> float:
+        return float(np.sqrt(np.sum((w * self.subject.scale) ** 2)))
 
     def _by_differences(self, x: Array, w: Array) -> tuple[Array, Array]:
         g, floor = np.full(x.size, np.nan), np.zeros(x.size)
@@ -88,7 +101,7 @@ class Truth:
         return g, np.where(np.isfinite(floor), floor, np.inf)
 
     def _slope(self, x: Array, u: Array, w: Array) -> tuple[float, float]:
-        size = float(np.sqrt(np.sum((w * self.subject.scale) ** 2)))
+        size = self._scale(w)
 
         def line(t: float) -> tuple[Array]:
             return (np.array([weighted(self.subject.value_or_nan(x + t * u), w)]),)
@@ -102,14 +115,17 @@ class Truth:
 class Draws:
     """`fit`: two upstreams at the failing point. `fresh`: points near it, and the given arguments.
 
-    `others` are points of other kinds, at which `pool` is drawn when it is asked for.
+    `others` are points of other kinds, `mixed` have the failing point's values in other places: there `pool` is drawn
+    when it is asked for, to tell what comes from the place of an element from what comes from its value.
     """
 
     truth: Truth
     fit: tuple[Draw, ...]
     fresh: tuple[Draw, ...]
     others: Sequence[Point]
+    mixed: Sequence[Array]
     draw: Callable[[Array, Array], Draw | None]
+    inside: dict[int, Any] = field(default_factory=dict[int, Any])
 
     @property
     def tested(self) -> tuple[Draw, ...]:
@@ -118,16 +134,25 @@ class Draws:
 
     @functools.cached_property
     def pool(self) -> tuple[Draw, ...]:
-        """Draws at points of other kinds."""
+        """Draws at points of other kinds; at kinks the program's derivative is one of several that are right."""
         w = self.fit[0].w
-        found = [self.draw(point.x, w) for point in self.others[: n.POOL]]
+        found = [self.draw(x, w) for x in (*self.mixed, *(p.x for p in self.others[: n.POOL]))]
         return tuple(draw for draw in found if draw is not None)
 
 
 def make_draws(
-    subject: Subject, point: Point, w: Array, start: Array, others: Sequence[Point], wrong: Array
+    subject: Subject,
+    point: Point,
+    w: Array,
+    start: Array,
+    others: Sequence[Point],
+    wrong: Array,
+    into: Callable[[Array], Array],
 ) -> Draws:
-    """The draws around a failing point; `wrong` are entries to be among those that differences are taken at."""
+    """The draws around a failing point; `wrong` are entries to be among those that differences are taken at.
+
+    `into` keeps a point within what the function may be called with.
+    """
     rng, size = np.random.default_rng(11), subject.inputs.size
     entries = np.unique(np.concatenate([wrong[: n.GRID // 2], _spread(rng, size)]).astype(int))
     truth = Truth(subject, point.x, w, entries[: n.GRID])
@@ -140,12 +165,34 @@ def make_draws(
         g, floor = truth.vjp(x, w)
         return Draw(x, w, y, g, r, floor)
 
-    other = directions.signed(rng, w.size)
+    other = _like(rng, w)
     fit = [draw(point.x, w), draw(point.x, other)]
-    near = [draw(_near(rng, point), directions.signed(rng, w.size)) for _ in range(n.FRESH)]
+    near = [draw(into(_near(rng, point)), _like(rng, w)) for _ in range(n.FRESH)]
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
-    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, draw)
+    others = [other for other in others if point.is_placed or not other.is_placed]
+    mixed = [into(_mixed(subject, point.x, order)) for order in (_rolled, _reversed)]
+    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, mixed, draw)
+
+
+def _mixed(subject: Subject, x: Array, order: Callable[[Array], Array]) -> Array:
+    """The values of each input in other places."""
+    return subject.inputs.join(
+        [order(part.ravel()).reshape(part.shape) for part in subject.inputs.split(x)]
+    )
+
+
+def _rolled(a: Array) -> Array:
+    return np.roll(a, 1)
+
+
+def _reversed(a: Array) -> Array:
+    return -a[::-1]
+
+
+def _like(rng: np.random.Generator, w: Array) -> Array:
+    """Another upstream of the same size."""
+    return directions.signed(rng, w.size) * max(usual_size(w), 2.0**-n.UPSTREAM_BITS)
 
 
 def _spread(rng: np.random.Generator, size: int) -> Array:

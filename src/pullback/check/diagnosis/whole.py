@@ -1,41 +1,33 @@
-"""Explanations of a whole gradient: zero, a factor, another input's, rearranged, rounded, without its upstream."""
+"""Explanations of a whole gradient: zero, a factor, another input's, rearranged, rounded, something added."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
+from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
+from pullback.check.diagnosis.moves import MIXING, forms, moves
 from pullback.check.probe import Array
+
+Quantity = Callable[[Any], Array]
 
 
 def zero(case: Case) -> Iterator[Explanation]:
     """Nothing flows."""
-    kind, text = ("none", words.nothing_flows) if case.none else ("detached", words.detached)
-    yield Explanation(kind, text(case.name), lambda draw: np.zeros(case.shape))
+    kind, text = ("none", words.NOTHING_FLOWS) if case.none else ("detached", words.DETACHED)
+    yield Explanation(kind, text, lambda _: np.zeros(case.shape))
 
 
 def constant_factor(case: Case) -> Iterator[Explanation]:
     """The same factor everywhere."""
-    number = _factor(case, case.draws.fit)
-    if number is None:
-        return
-    kind = "sign" if abs(number + 1) < 1e-9 else "small" if abs(number - 1) < 0.01 else "factor"
-    text = (
-        words.sign(case.name) if kind == "sign" else words.factor(case.name, number, _counts(case))
-    )
-    yield Explanation(kind, text, lambda draw: number * case.g(draw))
-
-
-def _factor(case: Case, draws: tuple[Draw, ...]) -> float | None:
-    over = under = 0.0
-    for draw in draws:
-        g, r = case.g(draw), case.r(draw)
-        known = np.isfinite(g) & np.isfinite(r)
-        over += float(np.sum(g[known] * r[known]))
-        under += float(np.sum(g[known] ** 2))
-    return over / under if under else None
+    number = case.factor(case.g, case.r, case.draws.fit)
+    if number is not None:
+        near = abs(number - 1) < 0.01
+        kind = "sign" if words.is_minus_one(number) else "small" if near else "factor"
+        yield Explanation(kind, words.factor(number, _counts(case)), lambda d: number * case.g(d))
 
 
 def _counts(case: Case) -> dict[str, int]:
@@ -55,214 +47,245 @@ def anothers(case: Case) -> Iterator[Explanation]:
             span = case.layout.span(k)
             yield Explanation(
                 "swapped",
-                words.anothers(case.name, leaf.name),
-                lambda draw, span=span: draw.g[span].reshape(case.shape),
+                f"is the one for `{leaf.name}`: computed with the wrong operand, or swapped?",
+                lambda d, s=span: d.g[s].reshape(case.shape),
             )
 
 
-def moving_factor(case: Case) -> Iterator[Explanation]:
-    """One factor for all elements, which changes with the point; it takes two elements to tell."""
-    if any(np.count_nonzero(case.live(draw)) < 2 for draw in case.draws.tested):
-        return
-    numbers = [_factor(case, (draw,)) for draw in case.draws.tested]
-    found = {id(draw): number for draw, number in zip(case.draws.tested, numbers, strict=True)}
+def scalar_factor(case: Case) -> Iterator[Explanation]:
+    """One factor for all elements that changes with the point and is something of the function."""
+    draws = case.draws.tested
+    numbers = [case.factor(case.g, case.r, (draw,)) for draw in draws]
     if None in numbers:
         return
     for name, quantity in _scalars(case):
-        for form, apply in SCALAR_FORMS.items():
-            with np.errstate(all="ignore"):
-                wanted = [apply(quantity(draw)) for draw in case.draws.tested]
-            if np.allclose(wanted, np.array(numbers, float), 1e-6, 0):
+        for form, apply in forms(name):
+            wanted = [apply(quantity(draw)) for draw in draws]
+            if np.allclose(np.array(wanted, float), np.array(numbers, float), n.AGREE, 0):
+                text = words.named_factor(form)
                 yield Explanation(
-                    "factor",
-                    words.named_factor(case.name, form.format(name)),
-                    lambda draw, q=quantity, a=apply: a(q(draw)) * case.g(draw),
+                    "factor", text, lambda d, q=quantity, a=apply: a(q(d)) * case.g(d)
                 )
-    yield Explanation(
-        "factor",
-        words.moving_factor(case.name, [float(number) for number in numbers if number is not None]),
-        lambda draw: (found[id(draw)] or 0.0) * case.g(draw),
-    )
 
 
-SCALAR_FORMS = {
-    "{}": lambda q: q,
-    "1/{}": lambda q: 1 / q,
-    "{}²": lambda q: q * q,
-    "1/{}²": lambda q: 1 / (q * q),
-    "√{}": lambda q: np.sqrt(q),
-    "1/√{}": lambda q: 1 / np.sqrt(q),
-    "(1 − {})": lambda q: 1 - q,
-    "exp({})": lambda q: np.exp(q),
+_SUMMARIES: dict[str, Callable[[Array], Array]] = {
+    "the sum of `{}`": np.sum,
+    "the mean of `{}`": np.mean,
+    "the length of `{}`": lambda a: np.sqrt(np.sum(a * a)),
+    "the sum of squares of `{}`": lambda a: np.sum(a * a),
+    "the largest of `{}`": np.max,
 }
 
 
-def _scalars(case: Case):  # noqa: ANN202
+def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
-    kinds = {
-        "the sum of `{}`": np.sum,
-        "the mean of `{}`": np.mean,
-        "the length of `{}`": lambda a: np.sqrt(np.sum(a * a)),
-        "the largest of `{}`": np.max,
-    }
-    parts = [(leaf.name, case.layout.span(k), "x") for k, leaf in enumerate(case.layout.leaves)]
-    outputs = case.subject.outputs
-    parts += [(leaf.name, outputs.span(k), "y") for k, leaf in enumerate(outputs.leaves)]
-    parts += [
-        (f"upstream of {leaf.name}", outputs.span(k), "w") for k, leaf in enumerate(outputs.leaves)
-    ]
-    for name, span, what in parts:
-        if span.stop - span.start == 1:
-            yield f"`{name}`", lambda d, s=span, w=what: float(getattr(d, w)[s][0])
-            continue
-        for text, reduce in kinds.items():
-            yield text.format(name), lambda d, s=span, w=what, f=reduce: float(f(getattr(d, w)[s]))
+    for layout, what in (
+        (case.layout, "x"),
+        (case.subject.outputs, "y"),
+        (case.subject.outputs, "w"),
+    ):
+        for k, leaf in enumerate(layout.leaves):
+            name, span = words.of_draw(leaf.name, what), layout.span(k)
+            if leaf.size == 1:
+                yield name, lambda d, s=span, w=what: getattr(d, w)[s][0]
+                continue
+            for text, reduce in _SUMMARIES.items():
+                yield (
+                    text.replace("`{}`", name),
+                    lambda d, s=span, w=what, f=reduce: f(getattr(d, w)[s]),
+                )
 
 
-def rearranged(case: Case) -> Iterator[Explanation]:
-    """The right numbers in other places."""
-    for kind, how, move in rearrangements(case.shape, case.leaf.is_complex):
-        yield Explanation(
-            kind,
-            words.rearranged(case.name, how) if kind != "conjugate" else words.conjugate(case.name),
-            lambda draw, move=move: move(case.g(draw)),
-        )
+def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
+    """The right numbers in other places; or summed, averaged, accumulated."""
+    for move in moves(case.shape, pairs=case.leaf.is_complex):
+        if mixed == (move.kind in MIXING):
+            text = words.CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
+            yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
-def rearrangements(shape: tuple[int, ...], is_complex: bool = False):  # noqa: ANN201
-    """Ways in which people put numbers into the wrong places of an array."""
-    if is_complex:
-        yield "conjugate", "", lambda a: a * np.array([1.0, -1.0])
-        return
-    axes = [axis for axis, size in enumerate(shape) if size > 1]
-    if len(shape) >= 2:
-        yield "transposed", "transposed", lambda a: np.swapaxes(a, -1, -2).reshape(shape)
-        yield "transposed", "in the order of other axes", lambda a: a.T.reshape(shape)
-    if len(axes) > 1:
-        yield "reversed", "reversed", lambda a: a.ravel()[::-1].reshape(shape)
-    for axis in axes:
-        yield "reversed", f"reversed along axis {axis}", lambda a, k=axis: np.flip(a, k)
-        for step in (1, -1):
-            yield (
-                "shifted",
-                f"shifted by {step} along axis {axis}",
-                lambda a, k=axis, s=step: np.roll(a, s, k),
-            )
-            yield (
-                "shifted",
-                f"shifted by {step} along axis {axis}, zeros moved in",
-                lambda a, k=axis, s=step: _shifted(a, k, s),
-            )
-        if shape[axis] % 2 == 0:
-            half = shape[axis] // 2
-            yield (
-                "places",
-                f"its halves along axis {axis} swapped",
-                lambda a, k=axis, h=half: np.roll(a, h, k),
-            )
-            yield "places", f"neighbours along axis {axis} swapped", lambda a, k=axis: _pairs(a, k)
-        yield "axis", f"accumulated along axis {axis}", lambda a, k=axis: np.cumsum(a, k)
-        yield (
-            "axis",
-            f"accumulated backwards along axis {axis}",
-            lambda a, k=axis: np.flip(np.cumsum(np.flip(a, k), k), k),
-        )
-        yield (
-            "axis",
-            f"summed along axis {axis}",
-            lambda a, k=axis: np.sum(a, k, keepdims=True) + 0 * a,
-        )
-        yield (
-            "axis",
-            f"averaged along axis {axis}",
-            lambda a, k=axis: np.mean(a, k, keepdims=True) + 0 * a,
-        )
-    yield "axis", "summed over all elements", lambda a: np.sum(a) + 0 * a
-    yield "axis", "averaged over all elements", lambda a: np.mean(a) + 0 * a
-
-
-def _shifted(a: Array, axis: int, step: int) -> Array:
-    out = np.roll(a, step, axis).copy()
-    out[(slice(None),) * axis + (slice(None, step) if step > 0 else slice(step, None),)] = 0
-    return out
-
-
-def _pairs(a: Array, axis: int) -> Array:
-    order = np.arange(a.shape[axis]).reshape(-1, 2)[:, ::-1].ravel()
-    return np.take(a, order, axis)
+def mixed(case: Case) -> Iterator[Explanation]:
+    """Elements summed, averaged or accumulated that should stay apart, or the other way round."""
+    return rearranged(case, mixed=True)
 
 
 def rounded(case: Case) -> Iterator[Explanation]:
     """Right to the digits of a shorter format."""
     for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
         if _is_rounded(case, 2.0**-bits):
-            # nothing predicts rounding itself: that the error is everywhere of its size, and no larger, was the test
-            yield Explanation("precision", words.precision(case.name, kind), case.r)
+            # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
+            yield Explanation(
+                "precision",
+                f"is right to {bits} bits only: computed or rounded in {kind} inside the rule",
+                case.r,
+            )
 
 
 def _is_rounded(case: Case, unit: float) -> bool:
-    """Errors of the size of the unit, of either sign, at every draw."""
-    for draw in case.draws.tested:
-        g, r = case.g(draw), case.r(draw)
-        live = np.isfinite(g) & (g != 0)
-        error = ((r - g) / np.where(live, g, 1))[live]
-        if not error.size or np.max(np.abs(error)) > 8 * unit or np.max(np.abs(error)) < unit / 32:
+    """Errors of the size of the unit, of either sign, that change erratically with the point."""
+    every = np.concatenate([_relative(case, d).ravel() for d in case.draws.tested])
+    if np.max(np.abs(every), initial=0) > 8 * unit or np.sqrt(np.mean(every**2)) > 2 * unit:
+        return False
+    here = case.draws.fit[0]
+    errors = [_relative(case, here)]
+    for k in range(3):
+        moved = case.draws.draw(here.x * (1 + (k + 1) * n.ERRATIC * unit), here.w)
+        if moved is None:
             return False
-        if error.size > 8 and (np.all(error >= 0) or np.all(error <= 0)):
-            return False
-    return True
+        errors.append(_relative(case, moved))
+    errors = np.array(errors)
+    spread = np.max(errors, 0) - np.min(errors, 0)
+    return bool(np.median(spread) > unit / 8 and np.any(errors > 0) and np.any(errors < 0))
 
 
-def upstream_unused(case: Case) -> Iterator[Explanation]:
-    """What the rule gives does not change with the upstream."""
-    one, other = (case.r(draw) for draw in case.draws.fit)
-    if np.array_equal(one, other) and np.any(one):
-        ones = {
-            id(draw): case.draws.truth.vjp(draw.x, np.ones(draw.w.size))[0]
-            for draw in case.draws.tested
-        }
-        yield Explanation(
-            "upstream",
-            words.upstream(case.name),
-            lambda draw: ones[id(draw)][case.span].reshape(case.shape),
-        )
+def _relative(case: Case, draw: Draw) -> Array:
+    g, r = case.g(draw), case.r(draw)
+    return np.where(np.isfinite(g) & (g != 0), (r - g) / np.where(g == 0, 1, g), 0.0)
 
 
 def passed_through(case: Case) -> Iterator[Explanation]:
-    """The upstream as it came."""
-    outputs = case.subject.outputs
-    for k, leaf in enumerate(outputs.leaves):
-        if leaf.size == case.leaf.size:
-            span = outputs.span(k)
-            for sign, text in ((1.0, words.passed_through), (-1.0, words.passed_through_negated)):
-                yield Explanation(
-                    "passed",
-                    text(case.name),
-                    lambda draw, s=span, c=sign: c * draw.w[s].reshape(case.shape),
-                )
+    """The upstream as it came, or a multiple of it."""
+    for how, upstream in case.upstreams():
+        for number in (1.0, -1.0, case.factor(upstream, case.r, case.draws.fit)):
+            if number:
+                idle = not any(np.any(case.g(d)[case.wrong(d)]) for d in case.draws.tested)
+                text = words.passed(number, how, idle=idle)
+                yield Explanation("passed", text, lambda d, f=upstream, c=number: c * f(d))
 
 
 def added_term(case: Case) -> Iterator[Explanation]:
-    """Something is added that does not belong there: a constant, or a multiple of the input or the upstream."""
-    outputs = case.subject.outputs
-    terms = {"a constant": lambda d: np.ones(case.shape), f"`{case.name}`": case.x}
-    for k, leaf in enumerate(outputs.leaves):
-        if leaf.size == case.leaf.size:
-            span = outputs.span(k)
-            terms["the upstream"] = lambda d, s=span: d.w[s].reshape(case.shape)
+    """Something is added that does not belong there: a multiple of one, of an input, an output or the upstream."""
+    known = [(name, q) for name, q in quantities(case) if "upstream" not in name]
+    terms = {"1": lambda _: np.ones(case.shape), **dict(known)}
+    for _, upstream in case.upstreams():
+        terms["the upstream"] = upstream
+        terms |= {
+            f"the upstream × {name}": lambda d, f=upstream, q=q: f(d) * q(d) for name, q in known
+        }
     for name, term in terms.items():
-        over = under = 0.0
-        for draw in case.draws.fit:
-            t, gap = term(draw), case.r(draw) - case.g(draw)
-            known = np.isfinite(gap)
-            over, under = (
-                over + float(np.sum((t * gap)[known])),
-                under + float(np.sum((t * t)[known])),
+        number = case.factor(term, lambda d: case.r(d) - case.g(d), case.draws.fit)
+        if number:
+            text = words.added(number, name, decay=name == f"`{case.leaf.name}`")
+            yield Explanation("term", text, lambda d, c=number, f=term: case.g(d) + c * f(d))
+
+
+def element_by_element(case: Case) -> Iterator[Explanation]:
+    """A factor too many or missing that differs from element to element."""
+    for form, quantity in formed(case):
+        # signs are the same at all points near one another: only others can confirm them
+        def predict(d: Draw, q: Quantity = quantity) -> Array:
+            return q(d) * case.g(d)
+
+        if not form.startswith("sign") or case.holds(predict, case.draws.pool):
+            yield Explanation("factor", words.named_factor(form), predict)
+
+
+def formed(case: Case) -> Iterator[tuple[str, Quantity]]:
+    """Every form of every quantity, the plain forms first."""
+    found = [list(_forms_of(name, quantity)) for name, quantity in quantities(case)]
+    for same in zip(*found, strict=True):
+        yield from same
+
+
+def _forms_of(name: str, quantity: Quantity) -> Iterator[tuple[str, Quantity]]:
+    for form, apply in forms(name):
+        yield form, lambda d, a=apply: a(quantity(d))
+
+
+def instead_of_derivative(case: Case) -> Iterator[Explanation]:
+    """The upstream times something that is not the derivative."""
+    for how, upstream in case.upstreams():
+        for form, quantity in formed(case):
+
+            def made(d: Draw, q: Quantity = quantity, f: Quantity = upstream) -> Array:
+                return q(d) * f(d)
+
+            number = case.factor(made, case.r, case.draws.fit)
+            if number:
+                text = words.instead(number, how, form)
+                yield Explanation("term", text, lambda d, c=number, f=made: c * f(d))
+
+
+def passed_to_extremes(case: Case) -> Iterator[Explanation]:
+    """The upstream where an element is the largest or smallest, zero elsewhere."""
+    for how, upstream in case.upstreams():
+        for name, chosen in extremes(case):
+            text = f"is {how} where {name}, and zero elsewhere: not the derivative of the function"
+            yield Explanation("term", text, lambda d, q=chosen, f=upstream: q(d) * f(d))
+
+
+def extremes(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+    """One where an element is the largest or smallest along an axis, zero elsewhere."""
+    for axis, size in enumerate(case.shape if not case.leaf.is_complex else ()):
+        for word, most in (("largest", np.max), ("smallest", np.min)):
+            if size > 1:
+                yield (
+                    f"`{case.leaf.name}` is the {word} along axis {axis}",
+                    lambda d, k=axis, f=most: (
+                        (case.x(d) == f(case.x(d), axis=k, keepdims=True)) * 1.0
+                    ),
+                )
+
+
+def factor_per_index(case: Case) -> Iterator[Explanation]:
+    """A factor of its own for each index along one axis, the same at every point."""
+    for k, size in enumerate(case.shape):
+        if 1 < size <= n.MOST_ROWS:
+            others = tuple(i for i in range(len(case.shape)) if i != k)
+            sums = [
+                [
+                    np.sum(np.nan_to_num(a(d) * case.g(d)), others, keepdims=True)
+                    for d in case.draws.fit
+                ]
+                for a in (case.r, case.g)
+            ]
+            factors = np.sum(sums[0], 0) / np.sum(sums[1], 0)
+            text = words.per_index(k, factors.ravel())
+
+            def predict(d: Draw, f: Array = factors) -> Array:
+                return np.nan_to_num(f) * case.g(d)
+
+            if case.holds(
+                predict, case.draws.pool
+            ):  # else it comes from the values that stand there
+                yield Explanation("factor", text, predict)
+
+
+def moving_factor(case: Case) -> Iterator[Explanation]:
+    """One factor for all elements, or all along an axis, which changes with the point: it takes several to tell."""
+    for axis in (None, *range(len(case.shape))):
+        size = case.leaf.size if axis is None else case.shape[axis]
+        if size > n.LEAST_VALUES and (axis is None or case.leaf.size > size):
+            where = "" if axis is None else f" along axis {axis}"
+            text = f"is off by one factor for all elements{where}, which changes with the point"
+            yield Explanation("factor", text, lambda d, k=axis: case.g(d) * _ratio(case, d, k))
+
+
+def _ratio(case: Case, draw: Draw, axis: int | None) -> Array:
+    g, r = np.nan_to_num(case.g(draw)), case.r(draw)
+    return np.sum(g * r, axis, keepdims=True) / np.sum(g * g, axis, keepdims=True)
+
+
+def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+    """Arrays that belong to a draw and can be laid over the gradient: inputs, outputs, upstreams."""
+    for layout, what in (
+        (case.subject.outputs, "y"),
+        (case.layout, "x"),
+        (case.subject.outputs, "w"),
+    ):
+        for k, leaf in enumerate(layout.leaves):
+            if leaf.is_complex or case.leaf.is_complex or not lies_over(leaf.shape, case.shape):
+                continue
+            span = layout.span(k)
+            yield (
+                words.of_draw(leaf.name, what),
+                lambda d, s=span, a=what, h=leaf.shape: getattr(d, a)[s].reshape(h),
             )
-        if under and over:
-            number = over / under
-            yield Explanation(
-                "term",
-                words.added(case.name, number, name),
-                lambda draw, c=number, f=term: case.g(draw) + c * f(draw),
-            )
+
+
+def lies_over(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether an array of one shape broadcasts to the other."""
+    try:
+        return np.broadcast_shapes(shape, other) == other
+    except ValueError:
+        return False

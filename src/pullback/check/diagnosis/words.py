@@ -1,8 +1,12 @@
-"""Diagnoses in words: one sentence each, with the name of the input and a short number."""
+"""Diagnoses in words: what is said after "the gradient for `x`", with short numbers."""
 
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+
+import numpy as np
+
+from pullback.check.probe import Array, Step
 
 CONSTANTS = {
     "π": math.pi,
@@ -16,6 +20,34 @@ CONSTANTS = {
     "ln 10": math.log(10),
     "180/π": 180 / math.pi,
 }
+SWAPPED = "are swapped: each has the other's"
+NOTHING_FLOWS = "is missing (the rule gives None), but the function depends on it"
+DETACHED = "is zero, but the function depends on it: detached?"
+UNUSED = "is the same for every upstream: the upstream gradient is not multiplied in"
+ADDED = (
+    "has something added that does not depend on the upstream: an upstream of zero should give zero"
+)
+CONJUGATE = "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
+DEAD_ZONE = "is zero where its upstream is smaller than {}: a dead zone"
+SECOND = (
+    "is right to first order, wrong to second: a saved tensor was detached, or the rule is not "
+    "differentiable as written"
+)
+SECOND_NOT_FINITE = (
+    "is right to first order, but its own derivative is not finite (NaN or infinite)"
+)
+STALE = "changes if another forward call is made before the backward pass: shared state"
+NOT_LINEAR = "is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
+
+
+def sentence(names: Sequence[str], text: str, confirmed: int = 0) -> str:
+    """The whole sentence about one input or several."""
+    quoted = [f"`{name}`" for name in names]
+    joined = quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
+    points = f"{confirmed} point{'s' * (confirmed > 1)}"
+    proof = f" (confirmed at {points} it was not fitted to)" if confirmed else ""
+    many = "s" if text.startswith("are ") else ""
+    return f"the gradient{many} for {joined} {text}{proof}"
 
 
 def short(number: float) -> str:
@@ -23,25 +55,47 @@ def short(number: float) -> str:
     return f"{number + 0.0:.4g}".replace("-", "−")
 
 
-def factor(name: str, number: float, counts: Mapping[str, int] | None = None) -> str:
+def plain_number(number: float) -> float:
+    """A number without the last digits, where these are noise."""
+    plain = float(Fraction(number).limit_denominator(64))
+    return plain if abs(number - plain) < 1e-6 * max(1.0, abs(number)) else number
+
+
+def oddity(number: float) -> float:
+    """How far a factor is from those that people forget: signs, small whole numbers and their inverses."""
+    size = max(abs(number), 1 / abs(number)) if number else 0.0
+    return size if abs(size - round(size)) < 1e-6 else 1e6 + size
+
+
+def is_minus_one(number: float) -> bool:
+    """Whether a factor is a flipped sign."""
+    return abs(number + 1) < 1e-6
+
+
+def of_draw(name: str, what: str) -> str:
+    """An input, an output, or the upstream of an output."""
+    return f"the upstream of `{name}`" if what == "w" else f"`{name}`"
+
+
+def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     """A constant factor, as plain as it can be said."""
+    if is_minus_one(number):
+        return "has the wrong sign"
+    if abs(number) < 1e-9:
+        return "is zero"
     if number < 0:
-        return f"the gradient for `{name}` has the wrong sign and is {short(-number)}× as large as it should be"
+        return f"has the wrong sign and is {short(-number)}× as large as it should be"
     off = number - 1
     if abs(off) < 0.05:
         size = f"{abs(off):.2g}" if abs(off) < 1e-3 else f"{100 * abs(off):.2g} %"
-        return (
-            f"the gradient for `{name}` is too {_size(off)} by a factor {number:.6g} ({size} off)"
-        )
+        return f"is too {_size(off)} by a factor {number:.6g} ({size} off)"
     amount = number if number > 1 else 1 / number
-    text = f"the gradient for `{name}` is {amount:.4g}× too {_size(off)}"
+    text = f"is {amount:.4g}× too {_size(off)}"
     named = _named(amount)
     if named:
         text += f": a factor {named} {'too many' if number > 1 else 'is missing'}"
     same = [what for what, count in (counts or {}).items() if abs(amount - count) < 1e-6 * count]
-    if same:
-        text += f" ({same[0]})"
-    return text
+    return text + (f" ({short(amount)} is {same[0]})" if same else "")
 
 
 def _size(off: float) -> str:
@@ -61,178 +115,185 @@ def _named(amount: float) -> str:
 
 def times(number: float) -> str:
     """A factor inside a region or condition."""
-    return f"is {short(number)}× what it should be"
-
-
-def sign(name: str) -> str:
-    """A flipped sign."""
-    return f"the gradient for `{name}` has the wrong sign"
-
-
-def nothing_flows(name: str) -> str:
-    """`None` where the function depends on the input."""
-    return f"no gradient flows to `{name}` (the rule gives None), but the function depends on it"
-
-
-def detached(name: str) -> str:
-    """Zero where the function depends on the input."""
-    return f"the gradient for `{name}` is zero, but the function depends on it: detached?"
-
-
-def upstream(name: str) -> str:
-    """An upstream gradient that was forgotten."""
-    return f"the upstream gradient is not multiplied in: the gradient for `{name}` is the same for every upstream"
-
-
-def passed_through(name: str) -> str:
-    """The upstream as it came."""
     return (
-        f"the gradient for `{name}` is the upstream as it came: the function's own derivative is not multiplied in. If "
-        "that is meant (straight-through), name the function it is the derivative of with against="
+        "has the wrong sign" if is_minus_one(number) else f"is {short(number)}× what it should be"
     )
 
 
-def passed_through_negated(name: str) -> str:
-    """The upstream with its sign turned."""
-    return f"the gradient for `{name}` is minus the upstream: the function's own derivative is not multiplied in"
+def per_index(axis: int, factors: Array) -> str:
+    """A factor for each index."""
+    some = ", ".join(short(float(f)) for f in factors[:4]) + (", …" if factors.size > 4 else "")
+    return f"is off by a factor that depends only on the index along axis {axis}: {some}"
 
 
-def swapped(name: str, other: str) -> str:
-    """Two gradients in each other's place."""
-    return f"gradients for `{name}` and `{other}` are swapped"
-
-
-def anothers(name: str, other: str) -> str:
-    """The gradient of another input, which itself is right."""
-    return f"the gradient for `{name}` is the one for `{other}`: computed with the wrong operand, or swapped?"
-
-
-def moving_factor(name: str, numbers: Sequence[float]) -> str:
-    """One factor for all elements that nothing explains."""
-    some = ", ".join(short(number) for number in numbers[:3])
-    return f"the gradient for `{name}` is off by one factor for all its elements, which changes with the point ({some})"
-
-
-def named_factor(name: str, what: str) -> str:
+def named_factor(form: str) -> str:
     """A factor that is something of the function."""
-    return f"the gradient for `{name}` has a factor {what} too many"
+    return f"has {factor_form(form)}"
 
 
-def instead(name: str, what: str) -> str:
-    """Something else in the place of the derivative."""
-    return f"the gradient for `{name}` is the upstream times {what}, which is not the derivative of the function"
+def factor_form(form: str) -> str:
+    """A factor too many, or missing where it is one divided by something."""
+    missing = form.startswith("1/")
+    return f"a factor {form[2:]} missing" if missing else f"a factor {form} too many"
 
 
-def added(name: str, number: float, what: str) -> str:
-    """A term that does not belong there."""
-    term = short(number) if what == "a constant" else f"{short(number)} × {what}"
-    decay = " (weight decay?)" if what == f"`{name}`" else ""
-    return f"{term} is added to the gradient for `{name}`{decay}"
-
-
-def rearranged(name: str, how: str) -> str:
-    """Right numbers in wrong places."""
-    return f"the gradient for `{name}` is right but for its places: {how}"
-
-
-def upstream_changed(name: str, output: str, how: str) -> str:
-    """The upstream was changed on its way into the rule."""
-    return f"the gradient for `{name}` is computed with the upstream of `{output}` {how}"
-
-
-def saved(name: str, other: str, how: str) -> str:
-    """A saved input was changed on its way into the rule."""
-    return f"the gradient for `{name}` is computed with `{other}` {how}"
-
-
-def mixed_up(name: str, other: str, used: str) -> str:
-    """A saved tensor taken for another."""
-    return f"the gradient for `{name}` is computed with `{used}` in place of `{other}`"
-
-
-def precision(name: str, kind: str) -> str:
-    """Bits lost on the way."""
-    bits = {"float32": 24, "float16": 11, "bfloat16": 8}[kind]
-    return f"the gradient for `{name}` is right to {bits} bits only: computed or rounded in {kind} inside the rule"
-
-
-def region(name: str, where: str, how: str) -> str:
-    """Wrong in some places only."""
-    return (
-        f"the gradient for `{name}` {how} in {where}, and right elsewhere"
-        if how != "zero"
-        else (
-            f"the gradient for `{name}` is zero in {where}, where it should not be, and right elsewhere"
+def passed(number: float, how: str, *, idle: bool) -> str:
+    """The upstream in the place of the derivative."""
+    if number == 1 and idle:
+        return f"is {how} everywhere, and should be zero where the output does not depend on it: a mask is missing"
+    if number == 1 and how == "the upstream":
+        return (
+            "is the upstream as it came: the function's own derivative is not multiplied in. If that is meant "
+            "(straight-through), name the function it is the derivative of with against="
         )
-    )
+    return f"is {_amount(number)}{how}: the function's own derivative is not multiplied in"
 
 
-def part_of_outputs(name: str, outputs: str, number: float) -> str:
+def instead(number: float, how: str, form: str) -> str:
+    """Something else in the place of the derivative."""
+    return f"is {_amount(number)}{how} times {form}, which is not the derivative of the function"
+
+
+def _amount(number: float) -> str:
+    return {1.0: "", -1.0: "minus "}.get(plain_number(number), f"{short(number)} times ")
+
+
+def added(number: float, what: str, *, decay: bool) -> str:
+    """A term that does not belong there."""
+    amount = "" if abs(plain_number(number)) == 1 else f"{short(abs(number))} × "
+    term = short(abs(number)) if what == "1" else f"{amount}{what}"
+    sign = "+" if number > 0 else "−"
+    missing = ", or a term with the other sign is missing" if "upstream" in what else ""
+    return f"is off by {sign} {term}: {'weight decay?' if decay else f'added by mistake{missing}'}"
+
+
+IDLE = ", and should be zero"
+
+
+def region(where: str, how: str) -> str:
+    """Wrong in some places only."""
+    return _in_part(f"in {where}", how)
+
+
+def _in_part(where: str, how: str) -> str:
+    if how.endswith(IDLE):
+        return f"{how.removesuffix(IDLE)} {where}{IDLE} there; it is right elsewhere"
+    return f"{how} {where}, and is right elsewhere"
+
+
+def part_of_outputs(output: str, number: float) -> str:
     """Wrong for one of several outputs."""
-    part = f"what `{outputs}` contributes to the gradient for `{name}`"
     if abs(number) < 1e-9:
-        return f"a term is missing: {part} is left out (its upstream gradient is not used)"
-    if abs(number + 1) < 1e-6:
-        return f"{part} has the wrong sign"
-    return f"{part} is off by a factor {short(number)}; the rest is right"
+        return f"leaves out what `{output}` contributes (its upstream gradient is not used)"
+    how = "the wrong sign" if is_minus_one(number) else f"a factor {short(number)}"
+    return f"has {how} in what `{output}` contributes; the rest is right"
 
 
-def condition(
-    name: str, quantity: str, low: float, high: float, how: str, constants: Sequence[float]
-) -> str:
-    """Wrong only for some values."""
-    del constants
+def interval(quantity: str, low: float, high: float) -> str:
+    """A condition."""
+    if " is the " in quantity:
+        return quantity if low == high == 1 else quantity.replace(" is the ", " is not the ")
+    if (
+        " − " in quantity
+        and "|" not in quantity
+        and (low, high) in ((-math.inf, 0.0), (0.0, math.inf), (0.0, 0.0))
+    ):
+        return quantity.replace(" − ", " = " if low == high else " > " if low == 0 else " < ")
     if low == high:
-        where = f"{quantity} = {short(low)}"
-    elif low == -math.inf:
-        where = f"{quantity} < {short(high)}"
-    elif high == math.inf:
-        where = f"{quantity} > {short(low)}"
-    else:
-        where = f"{short(low)} < {quantity} < {short(high)}"
-    how = "is zero" if how == "zero" else how
-    return f"the gradient for `{name}` {how} where {where}, and is right elsewhere"
-
-
-def conjugate(name: str) -> str:
-    """Right in size, wrong in angle."""
+        return f"{quantity} = {short(low)}"
+    if low == -math.inf:
+        return f"{quantity} < {short(high)}"
     return (
-        f"the gradient for `{name}` has the right size and the wrong angle in the complex plane: "
-        "a complex conjugate is missing, or one too many"
+        f"{quantity} > {short(low)}"
+        if high == math.inf
+        else f"{short(low)} < {quantity} < {short(high)}"
     )
 
 
-def unexplained(name: str, share: float, wrong: int, total: int, tried: int) -> str:
+def condition(how: str, where: str) -> str:
+    """Wrong only for some values."""
+    return _in_part(f"where {where}", how)
+
+
+# slips in the program
+
+
+def operand(step: Step, j: int) -> str:
+    """One input of a step, by its name in the source."""
+    if step.inputs[j]:
+        return f"`{step.inputs[j]}`"
+    return (
+        "its operand"
+        if len(step.inputs) == 1
+        else f"its {('first', 'second', 'third')[min(j, 2)]} operand"
+    )
+
+
+def result(step: Step) -> str:
+    """What a step gives, by its name in the source."""
+    return f"`{step.output}`" if step.output else "its result"
+
+
+def _line(step: Step) -> str:
+    return f"`{step.line.removeprefix('return ')}`" if step.line else f"the operation {step.op}"
+
+
+def scaled(edges: Sequence[tuple[Step, int]], number: float) -> str:
+    """What flows back along some edges is left out, or has a factor; all edges of one operation are that operation."""
+    steps = {id(step): (step, j) for step, j in edges}
+    places = [
+        (step, j if len(step.inputs) == 1 or len(edges) == len(steps) else None)
+        for step, j in steps.values()
+    ]
+    if number:
+        texts = [_back(step, j) for step, j in places]
+        return f"is right but for what flows back {' and '.join(texts)}, which {factor(number)}"
+    texts = [
+        f"{result(step) if j is None else operand(step, j)} as a constant in {step.op} of {_line(step)}"
+        for step, j in places
+    ]
+    return f"treats {', and '.join(texts)}"
+
+
+def _back(step: Step, j: int | None) -> str:
+    to = "" if j is None else f"to {operand(step, j)} "
+    return f"{to}through {step.op} of {_line(step)}"
+
+
+def flows_back(step: Step, j: int | None, how: str) -> str:
+    """What flows back along one edge, or through one operation, is not what it should be."""
+    return f"is right but for what flows back {_back(step, j)}, which {how}"
+
+
+def slip(step: Step, j: int | None, how: str) -> str:
+    """One derivative taken wrongly."""
+    by = "" if j is None or len(step.inputs) == 1 else f" by {operand(step, j)}"
+    return f"has the derivative of {step.op} in {_line(step)}{by} {how}"
+
+
+# other findings
+
+
+def unexplained(share: float, wrong: int, total: int, tried: int | None) -> str:
     """The honest line."""
     many = "all elements" if wrong == total else f"{wrong} of {total} elements"
-    return (
-        f"the gradient for `{name}` is off by {short(100 * share)} % in {many}; none of {tried} explanations tried "
-        "predicts it"
-    )
+    amount = f"off by {short(100 * share)} %" if np.isfinite(share) else "not zero, as it should be,"
+    found = f"; none of {tried} explanations tried predicts it" if tried else ""
+    return f"is {amount} in {many}{found}"
 
 
-SECOND = (
-    "right to first order, wrong to second: a saved tensor was detached, or the rule is not "
-    "differentiable as written"
-)
-SECOND_NOT_FINITE = (
-    "right to first order, but the second derivative is not finite (NaN or infinite)"
-)
-STALE = "shared state: another forward call in between changes what the backward pass gives"
-NOT_LINEAR = "the gradient is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
-
-
-def not_finite(name: str, where: str) -> str:
+def not_finite(values: Array, name: str) -> str:
     """NaN or infinity where the function has slopes."""
-    return f"the gradient for `{name}` is not finite at {where}, where the function is finite and has finite slopes"
-
-
-def shape(name: str, came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
-    """A gradient that does not fit its input."""
-    return (
-        f"the gradient for `{name}` has shape {list(came)}, the input has shape {list(wanted)}"
-        f"{_remedy(came, wanted)}"
+    at = np.unique(values)
+    where = (
+        f"where {name} = {short(float(at[0]))}" if at.size == 1 else f"at {values.size} elements"
     )
+    return f"is not finite {where}, where the function is finite and has finite slopes"
+
+
+def shape(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """A gradient that does not fit its input."""
+    return f"has shape {list(came)}, the input has shape {list(wanted)}{_remedy(came, wanted)}"
 
 
 def _remedy(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:

@@ -124,6 +124,61 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Step:
+    """One operation of the function's program: its source line, what its inputs and its result are called there.
+
+    Inputs are those that depend on the arguments; `origins` has the step and which of its results each comes from, or
+    −1 and the number of the argument, or −2 for a step that is left out. A name is empty where the source has none.
+    """
+
+    op: str
+    line: str
+    place: str
+    inputs: tuple[str, ...]
+    output: str
+    origins: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """What goes into and comes out of every step, and the cotangents of what comes out."""
+
+    inputs: Sequence[Arrays]
+    outputs: Sequence[Arrays]
+    cotangents: Sequence[Arrays]
+
+
+class Steps(Protocol):
+    """The program of a function, operation by operation, for slips to be made in its derivative."""
+
+    steps: tuple[Step, ...]
+
+    def values(self, xs: Arrays, ws: Arrays) -> StepValues:
+        """What every step computes, and what flows back to it from upstream gradients."""
+        ...
+
+    def local(
+        self, xs: Arrays, inputs: Sequence[Arrays], cotangents: Sequence[Arrays]
+    ) -> Sequence[Arrays]:
+        """The cotangents of its inputs that each step alone makes, at other values and for other cotangents."""
+        ...
+
+    def tangents(self, xs: Arrays, us: Arrays) -> Sequence[Arrays]:
+        """How the inputs of the steps move when the arguments move by `us`."""
+        ...
+
+    def variants(
+        self, xs: Arrays, values: StepValues
+    ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+        """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
+        ...
+
+    def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
+        """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
+        ...
+
+
+@dataclass(frozen=True)
 class WrongShape:
     """The rule gave a gradient of another shape than its input."""
 
@@ -200,6 +255,10 @@ class Probe(Protocol):
 
     def own_vjp(self, xs: Arrays, ws: Arrays) -> Sequence[Array | None] | Unsupported:
         """The gradient by the engine's own derivative of the program, with every custom gradient left out."""
+        ...
+
+    def program_steps(self) -> Steps | Unsupported:
+        """The program whose derivative `own_vjp` gives, operation by operation."""
         ...
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:

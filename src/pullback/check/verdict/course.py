@@ -4,7 +4,7 @@ It stops at the first point with a finding. What was tested, and what stayed ope
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -95,6 +95,10 @@ class Course:
     def another_point(self) -> Point:
         """A generic point away from the given one."""
         return Point(Kind.ANOTHER, self._elsewhere(0))
+
+    def within(self, kind: Kind) -> Callable[[Array], Array]:
+        """Moves a point near one of this kind to where the function may be called."""
+        return lambda x: self._kept(kind, self.domain.into(x))
 
     def finish(self) -> None:
         """The function must still be what it was when the check began, and the given arguments have been tested."""

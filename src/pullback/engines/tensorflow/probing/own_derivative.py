@@ -24,7 +24,8 @@ class OwnDerivative:
         self.probe = probe
         at = Point(probe, probe.start())
         traced = tf.function(lambda *tensors: at.outputs(*tensors), autograph=False)
-        self.program = _stripped(traced.get_concrete_function(*at.tensors))
+        self.traced = traced.get_concrete_function(*at.tensors)
+        self.program, self.called = stripped(self.traced)
 
     def vjp(self, xs: Arrays, ws: Arrays) -> list[Array | None]:
         """The gradients that TensorFlow's own rules give."""
@@ -47,12 +48,15 @@ def own_derivative(probe: Any) -> OwnDerivative | Unsupported:
         return Unsupported(described(error))
 
 
-def _stripped(function: Any) -> Any:
-    """A copy in which every op has the gradient of its type, and nothing is stopped."""
+def stripped(function: Any, *, keep_stops: bool = False) -> tuple[Any, dict[str, tuple[str, Any]]]:
+    """A copy in which every op has the gradient of its type and nothing is stopped, and what it calls.
+
+    What is called is found by its new name, together with the name that it had.
+    """
     library = overriding.new_library()
     library.function.extend(overriding.reachable_definitions(function))
     for node in (node for definition in library.function for node in definition.node_def):
-        if node.op in ("StopGradient", "PreventGradient"):
+        if node.op in ("StopGradient", "PreventGradient") and not keep_stops:
             node.op = "Identity"
             for name in [name for name in node.attr if name != "T"]:
                 del node.attr[name]
@@ -60,5 +64,4 @@ def _stripped(function: Any) -> Any:
             node.attr.pop(mark, None)
     loaded = overriding.load_library(library)
     copy = overriding.concrete_from(loaded[function.function_def.signature.name].graph, function)
-    copy._pullback_loaded = loaded  # the functions that it calls live as long as it does
-    return copy
+    return copy, {tf.compat.as_str(f.name): (name, f) for name, f in loaded.items()}

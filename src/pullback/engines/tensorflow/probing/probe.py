@@ -32,6 +32,7 @@ from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.programs import Programs
 from pullback.engines.tensorflow.probing.state import State, seeded
+from pullback.engines.tensorflow.probing.steps import program_of
 from pullback.engines.tensorflow.values import dense
 from pullback.extend import (
     Array,
@@ -82,6 +83,7 @@ class TensorFlowProbe:
     own: Any = field(init=False, default=None)
     programs: Programs = field(init=False)
     result_dtypes: Sequence[Any] = field(init=False, default=())
+    steps: Any = field(init=False, default=None)
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
     def __post_init__(self) -> None:
@@ -140,6 +142,12 @@ class TensorFlowProbe:
             return wrong_ops(self, xs, order)
         except Exception:  # whom to blame is a help, never a verdict
             return ()
+
+    def program_steps(self) -> Any:
+        """The function operation by operation, made once."""
+        if self.steps is None:
+            self.steps = program_of(self, self.own)
+        return self.steps
 
     facts = facts_of
     source = rule_location
