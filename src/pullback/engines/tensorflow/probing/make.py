@@ -27,12 +27,12 @@ def make_probe(
     """The probe of `fn` at these arguments, at the best precision at which it runs."""
     require_eager()
     fn, name = function_of(fn)
-    kept = random_state_kept()
+    kept = random_state_kept(seed + 1)
     state = State([*reachable_variables(fn, args, kwargs), *private.global_generator_state()])
     arguments = Arguments(fn, args, kwargs, wrt)
     probe = TensorFlowProbe(fn, arguments, name, state=state, seed=seed, kept=kept)
     try:
-        return _at_best(_first_run(probe, seed))
+        return _at_best(_first_run(probe))
     except BaseException:
         probe.close()
         raise
@@ -41,7 +41,7 @@ def make_probe(
 # the first run
 
 
-def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
+def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
     """The function as given, run once: its outputs, the variables it reads, what it writes."""
     arguments, state = probe.arguments, probe.state
     tensors = probe.tensors(probe.start())
@@ -61,7 +61,7 @@ def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
     probe = replace(probe, variables=asked, written=written)
     refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
-    return _held_fixed(probe, seed, [to_array(y) for y in outputs_of(result).values()])
+    return _held_fixed(probe, [to_array(y) for y in outputs_of(result).values()])
 
 
 def _run(probe: TensorFlowProbe, run: Callable[[Any], Any], point: Any) -> Any:
@@ -83,18 +83,15 @@ def _outputs(probe: TensorFlowProbe, result: Any) -> tuple[Leaf, ...]:
     return tuple(leaf_of(tensor, path, path, "output") for path, tensor in named.items())
 
 
-def _held_fixed(probe: TensorFlowProbe, seed: int, first: Sequence[Any]) -> TensorFlowProbe:
-    """Random numbers are held fixed where they matter, which another seed tells; or the function is refused."""
-    if _alike(_again(probe, seed + 1), first):
-        return replace(probe, seed=None)
-    if not _alike(_again(probe, seed), first):
+def _held_fixed(probe: TensorFlowProbe, first: Sequence[Any]) -> TensorFlowProbe:
+    """Random numbers are held fixed where they matter, which other ones tell; or the function is refused."""
+    free = replace(probe, seed=None)
+    if _alike(_run(probe, free.values, probe.start()), first):
+        return free
+    if not _alike(_run(probe, probe.values, probe.start()), first):
         raise refusals.not_repeatable(probe.name, "tf.random.set_seed")
     note = "random: checked with its random numbers held fixed"
     return replace(probe, notes=(*probe.notes, note))
-
-
-def _again(probe: TensorFlowProbe, seed: int) -> list[Any]:
-    return _run(probe, replace(probe, seed=seed).values, probe.start())
 
 
 def _alike(
