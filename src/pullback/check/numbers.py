@@ -6,6 +6,8 @@ formats. Powers of ε are lengths of steps relative to the direction, whose entr
 
 # How sure a mismatch must be: error bars are those of an extrapolation, and are too small by a few now and then.
 BARS = 30.0
+# Where an error is that of noise as it was measured, not extrapolated, so many do.
+PLAIN_BARS = 5.0
 # A measurement that may be off by more than this share decides nothing.
 COARSE = 0.1
 # Claims that move an output by less than a few units of its rounding cannot be told from none.

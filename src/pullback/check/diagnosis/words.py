@@ -277,7 +277,9 @@ def slip(step: Step, j: int | None, how: str) -> str:
 def unexplained(share: float, wrong: int, total: int, tried: int | None) -> str:
     """The honest line."""
     many = "all elements" if wrong == total else f"{wrong} of {total} elements"
-    amount = f"off by {short(100 * share)} %" if np.isfinite(share) else "not zero, as it should be,"
+    amount = (
+        f"off by {short(100 * share)} %" if np.isfinite(share) else "not zero, as it should be,"
+    )
     found = f"; none of {tried} explanations tried predicts it" if tried else ""
     return f"is {amount} in {many}{found}"
 

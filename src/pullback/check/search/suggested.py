@@ -132,12 +132,18 @@ def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int, flo
     found = []
     for a, one in enumerate(parts):
         for b, other in enumerate(parts):
-            if a == b or one.shape != other.shape or layout.leaves[a].is_complex:
+            if a == b or one.shape != other.shape or not _is_plain(layout, a, b):
                 continue
             many = one.size > n.ROW or all(_BOUNDS.search(layout.leaves[k].name) for k in (a, b))
             if many and (one < other).all():
                 found.append((a, b, float(np.median(other - one))))
     return found
+
+
+def _is_plain(layout: Layout, *which: int) -> bool:
+    return not any(
+        layout.leaves[k].is_complex or layout.leaves[k].kind == "variable" for k in which
+    )
 
 
 def _in_order(low: Array, high: Array, apart: float) -> tuple[Array, Array]:

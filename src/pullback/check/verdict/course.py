@@ -194,7 +194,7 @@ class Course:
         """A rule that raises at a made-up point is as one that is not finite there: the function must have slopes."""
         everywhere, y = np.ones(point.x.size, bool), self.subject.value(point.x)
         found = judge_broken(self.subject, point, self.upstream, y, everywhere, self.start)
-        if found is Broken.WRONG:
+        if found in (Broken.WRONG, Broken.COINCIDENCE) and self._reads_custom():
             yield Problem(Failure.FAULT, point, fault=fault)
         else:
             self.record.note(f"the rule raises at {point}, where the function does not: {fault}")
@@ -274,6 +274,10 @@ class Course:
         if not np.isfinite(rule.values).all() and not point.is_given:
             return  # it may come from outputs that have no value
         found = judge_broken(self.subject, point, self.upstream, rule.values, broken, self.start)
+        if (
+            found is Broken.COINCIDENCE
+        ):  # a derivative exists, which the engine's own operations may miss
+            found = Broken.WRONG if self._reads_custom() else Broken.NOTE
         if found is Broken.WRONG:
             yield Problem(Failure.NOT_FINITE, point, positions=np.flatnonzero(broken))
         elif found is Broken.NOTE:
@@ -346,6 +350,7 @@ class Course:
         # told in the report by name: with their numbers, points of long vectors would fill the memory
         named = replace(trial.point, x=np.empty(0), placed=points.NOTHING)
         self.record.points[trial.order].append(named)
+        suspects = self._within_reach(trial, suspects, epsilon)
         if not suspects.size:
             return
         found = resolve(self.subject, trial, suspects)
@@ -355,6 +360,17 @@ class Course:
             yield Problem(kind, trial.point, trial, wrong, found.judgement)
         elif found.undecided.size and trial.order == 1:
             self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
+
+    def _within_reach(self, trial: Trial, suspects: Array, epsilon: float) -> Array:
+        """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""
+        if trial.point.kind.is_generic or not suspects.size:
+            return suspects
+        size = np.abs(trial.claimed[suspects]) + trial.size[suspects]
+        most = np.abs(trial.claimed[suspects]) + np.abs(trial.slope.value[suspects])
+        hidden = n.BARS * epsilon * size > n.COARSE * most
+        if hidden.any() and trial.order == 1:
+            self._open(trial.point, int(hidden.sum()), "")
+        return suspects[~hidden]
 
     def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""

@@ -1,8 +1,8 @@
 """Gradients that are NaN or infinite where the function is finite: the best known fault, and never a matter of degree.
 
 Only the entries concerned are moved. At the given arguments the gradient must be finite wherever slopes exist, kink or
-not. At points that were made up it is a finding if a derivative exists, or if one entry alone brings it about; where
-several must coincide and there is none, as for the length of a vector of zeros, it is a note.
+not. At points that were made up it is a finding if one entry alone brings it about; where several must coincide it
+depends on whether a derivative exists, and there is none for the length of a vector of zeros.
 """
 
 import enum
@@ -21,6 +21,7 @@ class Broken(enum.Enum):
     """What is known of a gradient that is not finite."""
 
     WRONG = enum.auto()
+    COINCIDENCE = enum.auto()  # a derivative exists, but several entries must coincide
     NOTE = enum.auto()
     OPEN = enum.auto()
 
@@ -37,7 +38,7 @@ def judge_broken(
     if point.is_given or _alone(subject, point, w, broken, start):
         return Broken.WRONG
     placed = broken | point.placed if point.placed.size else np.ones_like(broken)
-    return Broken.WRONG if _is_smooth(subject, point.x, y, placed) else Broken.NOTE
+    return Broken.COINCIDENCE if _is_smooth(subject, point.x, y, placed) else Broken.NOTE
 
 
 def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:

@@ -45,7 +45,7 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     found = judge(line, claim)
     for excuse in _excuses(subject, trial) if (found.state != State.RIGHT).any() else ():
         unclear = found.state == State.WRONG
-        if excuse in (_neighbours, _noise) and trial.point.kind.is_generic:
+        if excuse in (_neighbours, _noise, _claim_noise) and trial.point.kind.is_generic:
             unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
         which = np.flatnonzero(unclear)
         if which.size:
@@ -97,7 +97,20 @@ def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wron
     usual = np.abs(claim.value) + usual_size(trial.claimed)
     coarse = bar <= n.COARSE * (usual + np.fmax(np.abs(again.low), np.abs(again.high)))
     inside = (claim.value >= again.low - bar) & (claim.value <= again.high + bar)
-    return np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
+    state = np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
+    return _plainly(line, claim, noise, unit, state) if trial.point.is_given else state
+
+
+def _plainly(line: Line, claim: Claim, noise: Array, unit: float, state: Array) -> Array:
+    """What noise leaves open at the given arguments: two wide steps as they are, for extrapolation multiplies noise."""
+    step = unit**n.MOST_RADIUS / 2
+    wide, narrow = ((line(h) - line(-h)) / (2 * h) for h in (2 * step, step))
+    error = np.abs(wide - narrow) + noise / step
+    gap, size = np.abs(narrow - claim.value), np.abs(narrow) + np.abs(claim.value)
+    right = (gap <= error) & (error <= n.COARSE * size)
+    wrong = (gap > n.PLAIN_BARS * error) & (error <= n.COARSE * size)
+    decided = np.where(right, State.RIGHT, np.where(wrong, State.WRONG, State.OPEN))
+    return np.where(state == State.OPEN, decided, state)
 
 
 def _jumping(
@@ -138,7 +151,7 @@ def _claim_noise(
         if other is not None:
             change = np.abs(other[chosen] - trial.claimed[chosen])
             moved = np.fmax(moved, np.where(np.isfinite(change), change, 0.0))
-    return np.where(off <= n.NOISE_FACTOR * moved, State.RIGHT, State.WRONG)
+    return np.where(off <= n.NOISE_FACTOR * moved, State.RIGHT, found.state[wrong])
 
 
 def _beyond(found: Judgement, wrong: Array, claimed: Array) -> Array:
