@@ -45,7 +45,7 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     found = judge(line, claim)
     for excuse in _excuses(subject, trial) if (found.state != State.RIGHT).any() else ():
         unclear = found.state == State.WRONG
-        if excuse in (_neighbours, _noise, _claim_noise) and trial.point.kind.is_generic:
+        if excuse in (_neighbours, _noise, _claim_noise, _plainly) and trial.point.kind.is_generic:
             unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
         which = np.flatnonzero(unclear)
         if which.size:
@@ -63,7 +63,8 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
         return (_noise,)
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
-    return (_jumping, *first, _claim_noise, _each_input_alone)
+    last = (_plainly,) if trial.point.is_given and trial.order == 1 else ()
+    return (_jumping, *first, _claim_noise, _each_input_alone, *last)
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
@@ -97,20 +98,23 @@ def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wron
     usual = np.abs(claim.value) + usual_size(trial.claimed)
     coarse = bar <= n.COARSE * (usual + np.fmax(np.abs(again.low), np.abs(again.high)))
     inside = (claim.value >= again.low - bar) & (claim.value <= again.high + bar)
-    state = np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
-    return _plainly(line, claim, noise, unit, state) if trial.point.is_given else state
+    return np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
 
 
-def _plainly(line: Line, claim: Claim, noise: Array, unit: float, state: Array) -> Array:
+def _plainly(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+) -> Array:
     """What noise leaves open at the given arguments: two wide steps as they are, for extrapolation multiplies noise."""
+    claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
+    unit = max(claim.epsilon, unit_of(subject))
     step = unit**n.MOST_RADIUS / 2
     wide, narrow = ((line(h) - line(-h)) / (2 * h) for h in (2 * step, step))
-    error = np.abs(wide - narrow) + noise / step
-    gap, size = np.abs(narrow - claim.value), np.abs(narrow) + np.abs(claim.value)
-    right = (gap <= error) & (error <= n.COARSE * size)
-    wrong = (gap > n.PLAIN_BARS * error) & (error <= n.COARSE * size)
-    decided = np.where(right, State.RIGHT, np.where(wrong, State.WRONG, State.OPEN))
-    return np.where(state == State.OPEN, decided, state)
+    error = np.abs(wide - narrow) + unit * claim.size / step
+    gap = np.abs(narrow - claim.value)
+    size = np.abs(narrow) + np.abs(claim.value) + usual_size(trial.claimed)
+    sure = (found.state[wrong] == State.OPEN) & (error <= n.COARSE * size)
+    state = np.where(sure & (gap <= error), State.RIGHT, found.state[wrong])
+    return np.where(sure & (gap > n.PLAIN_BARS * error), State.WRONG, state)
 
 
 def _jumping(
