@@ -165,20 +165,18 @@ def _finding(
     draw = max(case.draws.fit, key=lambda d: float(np.max(d.gap[case.span])))
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
     names = [each.leaf.name for each in cases]
-    if one is None:
-        text = words.sentence(names, _unexplained(case, draw, tried))
-    else:
-        text = words.sentence(names, one.text, len(case.draws.fresh))
+    said = _unexplained(case, draw, tried) if one is None else one.text
     return Finding(
         "term" if one is None else one.kind,
         case.leaf.path,
-        text,
+        words.sentence(names, said),
         got=float(draw.r[entry]),
         wanted=float(draw.g[entry]),
         error=float(draw.floor[entry]),
         point=str(problem.point),
         at=course.subject.inputs.locate(entry),
         source=course.subject.rule.source(),
+        confirmed=0 if one is None else len(case.draws.fresh),
     )
 
 

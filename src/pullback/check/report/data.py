@@ -12,7 +12,8 @@ class Finding:
     """One thing that is wrong, where it is, and what it is.
 
     `kind` is one short word for programs (see docs), `diagnosis` a sentence for people; `got` is
-    what the rule gives, `wanted` what the function says, `error` how far `wanted` may be off.
+    what the rule gives, `wanted` what the function says, `error` how far `wanted` may be off,
+    `confirmed` at how many points the diagnosis was tested that it was not fitted to.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class Finding:
     output: str = ""
     source: str | None = None
     at: str = ""
+    confirmed: int = 0
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,9 @@ def _finding(finding: Finding, truth: str) -> list[list[Piece]]:
         bar = "" if finding.error is None else f" ± {finding.error:.1g}"
         text = f"    the rule gives {finding.got:.6g}, {truth} says {finding.wanted:.6g}{bar}"
         lines.append([(text, "")])
+    if finding.confirmed:
+        points = "1 point" if finding.confirmed == 1 else f"{finding.confirmed} points"
+        lines.append([(f"    confirmed at {points} it was not fitted to", "dim")])
     if finding.source:
         lines.append([(f"    rule: {finding.source}", "dim")])
     if finding.kind == "second":
