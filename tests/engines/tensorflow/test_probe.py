@@ -59,10 +59,16 @@ def test_right_gradients_pass(name):
     assert report.ok, str(report)
 
 
-def test_two_digits_decide_nothing():
-    """Differences in bfloat16 are off by a tenth: the check says so, and calls nothing right or wrong."""
-    report = check(lambda x: tf.cast(x, tf.bfloat16) * 3, tf.cast(X, tf.bfloat16))
-    assert report.verdict == "undecided"
+@pytest.mark.parametrize(("factor", "verdict"), [(3.0, "right"), (-3.0, "wrong"), (6.0, "wrong")])
+def test_two_digits_tell_a_sign(factor, verdict):
+    """Differences in bfloat16 are off by a tenth, which is enough for gross mistakes."""
+
+    @pb.custom_gradient
+    def thrice(x):
+        return tf.cast(x, tf.bfloat16) * 3, lambda dy: tf.cast(factor * dy, x.dtype)
+
+    report = check(thrice, tf.cast(X, tf.bfloat16))
+    assert report.verdict == verdict
     assert any(note.startswith("runs in bfloat16 only") for note in report.coverage.notes)
 
 

@@ -174,17 +174,15 @@ def _finding(
     draw = max(case.draws.fit, key=lambda d: float(np.max(d.gap[case.span])))
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
     names = [each.leaf.name for each in cases]
-    if one is None:
-        text = words.sentence(names, _unexplained(case, draw, tried))
-    else:
-        text = words.sentence(names, one.text, len(case.draws.fresh))
+    said = _unexplained(case, draw, tried) if one is None else one.text
     finding = Finding(
         "term" if one is None else one.kind,
         case.leaf.path,
-        text,
+        words.sentence(names, said),
         point=str(problem.point),
         made_up=_is_made_up(problem),
         source=course.subject.rule.source(),
+        confirmed=0 if one is None else len(case.draws.fresh),
     )
     numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
     failing = Failing(draw.x, draw.w, entry, *numbers)

@@ -40,14 +40,12 @@ STALE = "changes if another forward call is made before the backward pass: share
 NOT_LINEAR = "is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
 
 
-def sentence(names: Sequence[str], text: str, confirmed: int = 0) -> str:
+def sentence(names: Sequence[str], text: str) -> str:
     """The whole sentence about one input or several."""
     quoted = [f"`{name}`" for name in names]
     joined = quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
-    points = f"{confirmed} point{'s' * (confirmed > 1)}"
-    proof = f" (confirmed at {points} it was not fitted to)" if confirmed else ""
     many = "s" if text.startswith("are ") else ""
-    return f"the gradient{many} for {joined} {text}{proof}"
+    return f"the gradient{many} for {joined} {text}"
 
 
 def short(number: float) -> str:

@@ -40,7 +40,8 @@ class Finding:
     for the element `entry` of the gradient, `wanted` what the function says, `error` how far `wanted` may be off. `at`
     is the smallest input found that fails, by the names of inputs; `upstream` is empty if it is all ones. `made_up`
     says that the given arguments pass, and `exclude` what to write so that such points are not tried. `code` is the
-    line at `source`, `underline` the part of it that is meant.
+    line at `source`, `underline` the part of it that is meant. `confirmed` is at how many points the diagnosis was
+    tested that it was not fitted to.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Finding:
     upstream: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)
     made_up: bool = False
     exclude: str = ""
+    confirmed: int = 0
     picture: Picture | None = field(default=None, compare=False, repr=False)
 
 

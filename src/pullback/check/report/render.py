@@ -81,6 +81,9 @@ def details(report: Report, finding: Finding) -> list[str]:
         lines.append(f"it fails for {arrays(finding.at)}")
     if finding.upstream:
         lines.append(f"upstream: {arrays(finding.upstream)}")
+    if finding.confirmed:
+        points = "1 point" if finding.confirmed == 1 else f"{finding.confirmed} points"
+        lines.append(f"the diagnosis was confirmed at {points} that it was not fitted to")
     if finding.source:
         lines.append(f"rule: {finding.source}")
     if finding.kind == "second":
