@@ -442,7 +442,7 @@ def test_what_is_said_was_confirmed_elsewhere():
 def test_one_entry_in_numbers():
     (finding,) = findings(sine, lambda x, y, dy: 2 * dy * tf.cos(x), [X])
     assert finding.got == pytest.approx(2 * finding.wanted)
-    assert finding.at.startswith("args[0][")
+    assert finding.entry.startswith("[")
 
 
 def strange(x, _, dy):

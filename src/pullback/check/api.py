@@ -19,7 +19,6 @@ from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.reproduce import script
 from pullback.check.search.domain import parse
-from pullback.check.search.points import Point
 from pullback.check.subject import Subject
 from pullback.check.verdict.course import Course
 from pullback.check.verdict.modes import in_modes
@@ -251,8 +250,8 @@ def _coverage(course: Course) -> Coverage:
     reasons = [*record.reasons, *([] if tested else ["the given arguments were not tested"])]
     dead = int(np.count_nonzero(~course.reached)) if record.points[1] else 0
     return Coverage(
-        points=_distinct(record.points[1]),
-        second=_distinct(record.points[2]),
+        points=tuple(map(str, record.points[1])),
+        second=tuple(map(str, record.points[2])),
         left_out=tuple(kind.value for kind in record.left_out),
         kinks=record.kinks,
         undecided=record.open_elsewhere,
@@ -285,11 +284,6 @@ def _tolerated(course: Course) -> list[str]:
     within = f"within tolerance={course.tolerance:g}"
     hidden = "which the rounding of the arguments hides"
     return [f"off by up to {share:.2g} of its size, {within if course.tolerance else hidden}"]
-
-
-def _distinct(points: Sequence[Point]) -> tuple[str, ...]:
-    """Points by name, each once however many directions were tried there."""
-    return tuple(map(str, {id(point.x): point for point in points}.values()))
 
 
 def _not_finite(exam: Course) -> list[str]:

@@ -113,6 +113,8 @@ EQUATIONS, SLIP_FIT, MOST_SWAPS, MOST_SWEEPS = 4, 1e-6, 10, 400
 # The smallest failing input: steps towards it, digits tried for its numbers; and the seconds that it may take, and a
 # picture again.
 SHRINKS, DIGITS, SECONDS = 60, (1, 2, 3, 5), 3.0
+# It must be wrong by at least this share of what it was.
+AS_FAR_OFF = 0.2
 # So few numbers are shown one by one, and arguments so short stay as they were given; so many fit into a script.
 FEW_NUMBERS, MOST_NUMBERS = 12, 64
 # Digits of a number that is shown: at least, beyond where two begin to differ, and at most.

@@ -10,7 +10,7 @@ from pullback.check import numbers as n
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Array, Probes
 from pullback.check.probe.naming import paths_and_names
-from pullback.check.report.render import all_but_one
+from pullback.check.probe.vectors import all_but_one
 
 # What may be written as it is shown.
 PLAIN = (type(None), bool, int, float, complex, str)

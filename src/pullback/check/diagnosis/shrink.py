@@ -95,7 +95,7 @@ class _Search:
         if not self.left or not all(_stays(into, x) for into in self.bound):
             return False
         there = self.at(_as_given(self.course.subject.inputs, x), w)
-        if there is None or there.share < n.FADED * self.first.share:
+        if there is None or there.share < n.AS_FAR_OFF * self.first.share:
             return False
         self.found = there
         return True

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from pullback.check import numbers as n
 from pullback.check.probe import Array
+from pullback.check.probe.vectors import all_but_one
 from pullback.check.report.data import Finding, Line, Report
 
 Piece = tuple[str, str]
@@ -155,19 +156,6 @@ def _array(value: Array) -> str:
 
 def _listed(value: Array) -> str:
     return f"[{', '.join(map(_listed, value))}]" if value.ndim else f"{value.item():g}"
-
-
-def all_but_one(value: Array) -> tuple[Any, Any, int] | None:
-    """The number that all entries but one hold, that of the other and its place; nothing if more differ.
-
-    >>> all_but_one(np.array([0, 0, 7, 0]))
-    (0, 7, 2)
-    """
-    flat = value.ravel()
-    usual = flat[0] if flat[0] in flat[1:] else flat[-1]
-    others = np.flatnonzero(flat != usual)
-    place = int(others[0]) if others.size else 0
-    return (usual.item(), flat[place].item(), place) if others.size < 2 else None
 
 
 def undecided(report: Report) -> list[str]:

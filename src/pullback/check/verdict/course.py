@@ -347,9 +347,7 @@ class Course:
         if known is not None and not known.all():
             suspects = suspects[known[suspects]]
             self._open(trial.point, int((~known).sum()), "some outputs have no finite value")
-        # told in the report by name: with their numbers, points of long vectors would fill the memory
-        named = replace(trial.point, x=np.empty(0), placed=points.NOTHING)
-        self.record.points[trial.order].append(named)
+        self.record.add(trial.point, trial.order)
         suspects = self._within_reach(trial, suspects, epsilon)
         if not suspects.size:
             return

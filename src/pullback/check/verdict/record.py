@@ -1,7 +1,7 @@
 """What a check has met: problems before they are explained, and what was tested."""
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class Record:
     """What has been seen so far: points by order of derivative, what was left out, kinks, and what stayed open."""
 
     points: dict[int, list[Point]] = field(default_factory=lambda: {1: [], 2: []})
+    last: dict[int, Point] = field(default_factory=dict[int, Point])
     left_out: list[Kind] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -51,6 +52,15 @@ class Record:
     open_elsewhere: int = 0
     open_given: int = 0
     reasons: list[str] = field(default_factory=list)
+
+    def add(self, point: Point, order: int) -> None:
+        """Count a point once, however many directions are tried there."""
+        last = self.last.get(order)
+        if last is not point and not (point.is_given and last is not None and last.is_given):
+            self.last[order] = point
+            # told in the report by name: with their numbers, points of long vectors would fill the memory
+            named = replace(point, x=np.empty(0), placed=np.empty(0, bool))
+            self.points[order].append(named)
 
     def note(self, text: str) -> None:
         """Remember something for the report, once."""
