@@ -178,7 +178,7 @@ def _finding(
     finding = Finding(
         "term" if one is None else one.kind,
         case.leaf.path,
-        words.sentence(names, said),
+        words.sentence(names, said) + (_blame(course, problem, 1) if tried is not None else ""),
         point=str(problem.point),
         made_up=_is_made_up(problem),
         source=course.subject.rule.source(),
@@ -187,6 +187,15 @@ def _finding(
     numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
     failing = Failing(draw.x, draw.w, entry, *numbers)
     return shown(course, case.draws.truth, failing, finding, explain=tried is not None)
+
+
+def _blame(course: Course, problem: Problem, order: int) -> str:
+    """The engine's own operations whose gradient is wrong, where nobody else's is at work."""
+    subject, point = course.subject, problem.point
+    if point is None or course.reads_custom() or subject.reference is not None:
+        return ""
+    names = subject.rule.wrong_ops(subject.inputs.split(point.x), order)
+    return words.blamed(names) if names else ""
 
 
 def _is_made_up(problem: Problem) -> bool:
@@ -279,7 +288,7 @@ def _second(course: Course, problem: Problem) -> Finding:
         problem,
         "second",
         layout.leaf_of(entry),
-        words.SECOND if finite else words.SECOND_NOT_FINITE,
+        (words.SECOND if finite else words.SECOND_NOT_FINITE) + _blame(course, problem, 2),
         got=float(trial.claimed[entry]),
         wanted=float(trial.slope.value[entry]),
         error=float(trial.slope.error[entry]),

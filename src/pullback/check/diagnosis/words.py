@@ -282,6 +282,13 @@ def unexplained(share: float, wrong: int, total: int, tried: int | None) -> str:
     return f"is {amount} in {many}{found}"
 
 
+def blamed(operations: Sequence[str]) -> str:
+    """Whose gradient it is."""
+    return (
+        f" (the engine's own gradient of {', '.join(operations)} is wrong there, no rule of yours)"
+    )
+
+
 def not_finite(values: Array, name: str) -> str:
     """NaN or infinity where the function has slopes."""
     at = np.unique(values)

@@ -194,7 +194,7 @@ class Course:
         """A rule that raises at a made-up point is as one that is not finite there: the function must have slopes."""
         everywhere, y = np.ones(point.x.size, bool), self.subject.value(point.x)
         found = judge_broken(self.subject, point, self.upstream, y, everywhere, self.start)
-        if found in (Broken.WRONG, Broken.COINCIDENCE) and self._reads_custom():
+        if found in (Broken.WRONG, Broken.COINCIDENCE) and self.reads_custom():
             yield Problem(Failure.FAULT, point, fault=fault)
         else:
             self.record.note(f"the rule raises at {point}, where the function does not: {fault}")
@@ -277,7 +277,7 @@ class Course:
         if (
             found is Broken.COINCIDENCE
         ):  # a derivative exists, which the engine's own operations may miss
-            found = Broken.WRONG if self._reads_custom() else Broken.NOTE
+            found = Broken.WRONG if self.reads_custom() else Broken.NOTE
         if found is Broken.WRONG:
             yield Problem(Failure.NOT_FINITE, point, positions=np.flatnonzero(broken))
         elif found is Broken.NOTE:
@@ -320,13 +320,14 @@ class Course:
                 self.record.note(
                     f"second derivatives at {trial.point} are not those of the function"
                 )
-            elif self.is_order_asked_for or self._reads_custom():
+            elif self.is_order_asked_for or self.reads_custom():
                 yield problem
             else:
                 self.record.note(self._second_of_engine(trial))
                 self.order = 1
 
-    def _reads_custom(self) -> bool:
+    def reads_custom(self) -> bool:
+        """Whether somebody's own gradient is at work."""
         if not self.has_read:
             self.read_program()
         return self.facts.custom
