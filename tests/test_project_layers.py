@@ -17,7 +17,7 @@ DOORS = {"__init__", "extend"}
 ALLOWED = {
     "door": {"core", "verb", "analysis", "ready-made"},
     "verb": {"core"},
-    "analysis": {"core"},
+    "analysis": {"core", "verb"},
     "core": {"core"},
     "engine": {"core", "door"},
     "ready-made": {"core", "door", "verb"},

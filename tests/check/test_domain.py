@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullback.check.probe import Leaf
-from pullback.check.probe.flat import Layout
 from pullback.check.search.domain import parse, symmetric_leaves
+from pullback.check.subject import Layout
 from pullback.errors import CheckError
 
 ONE = Layout([Leaf("args[0]", "x", (4,), "float64")])

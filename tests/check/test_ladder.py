@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pullback.check.measure.ladder import Plan, Slope, brief_plan, generic_plan, slopes
+from pullback.check.estimate.ladder import Plan, Slope, plan_for, slopes
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -31,7 +31,7 @@ CURVES = {
 
 
 @pytest.mark.parametrize(
-    "plan", [generic_plan(EPSILON), brief_plan(EPSILON)], ids=["generic", "brief"]
+    "plan", [plan_for(EPSILON), plan_for(EPSILON, brief=True)], ids=["accurate", "brief"]
 )
 @pytest.mark.parametrize("name", CURVES)
 def test_the_truth_lies_within_a_few_error_bars(name, plan):
@@ -43,20 +43,20 @@ def test_the_truth_lies_within_a_few_error_bars(name, plan):
 @pytest.mark.parametrize("name", ["sine", "tiny", "straight"])
 def test_smooth_curves_are_found_to_eleven_digits(name):
     curve, truth = CURVES[name]
-    found = slope(lambda t: np.array([curve(t)]), generic_plan(EPSILON))
+    found = slope(lambda t: np.array([curve(t)]), plan_for(EPSILON))
     assert found.value[0] == pytest.approx(truth, rel=1e-11)
     assert found.error[0] < 1e-10 * abs(truth)
 
 
 def test_noise_widens_the_error_bar():
     rng = np.random.default_rng(0)
-    noisy = slope(lambda t: np.sin(0.7 + t) + 1e-6 * rng.normal(size=1), generic_plan(EPSILON))
+    noisy = slope(lambda t: np.sin(0.7 + t) + 1e-6 * rng.normal(size=1), plan_for(EPSILON))
     assert abs(noisy.value[0] - math.cos(0.7)) <= 30 * noisy.error[0]
     assert noisy.error[0] > 1e-7
 
 
 def test_what_is_not_finite_has_an_infinite_error_bar():
-    found = slope(lambda t: np.array([t, np.nan]), generic_plan(EPSILON))
+    found = slope(lambda t: np.array([t, np.nan]), plan_for(EPSILON))
     assert np.isfinite(found.error[0])
     assert np.isinf(found.error[1])
 
@@ -65,7 +65,7 @@ def test_no_error_bar_of_many_is_small_by_chance():
     rng = np.random.default_rng(1)
     found = slope(
         lambda t: np.full(20_000, t) + 1e-9 * rng.normal(size=20_000),
-        generic_plan(EPSILON),
+        plan_for(EPSILON),
     )
     assert np.max(np.abs(found.value - 1) / found.error) < 200
 
@@ -83,4 +83,28 @@ def test_the_first_vector_decides_how_many_steps_are_taken():
 
 @pytest.mark.parametrize("epsilon", [2.0**-7, 2.0**-10, 2.0**-23, EPSILON])
 def test_coarser_numbers_get_longer_steps(epsilon):
-    assert generic_plan(epsilon).first >= generic_plan(EPSILON).first
+    assert plan_for(epsilon).first >= plan_for(EPSILON).first
+
+
+def test_long_vectors_are_found_as_well_as_short_ones():
+    """Beyond the sample, entries are worked out in blocks: the same numbers, whichever way."""
+    rates = np.linspace(0.1, 3, 40_000)
+    found = slope(lambda t: np.sin(rates * (0.7 + t)), plan_for(EPSILON))
+    np.testing.assert_allclose(found.value, rates * np.cos(0.7 * rates), rtol=1e-8, atol=1e-10)
+    few = slope(lambda t: np.sin(rates[::400] * (0.7 + t)), plan_for(EPSILON))
+    np.testing.assert_allclose(found.value[::400], few.value, rtol=1e-9)
+
+
+def test_a_brief_ladder_takes_fewer_steps():
+    def steps(**options):
+        taken = []
+
+        def curve(t):
+            taken.append(t)
+            return np.array([math.exp(3 * t)])
+
+        slope(curve, plan_for(EPSILON, **options))
+        return len(taken)
+
+    assert steps(brief=True) < steps()
+    assert steps() <= 14

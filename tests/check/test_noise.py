@@ -3,38 +3,59 @@
 import numpy as np
 import pytest
 
-from pullback.check.course.examine import Failure
-from pullback.check.measure.noise import noise_of, usual_noise
-from tests.check.fake import NumpyProbe, examination, first_problem
+from pullback.check.estimate.interval import Line
+from pullback.check.estimate.noise import noise_along, usual_unit
+from pullback.check.verdict.record import Failure
+from tests.check.fake import EPSILON, NumpyProbe, course_of, first_problem, verdict_of
 
 MANY = 400
+START = np.linspace(0.3, 2.8, MANY)
+ONES = np.ones(MANY)
 X = np.random.default_rng(2).normal(size=8)
+
+
+def along(curve, size=ONES):
+    return noise_along(Line(curve), size, EPSILON)
 
 
 @pytest.mark.parametrize("level", [1e-12, 1e-6, 1e-3])
 def test_the_level_of_independent_errors_is_found(level):
     rng = np.random.default_rng(0)
-    start = np.linspace(0.3, 2.8, MANY)
-    found = noise_of(
-        lambda t: np.sin(start + t) + level * rng.normal(size=MANY), np.zeros(MANY), 1e-4
-    )
+    found = along(lambda t: np.sin(START + t) + level * rng.normal(size=MANY))
     assert level / 3 < np.median(found) < 10 * level
     assert found.min() > 0
 
 
-def test_a_smooth_function_has_next_to_no_noise():
-    start = np.linspace(0.5, 3, MANY)
-    assert usual_noise(lambda t: np.sin(20 * (start + t)), np.ones(MANY), 1e-4) < 1e-14
+def test_a_smooth_function_has_the_rounding_of_its_format_only():
+    unit = usual_unit(Line(lambda t: np.sin(20 * (START + t))), ONES, EPSILON)
+    assert EPSILON / 20 < unit < 10 * EPSILON
+
+
+def test_a_function_that_rounds_inside_has_that_unit():
+    line = Line(lambda t: np.sin(START + t).astype(np.float32).astype(float))
+    single = float(np.finfo(np.float32).eps)
+    assert single / 20 < usual_unit(line, ONES, EPSILON) < 10 * single
 
 
 def test_a_kink_is_no_noise():
     slopes = np.linspace(-3, 3, MANY)
-    assert noise_of(lambda t: slopes * abs(t), np.ones(MANY), 1e-4).max() < 1e-14
+    assert along(lambda t: slopes * abs(t)).max() < 1e-14
+
+
+def test_what_is_steep_is_no_noise():
+    assert along(lambda t: np.exp(100 * (START + t)), np.exp(100 * START)).max() < np.inf
+    relative = along(lambda t: np.exp(100 * t) * ONES)
+    assert relative.max() < 1e-9
+
+
+def test_a_staircase_is_not_taken_for_quiet():
+    found = along(lambda t: np.round(np.sin(START + t), 6))
+    assert np.median(found) > 1e-7
 
 
 def test_chaos_tells_nothing():
     rng = np.random.default_rng(0)
-    assert np.isinf(noise_of(lambda t: rng.normal(size=MANY), np.zeros(MANY), 1e-4)).all()
+    assert np.isinf(along(lambda t: rng.normal(size=MANY))).all()
 
 
 def shaken(x, size):
@@ -62,12 +83,12 @@ def noisy(name, factor):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_right_rules_of_noisy_functions_pass(name, seed):
-    assert first_problem(examination(noisy(name, 1.0), seed=seed)) is None
+    assert verdict_of(noisy(name, 1.0), seed=seed) == "right"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_wrong_rules_of_noisy_functions_do_not(name):
-    assert first_problem(examination(noisy(name, 1.1), seed=0)).kind is Failure.VALUE
+    assert first_problem(course_of(noisy(name, 1.1))).kind is Failure.VALUE
 
 
 def test_where_the_function_is_zero_noise_is_not_taken_for_infinite():
@@ -77,4 +98,4 @@ def test_where_the_function_is_zero_noise_is_not_taken_for_infinite():
         lambda xs, ws: [ws[0] * (xs[0] - xs[1]), -2 * ws[0] * (xs[0] - xs[1]) / 3],
         [x, x],
     )
-    assert first_problem(examination(probe, seed=0)).kind is Failure.VALUE
+    assert first_problem(course_of(probe)).kind is Failure.VALUE

@@ -10,11 +10,12 @@ from pullback.errors import CheckError
 PLAIN = {
     "kwargs": None,
     "wrt": None,
-    "order": 2,
+    "order": None,
     "quick": False,
     "modes": None,
     "against": None,
     "domain": None,
+    "tolerance": 0.0,
     "seed": 0,
     "explain": True,
 }
@@ -34,6 +35,9 @@ PLAIN = {
         ("order", True),
         ("order", 1.0),
         ("order", "2"),
+        ("tolerance", -0.1),
+        ("tolerance", 1.0),
+        ("tolerance", "1e-3"),
         ("quick", "yes"),
         ("explain", 1),
         ("modes", 3),
@@ -53,13 +57,14 @@ def test_what_is_of_the_wrong_kind_is_refused_by_name(option, value):
 @pytest.mark.parametrize(
     "given, code",
     [
-        ({}, "*args, seed=0"),
-        ({"seed": np.int64(3)}, "*args, seed=3"),
-        ({"kwargs": {"training": True}}, "*args, kwargs=kwargs, seed=0"),
-        ({"order": 1, "wrt": ["x"]}, "*args, order=1, wrt=['x'], seed=0"),
-        ({"domain": {"x": (0, 1)}}, "*args, domain={'x': (0, 1)}, seed=0"),
-        ({"quick": True, "modes": "all"}, "*args, quick=True, modes='all', seed=0"),
-        ({"against": np.sin}, "*args, against=sin, seed=0"),
+        ({}, "seed=0"),
+        ({"seed": np.int64(3)}, "seed=3"),
+        ({"order": 1, "wrt": ["x"]}, "order=1, wrt=['x'], seed=0"),
+        ({"domain": {"x": (0, 1)}}, "domain={'x': (0, 1)}, seed=0"),
+        ({"tolerance": 1e-3}, "tolerance=0.001, seed=0"),
+        ({"quick": True, "modes": "all"}, "quick=True, modes='all', seed=0"),
+        ({"against": np.sin}, "against=sin, seed=0"),
+        ({"against": lambda x: x}, "against=meant, seed=0"),
     ],
 )
 def test_a_check_can_be_written_out_again(given, code):

@@ -1,13 +1,12 @@
 """Points and directions hold what their names promise."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pullback.check.probe import Leaf
-from pullback.check.probe.flat import Layout
 from pullback.check.search import directions, points
+from pullback.check.subject import Layout
 
 
 def layout(*sizes):
@@ -17,39 +16,39 @@ def layout(*sizes):
 def special(sizes=(6, 5), constants=(), seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=sum(sizes))
-    return {p.kind.value: p for p in points.special(rng, layout(*sizes), x, constants)}
+    return {p.kind.name: p for p in points.special(rng, layout(*sizes), x, constants)}
 
 
 def test_named_points_hold_what_they_promise():
     found = special()
-    assert (found["negative"].x < 0).all()
-    assert not found["all zeros"].x.any()
-    for name, sign in (("zeros among negatives", -1), ("zeros among positives", 1)):
+    assert (found["NEGATIVE"].x < 0).all()
+    assert not found["ALL_ZEROS"].x.any()
+    for name, sign in (("ZEROS_AMONG_NEGATIVES", -1), ("ZEROS_AMONG_POSITIVES", 1)):
         x = found[name].x
         assert 0 < np.count_nonzero(x == 0) < 11
         assert (x[x != 0] * sign > 0).all()
-    assert len(np.unique(found["ties"].x)) == 1
-    assert len(np.unique(found["grid"].x)) < 10
-    assert np.abs(found["very large"].x).max() > 10
+    assert len(np.unique(found["TIES"].x)) == 1
+    assert len(np.unique(found["GRID"].x)) < 10
+    assert np.abs(found["VERY_LARGE"].x).max() > 10
 
 
 def test_every_leaf_has_a_zero_among_others():
     for seed in range(20):
-        x = special((3, 1), seed=seed)["zeros among negatives"].x
+        x = special((3, 1), seed=seed)["ZEROS_AMONG_NEGATIVES"].x
         assert (x[:3] == 0).any()
         assert (x[3:] == 0).any()
 
 
 def test_thresholds_are_met_and_surrounded():
     found = special((40,), constants=(1.5,))
-    at, between = found["at thresholds"], found["between thresholds"]
-    assert {1.5, -1.5} <= set(at.x[at.special])
+    at, between = found["AT_THRESHOLDS"], found["BETWEEN_THRESHOLDS"]
+    assert {1.5, -1.5} <= set(at.x[at.placed])
     assert (between.x > 1.5).any()
     assert (between.x < -1.5).any()
     assert ((between.x > -1.5) & (between.x < 1.5)).any()
-    assert (found["above thresholds"].x > 1.5).all()
-    assert (np.abs(found["within thresholds"].x) < 1.5).all()
-    assert (found["below thresholds"].x < -1.5).all()
+    assert (found["ABOVE_THRESHOLDS"].x > 1.5).all()
+    assert (np.abs(found["WITHIN_THRESHOLDS"].x) < 1.5).all()
+    assert (found["BELOW_THRESHOLDS"].x < -1.5).all()
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0, 1, 2]))
@@ -88,9 +87,3 @@ def test_symmetric_directions_are_symmetric():
     u = np.random.default_rng(0).normal(size=9)
     made = directions.symmetric(square, u, (0,)).reshape(3, 3)
     np.testing.assert_array_equal(made, made.T)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_towards_reaches_both_ends(share):
-    base, far = np.zeros(3), np.ones(3)
-    np.testing.assert_array_equal(points.towards(base, far, share), share * far)

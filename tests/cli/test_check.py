@@ -61,6 +61,10 @@ ABORT = "import os\n@pb.custom_gradient\ndef crashes(x):\n    os.abort()\n"
 END = "import os\n@pb.custom_gradient\ndef ends(x):\n    os._exit(0)\n"
 ENDLESS = "@pb.custom_gradient\ndef endless(x):\n    print('begun', flush=True)\n    while True:\n        pass\n"
 LATE = "@tf.custom_gradient\ndef late(x):\n    return tf.cos(x), lambda dy: -dy * tf.sin(x)\n"
+EDGE = (
+    "@tf.custom_gradient\ndef edge(x):\n    return tf.sqrt(x), lambda dy: dy / (2 * tf.sqrt(x))\n"
+    "pullback_inputs = {'edge': (tf.constant([0.0, 1.0]),)}\n"
+)
 PLAIN = "def plain(x):\n    return tf.stop_gradient(x) * x\n"
 
 
@@ -113,6 +117,9 @@ TABLE = [
     ((EXIT_IN_RULE, LATE), 2, "? leaves  sys.exit(0) was called at "),
     ((EXIT_IN_RULE, LATE), 2, "✓ late"),
     ((GOOD, INTERRUPTED, LATE), 130, "interrupted after 1 functions"),
+    ((EDGE, GOOD), 2, "? edge  undecided: "),
+    ((EDGE, GOOD), 2, "✓ good"),
+    ((EDGE, BAD), 1, "? edge  undecided: "),
 ]
 
 
@@ -134,6 +141,13 @@ def test_a_function_can_be_named(tmp_path, monkeypatch):
 def test_the_full_report_can_be_asked_for(tmp_path):
     result = run(tmp_path, BAD, extra=["--no-isolate", "--report"])
     assert "reproduce:" in result.output
+
+
+def test_what_is_undecided_says_in_full_what_to_write(tmp_path):
+    result = run(tmp_path, EDGE, extra=["--no-isolate", "--report"])
+    assert result.exit_code == 2
+    assert "? edge: undecided" in result.output
+    assert "pass arguments at which the function is finite and smooth" in result.output
 
 
 def test_the_report_is_named_and_rerun_like_the_target(tmp_path):
@@ -199,7 +213,7 @@ def test_modules_are_loaded_by_name():
 
 
 def test_no_two_inputs_that_are_tried_are_the_same():
-    from pullback.check.inputs import tried
+    from pullback.cli.inputs import tried
 
     (first, second), _ = next(tried(lambda a, b: a - b))
     assert not (first.numpy() == second.numpy()).any()

@@ -4,20 +4,26 @@ import contextlib
 import time
 import traceback
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pullback._engine import engine_of
+from pullback._engine import Engine, engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
-from pullback.check.course.examine import Examination, Problem
+from pullback.check import progress
 from pullback.check.diagnosis.diagnose import diagnose
 from pullback.check.options import Options, as_code
-from pullback.check.probe import Leaf, OutsideDomain, Probe
-from pullback.check.probe.flat import Subject
+from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
 from pullback.check.report import Coverage, Finding, Line, Report
+from pullback.check.reproduce import script
 from pullback.check.search.domain import parse
+from pullback.check.subject import Subject
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.modes import in_modes
+from pullback.check.verdict.record import Problem
+from pullback.check.verdict.reference import compare, reference_of
 from pullback.errors import CheckError
 
 
@@ -40,11 +46,12 @@ def check(
     *args: Any,
     kwargs: dict[str, Any] | None = None,
     wrt: str | Sequence[str] | None = None,
-    order: int = 2,
+    order: int | None = None,
     quick: bool = False,
     modes: str | Sequence[str] | None = None,
     against: Any = None,
     domain: Any = None,
+    tolerance: float = 0.0,
     seed: int = 0,
     explain: bool = True,
 ) -> Report:
@@ -54,77 +61,93 @@ def check(
     a string; an override comes first, with the function after it. `against` names the function
     whose derivative the rule is meant to be, where that is not `fn` itself. `wrt` limits the check
     to inputs by name; `domain` says where the function may be tried (`"positive"`, `(low, high)`,
-    `"symmetric"`, `"definite"`, or a dict of these by input); `order=1` leaves out second
-    derivatives; `quick` keeps to two points and first derivatives; `modes` is "all", "none" or
-    names of ways to run.
+    `"symmetric"`, `"definite"`, or a dict of these by input). `order=1` leaves out second
+    derivatives, `order=2` asks for those of the engine's own operations too, which are else a note.
+    `tolerance` is the share by which a rule that is an approximation may be off. `quick` keeps to
+    two points and first derivatives; `modes` is "all", "none" or names of ways to run.
 
     >>> import pullback as pb, tensorflow as tf
     >>> print(pb.check(tf.sin, tf.constant([0.3, 0.7])).ok)
     True
     """
     began = time.perf_counter()
-    options = Options(kwargs, wrt, order, quick, modes, against, domain, seed, explain)
-    named = as_code(fn)
+    options = Options(kwargs, wrt, order, quick, modes, against, domain, tolerance, seed, explain)
+    plain, under = fn, ["override"] * isinstance(fn, Override)
     if isinstance(fn, Override):
-        fn, args, named = _under(fn, args)
+        fn, plain, args = _under(fn, args)
     rule = _probe(fn, args, options)
     try:
         _wanted(rule, modes)
-        truth = rule if against is None else _against(args, options)
+        truth, reference = _compared_with(plain, rule, args, options)
         try:
-            exam, found = _examined(rule, truth, options)
+            with progress.shown(rule.name):
+                exam, found = _examined(Subject(rule, truth, reference), options)
         except OutsideDomain as error:
             raise CheckError(
                 f"{rule.name} ran with the given arguments at first, and later did not: {error}"
             ) from error
         finally:
             truth.close()
+            if reference is not None:
+                reference.close()
     finally:
         rule.close()
-    run = f"import pullback as pb\nprint(pb.check({named}, {options.as_code()}))"
+    probes = _engine(fn, args, options).probes
+    run = script(probes, plain, args, options, _other_arguments(exam, found), under)
     return _report(exam, found, options, run, time.perf_counter() - began)
 
 
-def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], str]:
-    """The function under an override, what is left of the arguments, and how to write it."""
+def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The function under an override and without, and what is left of the arguments."""
     if not args:
         raise CheckError(
             "an override comes first, the function after it: pb.check(override, fn, x)."
         )
-    return override(args[0]), args[1:], f"override, {as_code(args[0])}"
+    return override(args[0]), args[0], args[1:]
+
+
+def _engine(fn: Any, args: Sequence[Any], options: Options) -> Engine:
+    return engine_of([*flatten((args, dict(options.kwargs or {})))[0], fn])
 
 
 def _probe(fn: Any, args: Sequence[Any], options: Options) -> Probe:
     kwargs = dict(options.kwargs or {})
-    engine = engine_of([*flatten((args, kwargs))[0], fn])
-    return engine.probes.make_probe(fn, args, kwargs, options.names, options.seed)
+    make = _engine(fn, args, options).probes.make_probe
+    return make(fn, args, kwargs, options.names, options.seed)
 
 
-def _against(args: Sequence[Any], options: Options) -> Probe:
+def _compared_with(
+    fn: Any, rule: Probe, args: Sequence[Any], options: Options
+) -> tuple[Probe, Probe | None]:
+    """The function whose derivative is meant, and the reference where a rule is meant instead."""
+    if options.against is None:
+        return rule, None
+    is_custom = _engine(fn, args, options).probes.is_custom_gradient
     try:
-        return _probe(options.against, args, options)
+        reference = reference_of(options.against, fn, is_custom)
+        if reference is not None:
+            return rule, _probe(reference, args, options)
+        return _probe(options.against, args, options), None
     except CheckError as error:
         raise CheckError(f"against: {error}") from error
 
 
-def _examined(
-    rule: Probe, truth: Probe, options: Options
-) -> tuple[Examination, tuple[Finding, ...]]:
+def _examined(subject: Subject, options: Options) -> tuple[Course, tuple[Finding, ...]]:
     with np.errstate(all="ignore"):
-        order = 1 if options.quick else options.order
-        exam = _examination(rule, truth, options.domain, order, options.seed)
-        problem = next(_course(exam, options.quick, options.modes), None)
+        course = _course_of(subject, options)
+        problem = next(_parts(course, options.quick, options.modes), None)
+        course.finish()
         if problem is None:
-            return exam, ()
-        return exam, diagnose(exam, problem, explain=options.explain)
+            return course, ()
+        return course, diagnose(course, problem, explain=options.explain)
 
 
-def _examination(rule: Probe, truth: Probe, domain: Any, order: int, seed: int) -> Examination:
-    _require_same_shapes(rule, truth)
-    subject = Subject(rule, truth)
-    return Examination(
-        subject, parse(domain, subject.inputs, subject.start()), order=order, seed=seed
-    )
+def _course_of(subject: Subject, options: Options) -> Course:
+    _require_same_shapes(subject.rule, subject.reference or subject.truth)
+    domain = parse(options.domain, subject.inputs, subject.start())
+    order = 1 if options.quick else options.order
+    tolerance = float(options.tolerance)
+    return Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
 
 
 def _require_same_shapes(rule: Probe, truth: Probe) -> None:
@@ -143,13 +166,16 @@ def _shape(leaf: Leaf) -> str:
     return f"{leaf.name if leaf.kind == 'variable' else ''}{list(leaf.shape)}"
 
 
-def _course(exam: Examination, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
-    yield from exam.quick()
+def _parts(course: Course, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
+    if course.subject.reference is not None:
+        yield from compare(course, quick=quick)
+    else:
+        yield from course.quick()
     if quick and modes is None:
         return
-    if not quick:
-        yield from exam.full()
-    yield from exam.in_modes(_wanted(exam.subject.rule, modes))
+    if not quick and course.subject.reference is None:
+        yield from course.full()
+    yield from in_modes(course, _wanted(course.subject.rule, modes))
 
 
 def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
@@ -167,50 +193,100 @@ def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
 
 
 def _report(
-    exam: Examination, findings: tuple[Finding, ...], options: Options, run: str, seconds: float
+    exam: Course, findings: tuple[Finding, ...], options: Options, run: str, seconds: float
 ) -> Report:
     subject = exam.subject
     blamed = {f.path for f in findings} | {f.output for f in findings}
+    line = subject.rule.source_line() if findings else ""
+    seen = _coverage(exam)
+    decided = not seen.open_given and not seen.reasons
     return Report(
         name=subject.rule.name,
         seed=int(options.seed),
         calls=subject.calls,
-        findings=findings,
-        inputs=tuple(_line(leaf, blamed) for leaf in subject.inputs.leaves),
-        outputs=tuple(_line(leaf, blamed) for leaf in subject.outputs.leaves),
-        coverage=_coverage(exam),
+        findings=tuple(f if f.code else replace(f, code=line) for f in findings),
+        inputs=tuple(_line(leaf, blamed, decided) for leaf in subject.inputs.leaves),
+        outputs=tuple(_line(leaf, blamed, decided) for leaf in subject.outputs.leaves),
+        coverage=seen,
         reproduce=run,
         seconds=seconds,
-        against="" if options.against is None else subject.truth.name,
+        against=_against(subject, options),
     )
 
 
-def _line(leaf: Leaf, blamed: set[str]) -> Line:
-    """Right if nothing was found; after a finding, what it does not name was not judged."""
+def _against(subject: Subject, options: Options) -> str:
+    """What the rule was compared with, if not with the function itself."""
+    if options.against is None:
+        return ""
+    rule = subject.reference is not None
+    return as_code(options.against, "the reference") if rule else subject.truth.name
+
+
+def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, Array]:
+    """The failing input by path, if arguments are all that must change for it."""
+    at = findings[0].at if findings else {}
+    leaves = exam.subject.inputs.leaves
+    given = exam.subject.inputs.split(exam.start)
+    changed = [
+        leaf.kind
+        for leaf, part in zip(leaves, given, strict=True)
+        if leaf.name in at and not np.array_equal(at[leaf.name], part, equal_nan=True)
+    ]
+    return {} if "variable" in changed else {leaf.path: at[leaf.name] for leaf in leaves if at}
+
+
+def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
+    """Right if nothing was found or left open; after a finding, what it does not name was not judged."""
     if not blamed:
-        return Line(leaf, ok=True)
+        return Line(leaf, ok=True if decided else None)
     inside = (leaf.path + "[", leaf.path + ".")
     wrong = any(path == leaf.path or path.startswith(inside) for path in blamed)
     return Line(leaf, ok=False if wrong else None)
 
 
-def _coverage(exam: Examination) -> Coverage:
-    dead = int(np.count_nonzero(~exam.reached)) if exam.points else 0
+def _coverage(course: Course) -> Coverage:
+    record = course.record
+    tested = any(point.is_given for point in record.points[1])
+    reasons = [*record.reasons, *([] if tested else ["the given arguments were not tested"])]
+    dead = int(np.count_nonzero(~course.reached)) if record.points[1] else 0
     return Coverage(
-        points=tuple(map(str, exam.points)),
-        left_out=tuple(map(str, exam.left_out)),
-        kinks=exam.kinks,
-        undecided=exam.undecided,
+        points=tuple(map(str, record.points[1])),
+        second=tuple(map(str, record.points[2])),
+        left_out=tuple(kind.value for kind in record.left_out),
+        kinks=record.kinks,
+        undecided=record.open_elsewhere,
         never_reached=dead,
-        entries=exam.reached.size,
-        modes=tuple(exam.modes),
-        constants=exam.constants,
-        order=exam.orders,
-        notes=(*exam.subject.rule.notes, *_not_finite(exam), *exam.notes),
+        entries=course.reached.size,
+        modes=tuple(record.modes),
+        constants=course.facts.constants,
+        notes=(
+            *course.subject.rule.notes,
+            *_not_finite(course),
+            *_kept(course),
+            *record.notes,
+            *_tolerated(course),
+        ),
+        open_given=record.open_given,
+        reasons=tuple(dict.fromkeys(reasons)),
     )
 
 
-def _not_finite(exam: Examination) -> list[str]:
+def _kept(course: Course) -> list[str]:
+    """What made-up points have in common with the given arguments, where there are such points."""
+    kept = course.suggested.describe() if course.has_read else []
+    return [f"other points keep what the given arguments are: {', '.join(kept)}"] if kept else []
+
+
+def _tolerated(course: Course) -> list[str]:
+    share = course.record.tolerated
+    if not share:
+        return []
+    within = f"within tolerance={course.tolerance:g}"
+    hidden = "which the rounding of the arguments hides"
+    return [f"off by up to {share:.2g} of its size, {within if course.tolerance else hidden}"]
+
+
+def _not_finite(exam: Course) -> list[str]:
     """Inputs with entries at which nothing can be measured as given."""
     layout = exam.subject.inputs
     counts = [

@@ -20,13 +20,17 @@ class Options:
     modes: Any
     against: Any
     domain: Any
+    tolerance: Any
     seed: Any
     explain: Any
 
     def __post_init__(self) -> None:
         _require(self.kwargs is None or _is_by_name(self.kwargs), "kwargs", self.kwargs, _KWARGS)
         _require(self.wrt is None or _are_names(self.wrt), "wrt", self.wrt, _WRT)
-        _require(_is_integer(self.order) and self.order in (1, 2), "order", self.order, "1 or 2")
+        order = self.order is None or (_is_integer(self.order) and self.order in (1, 2))
+        _require(order, "order", self.order, "1 or 2")
+        share = isinstance(self.tolerance, int | float) and 0 <= self.tolerance < 1
+        _require(share, "tolerance", self.tolerance, "a share of the gradient, such as 1e-3")
         function = self.against is None or isinstance(self.against, str) or callable(self.against)
         _require(function, "against", self.against, "the function whose derivative is meant")
         _require(isinstance(self.quick, bool), "quick", self.quick, "True or False")
@@ -43,14 +47,14 @@ class Options:
         return [self.wrt] if isinstance(self.wrt, str) else self.wrt
 
     def as_code(self) -> str:
-        """What must be written after the function to run the same check."""
-        parts = ["*args"] + (["kwargs=kwargs"] if self.kwargs else [])
-        plain = {"order": 2, "quick": False, "explain": True}
+        """What must be written after the function and its arguments to run the same check."""
+        parts: list[str] = []
+        plain = {"order": None, "quick": False, "tolerance": 0.0, "explain": True}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in plain.items() if getattr(self, k) != v]
         for name in ("wrt", "modes", "domain"):
             value = getattr(self, name)
             parts += [] if value is None else [f"{name}={value!r}"]
-        parts += [] if self.against is None else [f"against={as_code(self.against)}"]
+        parts += [] if self.against is None else [f"against={as_code(self.against, 'meant')}"]
         return ", ".join([*parts, f"seed={self.seed}"])
 
 

@@ -27,7 +27,7 @@ def check(
         bool, typer.Option(help="Check in a process of its own, which may crash.")
     ] = True,
 ) -> None:
-    """Check the custom gradients in TARGET: 0 all right, 1 some wrong, 2 some could not be checked."""
+    """Check the custom gradients in TARGET: 0 all right, 1 some wrong, 2 some undecided or not checked."""
     console = Console(highlight=False, soft_wrap=True)
     options = {"quick": quick, "order": order, "seed": seed}
     runner = Apart(target, timeout) if isolate else Here(target)
@@ -78,12 +78,15 @@ def _shown(console: Console, outcome: Outcome, name: str, target: str, *, full: 
     where = f", tried with {inputs}" if outcome.guessed else ""
     if full:
         console.print(report)
-    elif report.ok:
+    elif report.verdict == "right":
         console.print(_line("✓", name, f"{report.calls} calls{where}"))
-    else:
+    elif report.verdict == "wrong":
         source = report.findings[0].source
         console.print(_line("✗", name, report.diagnosis + (f"  ({source})" if source else "")))
-    return RIGHT if report.ok else WRONG
+    else:
+        reason = next(iter(report.coverage.reasons), "it could not be told")
+        console.print(_line("?", name, f"undecided: {reason}. --report says what to write{where}"))
+    return {"right": RIGHT, "wrong": WRONG}.get(report.verdict, UNKNOWN)
 
 
 def _line(mark: str, name: str, text: str) -> Text:

@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from pullback.check import Report
+from pullback.check import Report, progress
 from pullback.check import check as check_gradient
-from pullback.check.discover import Candidate, bound, candidates
-from pullback.check.inputs import NAME, Call, given, tried
+from pullback.cli.discover import Candidate, bound, candidates
+from pullback.cli.inputs import NAME, Call, given, tried
 from pullback.cli.target import load, why_not
 from pullback.errors import CheckError
 
@@ -66,7 +66,8 @@ def _report(one: Candidate, call: Call, options: dict[str, Any]) -> Report:
     args, kwargs = call
     if one.owner is not None and not (args and isinstance(args[0], one.owner)):
         one = bound(one)
-    return check_gradient(one.function, *args, kwargs=kwargs, **options)
+    with progress.hidden():  # the command shows its own
+        return check_gradient(one.function, *args, kwargs=kwargs, **options)
 
 
 def _by_trying(one: Candidate, options: dict[str, Any]) -> Outcome:

@@ -60,6 +60,44 @@ def test_the_users_random_numbers_go_on_as_if_nothing_had_happened():
     assert [first, draw()] == wanted
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x * random.random(),
+        lambda x: x * np.random.normal(),
+        lambda x: tf.nn.dropout(x, 0.5),
+        lambda x: x + 0 * tf.random.normal([]),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 7])
+def test_random_numbers_go_on_as_if_nothing_had_been_drawn(fn, seed):
+    def draws():
+        tf.random.set_seed(7)
+        random.seed(7)
+        np.random.seed(7)
+        yield float(tf.random.normal([])), random.random(), np.random.normal()
+        yield float(tf.random.normal([])), random.random(), np.random.normal()
+
+    wanted = list(draws())
+    found = draws()
+    first = next(found)
+    check(fn, M, seed=seed)
+    assert [first, next(found)] == wanted
+
+
+def test_the_first_run_draws_what_all_others_do():
+    drawn = []
+    random.seed(3)  # as the check does
+
+    def drawing(x):
+        drawn.append(random.random())
+        return x * drawn[-1]
+
+    assert check(drawing, M, quick=True, seed=3)
+    # one run with other numbers tells that they matter
+    assert drawn[0] == drawn[2] == drawn[-1] != drawn[1]
+
+
 def test_a_random_function_does_not_leave_its_seed_behind():
     tf.random.set_seed(5)
     tf.random.normal([])

@@ -1,1 +1,1 @@
-"""What is wrong with a rule, found by trying and told in words."""
+"""What is wrong with a rule: explanations that predict what it gives, confirmed where they were not fitted."""

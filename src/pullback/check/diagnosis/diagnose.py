@@ -1,374 +1,308 @@
-"""From a failed test to a finding: where, how much, and what it is in words."""
+"""From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
-import contextlib
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
-from pullback.check.course.examine import Examination, Failure, Problem
-from pullback.check.diagnosis import words
-from pullback.check.diagnosis.blame import Look, Scene
-from pullback.check.diagnosis.conditions import (
-    Condition,
-    condition_among,
-    condition_on,
-    tied,
-    wrong_among,
-    wrong_together,
-)
-from pullback.check.diagnosis.guess import Guess, is_close
-from pullback.check.diagnosis.hypotheses import first_that_holds
-from pullback.check.diagnosis.places import misplaced, one_sided, reach_of, uncoupled
-from pullback.check.diagnosis.rounding import lost_bits
-from pullback.check.diagnosis.staleness import is_restless, staleness
-from pullback.check.diagnosis.standins import output_for_input
-from pullback.check.measure.trial import Trial
-from pullback.check.probe import OutsideDomain, RuleFault, WrongDtype, WrongShape
+from pullback.check import numbers as n
+from pullback.check.diagnosis import conditions, parts, upstream, whole, words
+from pullback.check.diagnosis.draws import Draw, Truth, make_draws
+from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
+from pullback.check.diagnosis.showing import shown
+from pullback.check.diagnosis.shrink import Failing
+from pullback.check.diagnosis.slips import slips
+from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding
+from pullback.check.search.points import Point
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.record import Failure, Problem
+from pullback.check.verdict.trial import Trial
 
-# what is said of the rule as a whole, not of one input
-WHOLE = ("stale", "swapped", "linear", "second", "condition", "nonfinite")
-# failures that a rule shows which gives another gradient each time
-UNSTEADY = (Failure.ZERO, Failure.STALE, Failure.VALUE)
-MOST = 4
-
-
-def diagnose(exam: Examination, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
-    """What a problem is, in words and numbers: one finding for each input that is wrong."""
-    findings: tuple[Finding, ...] = (_plain(exam, problem),)
-    if explain and problem.kind in (Failure.VALUE, Failure.LINEAR) and problem.trial is not None:
-        with contextlib.suppress(RuleFault, OutsideDomain):
-            findings = _explained(exam, problem, problem.trial, findings[0])
-    if explain and problem.kind in UNSTEADY and is_restless(exam):
-        findings = (replace(findings[0], kind="stale", diagnosis=words.STATEFUL),)
-    elif explain and problem.kind is Failure.ZERO and _needs_upstream(exam):
-        findings = (replace(findings[0], kind="linear", diagnosis=words.NOT_LINEAR),)
-    source = exam.subject.rule.source()
-    return tuple(replace(finding, source=source) for finding in findings)
-
-
-def _needs_upstream(exam: Examination) -> bool:
-    """Whether an upstream of zero gives no number, as when it is divided by its size."""
-    _, zero = exam.subject.pull(exam.start, np.zeros(exam.subject.outputs.size))
-    return not np.isfinite(zero).all()
-
-
-def _plain(exam: Examination, problem: Problem) -> Finding:
-    """The finding without any further call."""
-    leaves = exam.subject.inputs.leaves
-    path = leaves[0].path
-    if problem.fault is not None:
-        return _fault(exam, problem.fault)
-    if problem.kind is Failure.ZERO:
-        return Finding("upstream", path, words.upstream(leaves[0].name))
-    if problem.kind is Failure.STALE:
-        return Finding("stale", path, words.STALE_LAST)
-    if problem.kind is Failure.DETACHED_UPSTREAM:
-        return Finding("second", path, words.SECOND_UPSTREAM)
-    if problem.kind is Failure.LINEAR:
-        return Finding("linear", path, words.NOT_LINEAR)
-    if problem.kind is Failure.MODE:
-        return _mode(problem)
-    return _numbers(exam, problem)
+# The plain before the complex: what needs no look into the program, then slips in it, then what says less.
+PLAIN: tuple[Search, ...] = (
+    whole.zero,
+    upstream.unused,
+    whole.constant_factor,
+    upstream.by_output,
+    whole.added_term,
+    upstream.not_linear,
+    whole.rearranged,
+    parts.regions,
+    whole.rounded,
+    conditions.conditions,
+    conditions.two_factors,
+    whole.passed_through,
+    whole.scalar_factor,
+    whole.element_by_element,
+    whole.instead_of_derivative,
+)
+DEEPER: tuple[Search, ...] = (
+    slips,
+    whole.mixed,
+    whole.anothers,
+    whole.passed_to_extremes,
+    conditions.conditions_on_order,
+    whole.factor_per_index,
+    whole.moving_factor,
+    parts.regions_at_least,
+    conditions.conditions_at_least,
+)
 
 
-def _fault(exam: Examination, fault: RuleFault) -> Finding:
-    leaf, reason = exam.subject.inputs.leaves[fault.leaf or 0], fault.reason
-    if isinstance(reason, WrongShape):
-        return Finding("shape", leaf.path, words.shape(leaf.name, reason.shape, leaf.shape))
-    if isinstance(reason, WrongDtype):
-        text = f"the gradient for `{leaf.name}` is {reason}, the input is {leaf.dtype}: cast it"
-        return Finding("dtype", leaf.path, text)
-    return Finding("raises", leaf.path, f"the rule raises {reason}")
+def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
+    """What is wrong, as findings: at least one."""
+    plain = {
+        Failure.FAULT: _fault,
+        Failure.STALE: _stale,
+        Failure.NOT_FINITE: _not_finite,
+        Failure.SECOND: _second,
+        Failure.MODE: _mode,
+    }
+    if problem.kind in plain:
+        finding = plain[problem.kind](course, problem)
+        if problem.kind is Failure.NOT_FINITE:
+            finding = _shown_not_finite(course, problem, finding, explain)
+        return (finding,)
+    return _values(course, problem, explain)
 
 
-def _mode(problem: Problem) -> Finding:
-    got, wanted = problem.numbers or (None, None)
-    text = f"the gradient is another one in mode '{problem.text}' than run eagerly"
-    return Finding("mode", problem.where, text, got=got, wanted=wanted, point=problem.text)
+def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, ...]:
+    """Each input whose gradient is wrong; those with one explanation together."""
+    cases = [case for case in _cases(course, problem) if _is_wrong(case)]
+    if not cases:
+        return (_undetailed(course, problem),)
+    if not explain:
+        return tuple(_finding(course, problem, [case], None, None) for case in cases)
+    found: list[tuple[list[Case], Explanation | None, int]] = []
+    for group in _swapped(cases):
+        found.append((group, Explanation("swapped", words.SWAPPED, group[0].g), 0))
+        cases = [case for case in cases if case not in group]
+    about_upstream = problem.kind is Failure.UPSTREAM
+    found += [_bent(case) for case in cases] if about_upstream else _explained(cases)
+    findings = [_finding(course, problem, *one) for one in _merged(found)]
+    # an input without gradient may be meant so: what is wrong otherwise comes first
+    return tuple(sorted(findings, key=lambda finding: finding.kind == "none"))
 
 
-def _numbers(exam: Examination, problem: Problem) -> Finding:
-    trial, subject = problem.trial, exam.subject
-    if trial is None or not problem.positions.size:
-        return Finding("value", subject.inputs.leaves[0].path, words.NOT_LINEAR)
-    worst = _worst(trial, problem)
-    layout = subject.inputs if trial.order == 2 else subject.outputs
-    where = layout.locate(worst) if trial.whole else layout.leaves[0].path
-    second = trial.order == 2
-    path = where if second else subject.inputs.leaves[0].path
-    return Finding(
-        kind="second" if second else "value",
-        path=path,
-        diagnosis=_first_words(exam, trial, worst),
-        got=float(trial.claimed[worst]),
-        wanted=float(trial.slope.value[worst]),
-        error=float(trial.slope.error[worst]),
-        point="" if trial.point is None else str(trial.point),
-        output="" if second else where,
-    )
-
-
-def _first_words(exam: Examination, trial: Trial, worst: int) -> str:
-    if trial.order == 2:
-        return words.SECOND if np.isfinite(trial.claimed[worst]) else words.SECOND_NOT_FINITE
-    return words.term(exam.subject.inputs.leaves[0].name, _share(trial, worst))
-
-
-def _worst(trial: Trial, problem: Problem) -> int:
-    gap = trial.gap[problem.positions]
-    return int(problem.positions[int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))])
-
-
-def _share(trial: Trial, at: int) -> float:
-    size = abs(float(trial.slope.value[at])) or 1.0
-    return float(trial.gap[at]) / size
-
-
-def _explained(
-    exam: Examination, problem: Problem, trial: Trial, finding: Finding
-) -> tuple[Finding, ...]:
-    if problem.kind is Failure.LINEAR:
-        return (_linear(exam, trial, finding),)
-    scene = Scene(exam.subject, trial)
-    exam.look_at_program()
-    found = scene.wrong_leaves(problem.positions)
-    first = _blamed(exam, problem, scene, found, finding)
-    if first.kind in WHOLE or not problem.generic:
-        return (first,)
-    surely = [
-        (k, look) for k, look in found[1:MOST] if np.isin(problem.positions, look.wrong).any()
+def _cases(course: Course, problem: Problem) -> list[Case]:
+    subject, given = course.subject, course.given
+    point = cast("Point", problem.point)
+    w = course.upstream if problem.trial is None else problem.trial.w
+    if problem.kind is Failure.UPSTREAM and problem.numbers is not None:
+        w = problem.numbers[0] * w
+    suspects = _suspect_entries(course, problem)
+    others, into = course.other_points(), course.within(point.kind)
+    draws = make_draws(subject, point, w, course.start, others, suspects, into)
+    none = () if given is None else given.none
+    return [
+        Case(subject, draws, k, k in none, course.facts.constants)
+        for k in range(len(subject.inputs.leaves))
     ]
-    rest = [_in_brief(scene, k, look, found, finding) for k, look in surely]
-    # an input that is given no gradient may be meant so
-    return tuple(sorted([first, *rest], key=lambda one: one.kind == "none"))
 
 
-def _in_brief(
-    scene: Scene, which: int, look: Look, found: list[tuple[int, Look]], finding: Finding
+def _suspect_entries(course: Course, problem: Problem) -> Array:
+    """Entries of the input that may be wrong: those of the output, where they correspond."""
+    same = course.subject.inputs.size == course.subject.outputs.size
+    known = same and problem.trial is not None and problem.trial.whole
+    return problem.positions if known else np.empty(0, int)
+
+
+def _is_wrong(case: Case) -> bool:
+    return any(case.wrong(draw).any() for draw in case.draws.fit)
+
+
+def _swapped(cases: list[Case]) -> list[list[Case]]:
+    """Two gradients in each other's place."""
+    for a in cases:
+        for b in cases:
+            if (
+                a.which != b.which
+                and a.shape == b.shape
+                and all(
+                    np.allclose(a.r(d), b.g(d), n.AGREE, 0)
+                    and np.allclose(b.r(d), a.g(d), n.AGREE, 0)
+                    for d in a.draws.tested
+                )
+            ):
+                return [[a, b]]
+    return []
+
+
+def _explained(cases: list[Case]) -> list[tuple[list[Case], Explanation | None, int]]:
+    """Each case by itself; where that is not plain for all of them, one slip for all comes first."""
+    plain = [first_that_holds(case, PLAIN) for case in cases]
+    texts = {None if one is None else one.text for one, _ in plain}
+    if len(cases) > 1 and (None in texts or len(texts) > 1):
+        first = cases[0]
+        joint = Case(first.subject, first.draws, None)
+        one, tried = first_that_holds(joint, (slips,))
+        if one is not None:
+            return [(cases, one, tried)]
+        cases = [replace(case, alone=False) for case in cases]
+    found: list[tuple[list[Case], Explanation | None, int]] = []
+    for case, (one, tried) in zip(cases, plain, strict=True):
+        more = 0
+        if one is None:
+            one, more = first_that_holds(case, DEEPER)
+        found.append(([case], one, tried + more))
+    return found
+
+
+def _bent(case: Case) -> tuple[list[Case], Explanation | None, int]:
+    """Not in proportion to the upstream: how is all that is asked."""
+    one, tried = first_that_holds(case, (upstream.unused, upstream.not_linear))
+    return [case], one or Explanation("linear", words.NOT_LINEAR, case.r), tried
+
+
+def _merged(
+    found: list[tuple[list[Case], Explanation | None, int]],
+) -> list[tuple[list[Case], Explanation | None, int]]:
+    """Inputs of which the same is said are one finding."""
+    kept: dict[Any, tuple[list[Case], Explanation | None, int]] = {}
+    for k, (cases, one, tried) in enumerate(found):
+        key = one.text if one is not None else k
+        kept[key] = ([*kept[key][0], *cases], one, tried) if key in kept else (cases, one, tried)
+    return list(kept.values())
+
+
+def _finding(
+    course: Course, problem: Problem, cases: list[Case], one: Explanation | None, tried: int | None
 ) -> Finding:
-    """A further input that is wrong, without a search for elements and conditions."""
-    finding = _along(scene, which, look, finding)
-    guess = first_that_holds(scene, which, look, [k for k, _ in found])
-    if guess is None:
-        return _last_word(scene, which, look, finding)
-    return _said(scene, which, guess, finding)
+    """`tried` is how many explanations were, nothing where none was wanted."""
+    case = cases[0]
+    draw = max(case.draws.fit, key=lambda d: float(np.max(d.gap[case.span])))
+    entry = case.span.start + int(np.argmax(draw.gap[case.span]))
+    names = [each.leaf.name for each in cases]
+    said = _unexplained(case, draw, tried) if one is None else one.text
+    finding = Finding(
+        "term" if one is None else one.kind,
+        case.leaf.path,
+        words.sentence(names, said) + (_blame(course, problem, 1) if tried is not None else ""),
+        point=str(problem.point),
+        made_up=_is_made_up(problem),
+        source=course.subject.rule.source(),
+        confirmed=0 if one is None else len(case.draws.fresh),
+    )
+    numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
+    failing = Failing(draw.x, draw.w, entry, *numbers)
+    return shown(course, case.draws.truth, failing, finding, explain=tried is not None)
 
 
-def _along(scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
-    """The finding with the numbers seen when this input alone is moved."""
-    path = scene.layout.leaves[which].path
-    if not look.wrong.size:
-        return replace(finding, path=path)
-    worst = int(look.wrong[int(np.argmax(look.gap[look.wrong]))])
-    outputs = scene.subject.outputs
-    return replace(
-        finding,
-        path=path,
-        got=float(look.got[worst]) + 0.0,
-        wanted=float(look.wanted[worst]),
-        error=float(look.bars[worst]),
-        output=outputs.locate(worst) if look.trial.whole else outputs.leaves[0].path,
+def _blame(course: Course, problem: Problem, order: int) -> str:
+    """The engine's own operations whose gradient is wrong, where nobody else's is at work."""
+    subject, point = course.subject, problem.point
+    if point is None or course.reads_custom() or subject.reference is not None:
+        return ""
+    names = subject.rule.wrong_ops(subject.inputs.split(point.x), order)
+    return words.blamed(names) if names else ""
+
+
+def _is_made_up(problem: Problem) -> bool:
+    return problem.point is not None and not problem.point.is_given
+
+
+def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:
+    g, r = case.g(draw), case.r(draw)
+    known = np.isfinite(g) & np.isfinite(r)
+    size = float(np.sqrt(np.sum(g[known] ** 2)))
+    gap = float(np.sqrt(np.sum((r - g)[known] ** 2)))
+    share = gap / size if size else np.inf
+    return words.unexplained(share, int(case.wrong(draw).sum()), int(known.sum()), tried)
+
+
+def _undetailed(course: Course, problem: Problem) -> Finding:
+    """Wrong along a direction, though no entry could be told."""
+    trial, leaf = problem.trial, course.subject.inputs.leaves[0]
+    source, point = course.subject.rule.source(), str(problem.point)
+    if trial is None:
+        text = words.sentence([leaf.name], words.NOT_LINEAR)
+        return Finding("linear", leaf.path, text, point=point, source=source)
+    first = problem.positions[0]
+    return Finding(
+        "term",
+        "",
+        "the gradient is wrong along a direction that moves all inputs, by too little to name an entry",
+        got=float(trial.claimed[first]),
+        wanted=float(trial.slope.value[first]),
+        error=float(trial.slope.error[first]),
+        point=point,
+        made_up=_is_made_up(problem),
+        source=source,
     )
 
 
-def _blamed(
-    exam: Examination,
-    problem: Problem,
-    scene: Scene,
-    found: list[tuple[int, Look]],
-    finding: Finding,
+def _fault(course: Course, problem: Problem) -> Finding:
+    fault = cast("RuleFault", problem.fault)
+    leaf = course.subject.inputs.leaves[fault.leaf or 0]
+    match fault.reason:
+        case WrongShape(came):
+            kind, text = "shape", words.sentence([leaf.name], words.shape(came, leaf.shape))
+        case WrongDtype(came):
+            kind, text = (
+                "dtype",
+                words.sentence([leaf.name], f"is {came}, the input is {leaf.dtype}"),
+            )
+        case Raised(error):
+            kind, text = "raises", f"the rule raises {error}"
+    point = str(problem.point) if problem.point else ""
+    return Finding(kind, leaf.path, text, point=point, source=course.subject.rule.source())
+
+
+def _stale(course: Course, problem: Problem) -> Finding:
+    return _about(course, problem, "stale", 0, words.STALE)
+
+
+def _about(
+    course: Course, problem: Problem, kind: str, which: int, text: str, **more: Any
 ) -> Finding:
-    """What is wrong with the input that is blamed first."""
-    (which, look), trial = found[0], scene.trial
-    leaf = scene.layout.leaves[which]
-    finding = _along(scene, which, look, finding)
-    stale = staleness(scene, which, look, exam.start, problem.generic)
-    if stale is not None:
-        return replace(finding, kind="stale", diagnosis=stale)
+    leaf = course.subject.inputs.leaves[which]
+    said = words.sentence([leaf.name], text)
+    source = course.subject.rule.source()
+    point, made_up = str(problem.point), _is_made_up(problem)
+    return Finding(kind, leaf.path, said, point=point, made_up=made_up, source=source, **more)
+
+
+def _not_finite(course: Course, problem: Problem) -> Finding:
+    layout, entry = course.subject.inputs, int(problem.positions[0])
+    point = cast("Point", problem.point)
+    which = layout.leaf_of(entry)
+    span = layout.span(which)
+    here = [p for p in problem.positions if span.start <= p < span.stop]
+    text = words.not_finite(point.x[here], layout.leaves[which].name)
+    return _about(course, problem, "nonfinite", which, text)
+
+
+def _shown_not_finite(course: Course, problem: Problem, finding: Finding, explain: bool) -> Finding:
+    point, w, entry = cast("Point", problem.point), course.upstream, int(problem.positions[0])
+    truth = Truth(course.subject, point.x, w, np.array([entry]))
+    return shown(course, truth, Failing(point.x, w, entry, np.nan), finding, explain=explain)
+
+
+def _second(course: Course, problem: Problem) -> Finding:
+    trial, layout = cast("Trial", problem.trial), course.subject.inputs
+    entry = int(problem.positions[0])
     finite = bool(np.isfinite(trial.claimed[problem.positions]).all())
-    if not problem.generic:
-        return _special(exam, problem, scene, (which, look), finding, finite)
-    if not finite:
-        return replace(finding, kind="nonfinite", diagnosis=words.not_finite(leaf.name))
-    if not np.array_equal(trial.x, exam.start) and not is_close(look, 1e-3):
-        conditional = _conditional(exam, problem, scene, (which, look), finding)
-        if conditional is not None:
-            return conditional
-    guess = first_that_holds(scene, which, look, [k for k, _ in found])
-    if guess is not None:
-        return _said(scene, which, guess, finding)
-    return _by_place(exam, problem, scene, (which, look), finding)
+    return _about(
+        course,
+        problem,
+        "second",
+        layout.leaf_of(entry),
+        (words.SECOND if finite else words.SECOND_NOT_FINITE) + _blame(course, problem, 2),
+        got=float(trial.claimed[entry]),
+        wanted=float(trial.slope.value[entry]),
+        error=float(trial.slope.error[entry]),
+        entry=layout.element(entry),
+    )
 
 
-def _conditional(
-    exam: Examination, problem: Problem, scene: Scene, blamed: tuple[int, Look], finding: Finding
-) -> Finding | None:
-    """Wrong at some values only, if so."""
-    which, look = blamed
-    entry = scene.wrong_element(which, look, problem.positions)
-    if entry is None:
-        return None
-    found = condition_on(scene, entry, scene.trial.x, exam.constants)
-    if found is None:
-        found = condition_among(scene, which, exam.constants)
-    elif _denied(exam, scene, (which, look, entry), found):
-        return replace(finding, kind="stale", diagnosis=words.STALE_BRANCH)
-    if found is None:
-        return None
-    text = f"wrong only {_in_words(scene.layout.leaves[which].name, found)}"
-    return replace(finding, kind="condition", diagnosis=text)
-
-
-def _linear(exam: Examination, trial: Trial, finding: Finding) -> Finding:
-    """Either the rule is not linear, or its derivative by the upstream is not the rule."""
-    subject, x, w = exam.subject, trial.x, trial.w
-    other = exam.rng.normal(size=w.size)
-    _, a = subject.pull(x, w)
-    _, b = subject.pull(x, other)
-    _, both = subject.pull(x, w + other)
-    scale = float(np.max(np.abs(both), initial=1e-300))
-    if float(np.max(np.abs(both - a - b), initial=0.0)) > 1e-6 * scale:
-        return finding
-    return replace(finding, kind="second", diagnosis=words.SECOND_UPSTREAM)
-
-
-def _special(
-    exam: Examination,
-    problem: Problem,
-    scene: Scene,
-    blamed: tuple[int, Look],
-    finding: Finding,
-    finite: bool,
-) -> Finding:
-    """Right in general: which values make it wrong, or which element was not met before?"""
-    which, look = blamed
-    name = scene.layout.leaves[which].name
-    guess = lost_bits(scene, which, look)
-    if guess is not None:
-        return _said(scene, which, guess, finding)
-    entry = scene.wrong_element(which, look, problem.positions)
-    where = None if entry is None else _where(exam, scene, which, entry)
-    if entry is not None and where is None and not exam.right_in_general[entry]:
-        return _few(exam, scene, which, [entry], finding)
-    where = where or words.at_point(name, scene.trial.point)
-    if finite:
-        # a short format lets pass elsewhere what is wrong there too
-        text = f"wrong {where}" if exam.subject.epsilon > 1e-4 else f"wrong only {where}"
-        return replace(finding, kind="condition", diagnosis=text)
-    return replace(finding, kind="nonfinite", diagnosis=words.not_finite(name, where))
-
-
-def _where(exam: Examination, scene: Scene, which: int, entry: int) -> str | None:
-    """The values at which an entry is wrong, among ordinary others if it is wrong there too."""
-    name = scene.layout.leaves[which].name
-    for base in (exam.start, scene.trial.x):
-        found = condition_on(scene, entry, base, exam.constants)
-        if found is not None:
-            return _in_words(name, found)
-        if base is exam.start and tied(scene, entry) and not wrong_among(scene, entry, base):
-            if wrong_together(scene, entry):
-                value = float(scene.trial.x[entry])
-                return _in_words(name, Condition(value, value))
-            return words.WHERE_TIED
-    return None
-
-
-def _in_words(name: str, found: Condition) -> str:
-    return words.where(name, found.low, found.high, found.mirrored, dict(found.named))
-
-
-def _said(scene: Scene, which: int, guess: Guess, finding: Finding) -> Finding:
-    names = [leaf.name for leaf in scene.layout.leaves]
-    other = "" if guess.other is None else names[guess.other]
-    kind, text = words.of_guess(guess, names[which], other)
-    return replace(finding, kind=kind, diagnosis=text)
-
-
-def _by_place(
-    exam: Examination,
-    problem: Problem,
-    scene: Scene,
-    blamed: tuple[int, Look],
-    finding: Finding,
-) -> Finding:
-    """No pattern in the numbers: look for one in the places, then in the couplings."""
-    which, look = blamed
-    leaf = scene.layout.leaves[which]
-    few = scene.wrong_elements(which, look)
-    if few is not None and len(few) < leaf.size:
-        return _few(exam, scene, which, few, finding)
-    reach = reach_of(scene, which)
-    guess = None if reach is None else misplaced(scene, reach)
-    if guess is not None:
-        return _said(scene, which, guess, finding)
-    conditional = _conditional(exam, problem, scene, blamed, finding) if leaf.size > 1 else None
-    if conditional is not None:
-        return conditional
-    guess = output_for_input(scene, which, look)
-    if guess is None and reach is not None:
-        guess = uncoupled(scene, which, reach)
-    entry = None if guess else scene.wrong_element(which, look, problem.positions)
-    if entry is not None:
-        guess = one_sided(scene, which, entry)
-    if guess is not None:
-        return _said(scene, which, guess, finding)
-    return _last_word(scene, which, look, finding)
-
-
-def _denied(
-    exam: Examination, scene: Scene, blamed: tuple[int, Look, int], found: Condition
-) -> bool:
-    """Entries of such values are right elsewhere, and all was right at first: an old branch."""
-    which, look, entry = blamed
-    span = scene.layout.span(which)
-    x = scene.trial.x[span]
-    if found.named or look.got.size != x.size or np.array_equal(scene.trial.x, exam.start):
-        return False
-    alone = scene.alone(entry)
-    if not np.array_equal(
-        np.flatnonzero(np.abs(alone.wanted) > 100 * alone.bars), [entry - span.start]
-    ):
-        return False
-    size = np.abs(x) if found.mirrored else x
-    inside = (size > found.low) & (size < found.high)
-    return int(np.sum(inside & look.known_right(look.share))) > 0.2 * int(np.sum(inside))
-
-
-def _few(exam: Examination, scene: Scene, which: int, few: list[int], finding: Finding) -> Finding:
-    leaf = scene.layout.leaves[which]
-    found = condition_on(scene, few[0], scene.trial.x, exam.constants)
-    if found is not None:
-        text = f"wrong only {_in_words(leaf.name, found)}"
-        return replace(finding, kind="condition", diagnosis=text)
-    look = scene.alone(few[0])
-    step = float(look.trial.u[few[0]])
-    worst = int(np.argmax(look.gap))
-    got, wanted = (float(v[worst]) / step for v in (look.got, look.wanted))
-    ratio = got / wanted + 0.0 if wanted else None
-    where = scene.layout.element(few[0])
-    text = words.element(leaf.name, where, len(few), leaf.size, ratio)
-    return replace(
-        finding,
-        kind="element",
-        path=leaf.path + where,
-        diagnosis=text,
+def _mode(course: Course, problem: Problem) -> Finding:
+    got, wanted = problem.numbers or (None, None)
+    return Finding(
+        "mode",
+        problem.where,
+        problem.text,
         got=got,
         wanted=wanted,
-        error=float(look.bars[worst]) / abs(step),
+        source=course.subject.rule.source(),
     )
-
-
-def _last_word(scene: Scene, which: int, look: Look, finding: Finding) -> Finding:
-    name = scene.layout.leaves[which].name
-    with np.errstate(all="ignore"):
-        told = np.zeros(look.got.size, bool)
-        told[look.wrong] = True
-        told &= np.isfinite(look.got) & (np.abs(look.wanted) > 1e2 * look.bars)
-        relative = look.got[told] / look.wanted[told] - 1
-    relative = relative[np.isfinite(relative)]
-    size = float(np.median(np.abs(relative))) if relative.size else 1.0
-    if size < 2e-2:
-        side = "large" if np.median(relative) > 0 else "small"
-        return replace(finding, kind="small", diagnosis=words.slightly(name, size, side))
-    return replace(finding, kind="term", diagnosis=words.term(name, size))

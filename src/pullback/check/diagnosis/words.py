@@ -1,30 +1,12 @@
-"""Diagnoses in words: one sentence each, with the name of the input and a short number."""
+"""Diagnoses in words: what is said after "the gradient for `x`", with short numbers."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from pullback.check.diagnosis.guess import Cause, Guess, Way
-from pullback.check.search.points import Kind, Place
+import numpy as np
 
-POINTS = {
-    Kind.ZEROS_AMONG_NEGATIVES: "where {x} is zero",
-    Kind.ZEROS_AMONG_POSITIVES: "where {x} is zero",
-    Kind.ALL_ZEROS: "where {x} is zero",
-    Kind.TIES: "where values are equal",
-    Kind.GRID: "where values are equal, zero or whole",
-    Kind.NEGATIVE: "where {x} is negative",
-    Kind.LARGE: "where {x} is large",
-    Kind.VERY_LARGE: "where {x} is very large",
-    Kind.TINY: "where {x} is close to zero",
-    Kind.BETWEEN_THRESHOLDS: "in part of its range",
-    Kind.ABOVE_THRESHOLDS: "where {x} is above a threshold of the function or rule",
-    Kind.BELOW_THRESHOLDS: "where {x} is below a threshold of the function or rule",
-    Kind.WITHIN_THRESHOLDS: "where |{x}| is below a threshold of the function or rule",
-    Kind.AT_THRESHOLDS: "at a threshold of the function or rule",
-    Kind.NOT_REACHED: "where the gradient was zero at first",
-}
-
+from pullback.check.probe import Array, Step
 
 CONSTANTS = {
     "π": math.pi,
@@ -38,29 +20,80 @@ CONSTANTS = {
     "ln 10": math.log(10),
     "180/π": 180 / math.pi,
 }
+SWAPPED = "are swapped: each has the other's"
+NOTHING_FLOWS = "is missing (the rule gives None), but the function depends on it"
+DETACHED = "is zero, but the function depends on it: detached?"
+UNUSED = "is the same for every upstream: the upstream gradient is not multiplied in"
+ADDED = (
+    "has something added that does not depend on the upstream: an upstream of zero should give zero"
+)
+CONJUGATE = "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
+DEAD_ZONE = "is zero where its upstream is smaller than {}: a dead zone"
+SECOND = (
+    "is right to first order, wrong to second: a saved tensor was detached, or the rule is not "
+    "differentiable as written"
+)
+SECOND_NOT_FINITE = (
+    "is right to first order, but its own derivative is not finite (NaN or infinite)"
+)
+STALE = "changes if another forward call is made before the backward pass: shared state"
+NOT_LINEAR = "is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
+
+
+def sentence(names: Sequence[str], text: str) -> str:
+    """The whole sentence about one input or several."""
+    quoted = [f"`{name}`" for name in names]
+    joined = quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
+    many = "s" if text.startswith("are ") else ""
+    return f"the gradient{many} for {joined} {text}"
 
 
 def short(number: float) -> str:
     """A number in at most four digits."""
-    return f"{number + 0.0:.4g}"
+    return f"{number + 0.0:.4g}".replace("-", "−")
 
 
-def factor(name: str, number: float) -> str:
+def plain_number(number: float) -> float:
+    """A number without the last digits, where these are noise."""
+    plain = float(Fraction(number).limit_denominator(64))
+    return plain if abs(number - plain) < 1e-6 * max(1.0, abs(number)) else number
+
+
+def oddity(number: float) -> float:
+    """How far a factor is from those that people forget: signs, small whole numbers and their inverses."""
+    size = max(abs(number), 1 / abs(number)) if number else 0.0
+    return size if abs(size - round(size)) < 1e-6 else 1e6 + size
+
+
+def is_minus_one(number: float) -> bool:
+    """Whether a factor is a flipped sign."""
+    return abs(number + 1) < 1e-6
+
+
+def of_draw(name: str, what: str) -> str:
+    """An input, an output, or the upstream of an output."""
+    return f"the upstream of `{name}`" if what == "w" else f"`{name}`"
+
+
+def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     """A constant factor, as plain as it can be said."""
+    if is_minus_one(number):
+        return "has the wrong sign"
+    if abs(number) < 1e-9:
+        return "is zero"
     if number < 0:
-        return f"the gradient for `{name}` has the wrong sign and is {short(-number)}× as large as it should be"
+        return f"has the wrong sign and is {short(-number)}× as large as it should be"
     off = number - 1
     if abs(off) < 0.05:
         size = f"{abs(off):.2g}" if abs(off) < 1e-3 else f"{100 * abs(off):.2g} %"
-        return (
-            f"the gradient for `{name}` is too {_size(off)} by a factor {number:.6g} ({size} off)"
-        )
+        return f"is too {_size(off)} by a factor {number:.6g} ({size} off)"
     amount = number if number > 1 else 1 / number
-    text = f"the gradient for `{name}` is {amount:.4g}× too {_size(off)}"
+    text = f"is {amount:.4g}× too {_size(off)}"
     named = _named(amount)
     if named:
         text += f": a factor {named} {'too many' if number > 1 else 'is missing'}"
-    return text
+    same = [what for what, count in (counts or {}).items() if abs(amount - count) < 1e-6 * count]
+    return text + (f" ({short(amount)} is {same[0]})" if same else "")
 
 
 def _size(off: float) -> str:
@@ -78,274 +111,196 @@ def _named(amount: float) -> str:
     return str(plain) if abs(amount - plain) < 1e-6 * amount else ""
 
 
-def sign(name: str) -> str:
-    """A flipped sign."""
-    return f"the gradient for `{name}` has the wrong sign"
+def times(number: float) -> str:
+    """A factor inside a region or condition."""
+    return (
+        "has the wrong sign" if is_minus_one(number) else f"is {short(number)}× what it should be"
+    )
 
 
-def nothing_flows(name: str) -> str:
-    """`None` where the function depends on the input."""
-    return f"no gradient flows to `{name}` (the rule gives None), but the function depends on it"
+def per_index(axis: int, factors: Array) -> str:
+    """A factor for each index."""
+    some = ", ".join(short(float(f)) for f in factors[:4]) + (", …" if factors.size > 4 else "")
+    return f"is off by a factor that depends only on the index along axis {axis}: {some}"
 
 
-def detached(name: str) -> str:
-    """Zero where the function depends on the input."""
-    return f"the gradient for `{name}` is zero, but the function depends on it: detached?"
+def named_factor(form: str) -> str:
+    """A factor that is something of the function."""
+    return f"has {factor_form(form)}"
 
 
-def upstream(name: str, *, in_part: bool = False) -> str:
-    """An upstream gradient that was forgotten, in all terms or in some."""
-    if in_part:
+def factor_form(form: str) -> str:
+    """A factor too many, or missing where it is one divided by something."""
+    missing = form.startswith("1/")
+    return f"a factor {form[2:]} missing" if missing else f"a factor {form} too many"
+
+
+def passed(number: float, how: str, *, idle: bool) -> str:
+    """The upstream in the place of the derivative."""
+    if number == 1 and idle:
+        return f"is {how} everywhere, and should be zero where the output does not depend on it: a mask is missing"
+    if number == 1 and how == "the upstream":
         return (
-            f"the upstream gradient is not multiplied into every term: a part of the gradient for `{name}` "
-            "is there even when the upstream is zero"
+            "is the upstream as it came: the function's own derivative is not multiplied in. If that is meant "
+            "(straight-through), name the function it is the derivative of with against="
         )
-    return (
-        f"the upstream gradient is not multiplied in: the gradient for `{name}` is there even when "
-        "the upstream is zero"
-    )
+    return f"is {_amount(number)}{how}: the function's own derivative is not multiplied in"
 
 
-def upstream_of_ones(name: str) -> str:
-    """A zero that may come of forgetting the upstream."""
-    return (
-        f"the gradient for `{name}` is zero, but the function depends on it: detached, or the upstream "
-        "gradient is not multiplied in (an upstream of ones would give zero)"
-    )
+def instead(number: float, how: str, form: str) -> str:
+    """Something else in the place of the derivative."""
+    return f"is {_amount(number)}{how} times {form}, which is not the derivative of the function"
 
 
-def swapped(name: str, other: str) -> str:
-    """Two gradients in each other's place."""
-    return f"gradients for `{name}` and `{other}` are swapped"
+def _amount(number: float) -> str:
+    return {1.0: "", -1.0: "minus "}.get(plain_number(number), f"{short(number)} times ")
 
 
-def anothers(name: str, other: str) -> str:
-    """The gradient of another input, which itself is right."""
-    return f"the gradient for `{name}` is the one for `{other}`: computed with the wrong operand, or swapped?"
+def added(number: float, what: str, *, decay: bool) -> str:
+    """A term that does not belong there."""
+    amount = "" if abs(plain_number(number)) == 1 else f"{short(abs(number))} × "
+    term = short(abs(number)) if what == "1" else f"{amount}{what}"
+    sign = "+" if number > 0 else "−"
+    missing = ", or a term with the other sign is missing" if "upstream" in what else ""
+    return f"is off by {sign} {term}: {'weight decay?' if decay else f'added by mistake{missing}'}"
 
 
-def rearranged(name: str, how: str) -> str:
-    """Right numbers in wrong places."""
-    return f"the gradient for `{name}` has the right numbers in the wrong places: {how}"
+IDLE = ", and should be zero"
 
 
-def precision(name: str, kind: str) -> str:
-    """Bits lost on the way."""
-    bits = {"float32": 24, "float16": 11, "bfloat16": 8}[kind]
-    return f"the gradient for `{name}` is right to {bits} bits only: computed or rounded in {kind} inside the rule"
+def region(where: str, how: str) -> str:
+    """Wrong in some places only."""
+    return _in_part(f"in {where}", how)
 
 
-def element(name: str, where: str, count: int, total: int, ratio: float | None) -> str:
-    """One or a few wrong elements."""
-    how = "" if ratio is None else f" ({short(ratio)}× what it should be)"
-    if count == 1:
-        return f"only element {where} of the gradient for `{name}` is wrong{how}, of {total}"
-    return f"only {count} of {total} elements of the gradient for `{name}` are wrong, {where} among them{how}"
+def _in_part(where: str, how: str) -> str:
+    if how.endswith(IDLE):
+        return f"{how.removesuffix(IDLE)} {where}{IDLE} there; it is right elsewhere"
+    return f"{how} {where}, and is right elsewhere"
 
 
-def where(name: str, low: float, high: float, mirrored: bool, named: dict[float, str]) -> str:
-    """An interval of values in words; bounds that have a name are called by it."""
-    start, end = (named.get(bound) or short(bound) for bound in (low, high))
-    subject = f"|{name}|" if mirrored else name
-    if mirrored and low < 0:
-        low = -math.inf
-    if low == high:
-        text = f"{subject} = {start}"
-    elif low == -math.inf:
-        text = f"{subject} < {end}"
-    elif high == math.inf:
-        text = f"{subject} > {start}"
-    else:
-        text = f"{start} < {subject} < {end}"
-    return "where " + text.replace("-", "−")
-
-
-WHERE_TIED = "where two values are equal"
-
-
-def at_point(name: str, point: Place | None) -> str:
-    """Where a kind of special inputs lies."""
-    text = None if point is None else POINTS.get(point.kind)
-    return "at special inputs" if text is None else text.format(x=name)
-
-
-def couplings(name: str, *, one_by_one: bool) -> str:
-    """Elements that act on each other, in the function but not in the rule."""
-    told = "the rule treats them one by one" if one_by_one else "the rule leaves some of that out"
-    return f"a term is missing in the gradient for `{name}`: the function mixes elements, {told} (cross terms)"
-
-
-def axis(name: str, which: str) -> str:
-    """Elements that act on each other along another axis than in the function."""
-    return f"wrong axis in the gradient for `{name}`: the rule mixes elements along {which}"
-
-
-def mixes(name: str, which: str) -> str:
-    """Elements that act on each other in the rule only."""
-    return (
-        f"the gradient for `{name}` mixes elements along {which}, which the function keeps apart: an upstream "
-        "gradient summed or averaged over the wrong axis, or keepdims forgotten?"
-    )
-
-
-def spread(name: str, which: str) -> str:
-    """An upstream gradient laid along the other axis."""
-    return f"wrong axis in the gradient for `{name}`: the upstream gradient is laid along {which}"
-
-
-def flat(name: str) -> str:
-    """A gradient of a function that has none."""
-    return (
-        f"the function is flat in `{name}`, but the rule gives a gradient: if that is meant (straight-through), "
-        "name the function it is the derivative of with against="
-    )
-
-
-def unused(name: str, where: str) -> str:
-    """A gradient for an element without influence."""
-    return (
-        f"the gradient for `{name}` reaches element {where}, on which the function does not depend here: "
-        "a wrong index or place"
-    )
-
-
-def left_out(name: str, where: str) -> str:
-    """An element with influence but without gradient."""
-    return f"a term is missing: element {where} of `{name}` gets no gradient, but the function depends on it"
-
-
-def direction(name: str, which: str) -> str:
-    """An accumulation that runs the wrong way."""
-    return (
-        f"the gradient for `{name}` accumulates the wrong way along {which}: it should run reversed "
-        "(reverse=True, or flipped)"
-    )
-
-
-def part_of_outputs(name: str, outputs: str, number: float) -> str:
+def part_of_outputs(output: str, number: float) -> str:
     """Wrong for one of several outputs."""
-    part = f"what `{outputs}` contributes to the gradient for `{name}`"
     if abs(number) < 1e-9:
-        return f"a term is missing: {part} is left out (its upstream gradient is not used)"
-    if abs(number + 1) < 1e-6:
-        return f"{part} has the wrong sign"
-    return f"{part} is off by a factor {short(number)}; the rest is right"
+        return f"leaves out what `{output}` contributes (its upstream gradient is not used)"
+    how = "the wrong sign" if is_minus_one(number) else f"a factor {short(number)}"
+    return f"has {how} in what `{output}` contributes; the rest is right"
 
 
-def saved(name: str, other: str, how: str, way: Way) -> str:
-    """An operand that was not turned round, or was."""
-    turn = "transpose" if way is Way.TRANSPOSED else "flip"
-    return f"the gradient for `{name}` is computed with `{other}` {how} by mistake: one {turn} too many or missing"
-
-
-def mixed_up(name: str, other: str, used: str) -> str:
-    """A saved tensor taken for another."""
-    return f"the gradient for `{name}` is computed with {used} in place of `{other}`"
-
-
-def of_guess(guess: Guess, name: str, other: str) -> tuple[str, str]:
-    """Kind and sentence for a guess that held."""
-    number, word, way = guess.number, guess.word, guess.way
-    texts: dict[Cause, tuple[str, Callable[[], str]]] = {
-        Cause.NONE: ("none", lambda: nothing_flows(name)),
-        Cause.DETACHED: ("detached", lambda: detached(name)),
-        Cause.ONES: ("upstream", lambda: upstream_of_ones(name)),
-        Cause.UPSTREAM: ("upstream", lambda: upstream(name)),
-        Cause.UPSTREAM_IN_PART: ("upstream", lambda: upstream(name, in_part=True)),
-        Cause.FACTOR: ("factor", lambda: factor(name, number)),
-        Cause.SIGN: ("sign", lambda: sign(name)),
-        Cause.LINEAR: ("linear", lambda: NOT_LINEAR),
-        Cause.PRECISION: ("precision", lambda: precision(name, word)),
-        Cause.SWAPPED: ("swapped", lambda: swapped(name, other)),
-        Cause.ANOTHERS: ("swapped", lambda: anothers(name, other)),
-        Cause.OUTPUTS_SWAPPED: ("swapped", lambda: f"the upstream gradients of {word} are swapped"),
-        Cause.OUTPUT: ("term", lambda: part_of_outputs(name, word, number)),
-        Cause.REARRANGED: (way.value, lambda: rearranged(name, word)),
-        Cause.SAVED: (way.value, lambda: saved(name, other, word, way)),
-        Cause.MIXED_UP: ("saved", lambda: mixed_up(name, other, word)),
-        Cause.STALE: ("stale", lambda: stale_input(word)),
-        Cause.AXIS: ("axis", lambda: axis(name, word)),
-        Cause.MIXES: ("axis", lambda: mixes(name, word)),
-        Cause.SPREAD: ("axis", lambda: spread(name, word)),
-        Cause.PLACES: ("places", lambda: rearranged(name, word)),
-        Cause.FLAT: ("flat", lambda: flat(name)),
-        Cause.CONJUGATE: ("conjugate", lambda: conjugate(name)),
-        Cause.UNUSED: ("places", lambda: unused(name, word)),
-        Cause.LEFT_OUT: ("term", lambda: left_out(name, word)),
-        Cause.DIRECTION: ("reversed", lambda: direction(name, word)),
-        Cause.COUPLINGS: ("term", lambda: couplings(name, one_by_one=False)),
-        Cause.ONE_BY_ONE: ("term", lambda: couplings(name, one_by_one=True)),
-    }
-    kind, say = texts[guess.cause]
-    return kind, say()
-
-
-def conjugate(name: str) -> str:
-    """Right in size, wrong in angle."""
+def interval(quantity: str, low: float, high: float) -> str:
+    """A condition."""
+    if " is the " in quantity:
+        return quantity if low == high == 1 else quantity.replace(" is the ", " is not the ")
+    if (
+        " − " in quantity
+        and "|" not in quantity
+        and (low, high) in ((-math.inf, 0.0), (0.0, math.inf), (0.0, 0.0))
+    ):
+        return quantity.replace(" − ", " = " if low == high else " > " if low == 0 else " < ")
+    if low == high:
+        return f"{quantity} = {short(low)}"
+    if low == -math.inf:
+        return f"{quantity} < {short(high)}"
     return (
-        f"the gradient for `{name}` has the right size and the wrong angle in the complex plane: "
-        "a complex conjugate is missing, or one too many"
+        f"{quantity} > {short(low)}"
+        if high == math.inf
+        else f"{short(low)} < {quantity} < {short(high)}"
     )
 
 
-def slightly(name: str, share: float, side: str) -> str:
-    """Small, uneven, one-sided."""
+def condition(how: str, where: str) -> str:
+    """Wrong only for some values."""
+    return _in_part(f"where {where}", how)
+
+
+# slips in the program
+
+
+def operand(step: Step, j: int) -> str:
+    """One input of a step, by its name in the source."""
+    if step.inputs[j]:
+        return f"`{step.inputs[j]}`"
     return (
-        f"the gradient for `{name}` is slightly too {side} (by {short(share)} of its size, "
-        "differently from element to element): a stabilising constant or an approximation in the rule?"
+        "its operand"
+        if len(step.inputs) == 1
+        else f"its {('first', 'second', 'third')[min(j, 2)]} operand"
     )
 
 
-def term(name: str, share: float) -> str:
-    """No pattern found."""
+def result(step: Step) -> str:
+    """What a step gives, by its name in the source."""
+    return f"`{step.output}`" if step.output else "its result"
+
+
+def _line(step: Step) -> str:
+    return f"`{step.line.removeprefix('return ')}`" if step.line else f"the operation {step.op}"
+
+
+def scaled(edges: Sequence[tuple[Step, int]], number: float) -> str:
+    """What flows back along some edges is left out, or has a factor; all edges of one operation are that operation."""
+    steps = {id(step): (step, j) for step, j in edges}
+    places = [
+        (step, j if len(step.inputs) == 1 or len(edges) == len(steps) else None)
+        for step, j in steps.values()
+    ]
+    if number:
+        texts = [_back(step, j) for step, j in places]
+        return f"is right but for what flows back {' and '.join(texts)}, which {factor(number)}"
+    texts = [
+        f"{result(step) if j is None else operand(step, j)} as a constant in {step.op} of {_line(step)}"
+        for step, j in places
+    ]
+    return f"treats {', and '.join(texts)}"
+
+
+def _back(step: Step, j: int | None) -> str:
+    to = "" if j is None else f"to {operand(step, j)} "
+    return f"{to}through {step.op} of {_line(step)}"
+
+
+def flows_back(step: Step, j: int | None, how: str) -> str:
+    """What flows back along one edge, or through one operation, is not what it should be."""
+    return f"is right but for what flows back {_back(step, j)}, which {how}"
+
+
+def slip(step: Step, j: int | None, how: str) -> str:
+    """One derivative taken wrongly."""
+    by = "" if j is None or len(step.inputs) == 1 else f" by {operand(step, j)}"
+    return f"has the derivative of {step.op} in {_line(step)}{by} {how}"
+
+
+# other findings
+
+
+def unexplained(share: float, wrong: int, total: int, tried: int | None) -> str:
+    """The honest line."""
+    many = "all elements" if wrong == total else f"{wrong} of {total} elements"
+    amount = (
+        f"off by {short(100 * share)} %" if np.isfinite(share) else "not zero, as it should be,"
+    )
+    found = f"; none of {tried} explanations tried predicts it" if tried else ""
+    return f"is {amount} in {many}{found}"
+
+
+def blamed(operations: Sequence[str]) -> str:
+    """Whose gradient it is."""
     return (
-        f"the gradient for `{name}` is off by {short(100 * share)} % with no simple pattern: a term "
-        "is missing or wrong"
+        f" (the engine's own gradient of {', '.join(operations)} is wrong there, no rule of yours)"
     )
 
 
-SECOND = (
-    "right to first order, wrong to second: a saved tensor was detached, or the rule is not "
-    "differentiable as written"
-)
-SECOND_NOT_FINITE = (
-    "right to first order, but the second derivative is not finite (NaN or infinite)"
-)
-SECOND_UPSTREAM = (
-    "right to first order, wrong to second: the upstream gradient is detached inside the rule"
-)
-STALE_LAST = "shared state: the backward pass uses the values of the last forward call"
-STALE_FIRST = "shared state: the backward pass uses the values of an earlier forward call"
-RIGHT_AT_FIRST = (
-    "right at the given arguments, wrong right beside them: shared state (the backward pass uses values of an "
-    "earlier forward call), or the rule assumes what holds for those inputs only (normalised, symmetric)"
-)
-STATEFUL = "shared state: the backward pass gives another gradient each time it runs (a counter or buffer it changes)"
-STALE_BRANCH = (
-    "shared state: the backward pass takes the branch (a mask, an index) of an earlier forward call"
-)
-NOT_LINEAR = (
-    "the rule is not linear in its upstream gradient (clipped, squared, or with something added)"
-)
+def not_finite(values: Array, name: str) -> str:
+    """NaN or infinity where the function has slopes."""
+    at = np.unique(values)
+    where = (
+        f"where {name} = {short(float(at[0]))}" if at.size == 1 else f"at {values.size} elements"
+    )
+    return f"is not finite {where}, where the function is finite and has finite slopes"
 
 
-def not_finite(name: str, place: str = "") -> str:
-    """NaN or infinity where the function is smooth."""
-    place = f" {place}," if place else ""
-    return f"the gradient for `{name}` is not finite{place} although the function is smooth there"
-
-
-def stale_input(name: str) -> str:
-    """One saved tensor of an earlier call."""
-    return f"shared state: the backward pass uses the value that `{name}` had in an earlier forward call"
-
-
-def shape(name: str, came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+def shape(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     """A gradient that does not fit its input."""
-    return (
-        f"the gradient for `{name}` has shape {list(came)}, the input has shape {list(wanted)}"
-        f"{_remedy(came, wanted)}"
-    )
+    return f"has shape {list(came)}, the input has shape {list(wanted)}{_remedy(came, wanted)}"
 
 
 def _remedy(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:

@@ -11,6 +11,9 @@ from pullback.check.probe.protocol import Probe as Probe
 from pullback.check.probe.protocol import Probes as Probes
 from pullback.check.probe.protocol import Raised as Raised
 from pullback.check.probe.protocol import RuleFault as RuleFault
+from pullback.check.probe.protocol import Step as Step
+from pullback.check.probe.protocol import Steps as Steps
+from pullback.check.probe.protocol import StepValues as StepValues
 from pullback.check.probe.protocol import Unsupported as Unsupported
 from pullback.check.probe.protocol import Why as Why
 from pullback.check.probe.protocol import WrongDtype as WrongDtype

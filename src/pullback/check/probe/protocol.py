@@ -21,6 +21,15 @@ Array = NDArray[Any]
 Arrays = Sequence[Array]
 
 
+_EPSILON = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "complex64": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
+
+
 @dataclass(frozen=True)
 class Leaf:
     """One tensor of the arguments or of the result: where it is, how it is called, what it holds."""
@@ -36,6 +45,11 @@ class Leaf:
     def size(self) -> int:
         """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def epsilon(self) -> float:
+        """The rounding unit of what it holds."""
+        return _EPSILON.get(self.dtype, _EPSILON["float64"])
 
     def is_meant(self, name: str) -> bool:
         """Whether a name means this leaf: it is its own name or path, or that of what it is part of.
@@ -56,6 +70,7 @@ class Why(enum.Enum):
 
     OTHER = enum.auto()
     UPSTREAM_UNUSED = enum.auto()  # nothing that the rule gives depends on its upstream
+    RULE_RAISES = enum.auto()  # the function runs that way, its gradient does not
 
 
 @dataclass(frozen=True)
@@ -94,10 +109,73 @@ class InMode:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a look at the program of function and rule tells: constants that values are compared with."""
+    """What a look at the program of function and rule tells.
+
+    `constants` are what values are compared with. `branches` says that there are comparisons at all,
+    `branches_on_sign` that there is one with zero, `custom` that somebody's own gradient is at work; all are taken for
+    granted where nothing could be read.
+    """
 
     constants: tuple[float, ...] = ()
+    branches: bool = True
+    branches_on_sign: bool = True
+    custom: bool = True
     notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of the function's program: its source line, what its inputs and its result are called there.
+
+    Inputs are those that depend on the arguments; `origins` has the step and which of its results each comes from, or
+    −1 and the number of the argument, or −2 for a step that is left out. A name is empty where the source has none.
+    """
+
+    op: str
+    line: str
+    place: str
+    inputs: tuple[str, ...]
+    output: str
+    origins: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """What goes into and comes out of every step, and the cotangents of what comes out."""
+
+    inputs: Sequence[Arrays]
+    outputs: Sequence[Arrays]
+    cotangents: Sequence[Arrays]
+
+
+class Steps(Protocol):
+    """The program of a function, operation by operation, for slips to be made in its derivative."""
+
+    steps: tuple[Step, ...]
+
+    def values(self, xs: Arrays, ws: Arrays) -> StepValues:
+        """What every step computes, and what flows back to it from upstream gradients."""
+        ...
+
+    def local(
+        self, xs: Arrays, inputs: Sequence[Arrays], cotangents: Sequence[Arrays]
+    ) -> Sequence[Arrays]:
+        """The cotangents of its inputs that each step alone makes, at other values and for other cotangents."""
+        ...
+
+    def tangents(self, xs: Arrays, us: Arrays) -> Sequence[Arrays]:
+        """How the inputs of the steps move when the arguments move by `us`."""
+        ...
+
+    def variants(
+        self, xs: Arrays, values: StepValues
+    ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+        """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
+        ...
+
+    def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
+        """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -175,8 +253,20 @@ class Probe(Protocol):
         """The rule at `xs`, run only after another call of the function at `others`."""
         ...
 
+    def own_vjp(self, xs: Arrays, ws: Arrays) -> Sequence[Array | None] | Unsupported:
+        """The gradient by the engine's own derivative of the program, with every custom gradient left out."""
+        ...
+
+    def program_steps(self) -> Steps | Unsupported:
+        """The program whose derivative `own_vjp` gives, operation by operation."""
+        ...
+
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """What the program of function and rule compares its values with."""
+        ...
+
+    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
+        """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
         ...
 
     def modes(self) -> tuple[str, ...]:
@@ -199,6 +289,10 @@ class Probe(Protocol):
 
     def source(self) -> str | None:
         """`file:line` of the rule, when it has one."""
+        ...
+
+    def source_line(self) -> str:
+        """The text of that line, where it can be read."""
         ...
 
     def close(self) -> None:
@@ -226,4 +320,8 @@ class Probes(Protocol):
 
     def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
         """A tensor to try a function on; another one for another `which`."""
+        ...
+
+    def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:
+        """The import and the expression of a tensor like `value` that holds these numbers; nothing for other values."""
         ...

@@ -1,6 +1,7 @@
 """Arithmetic on long vectors, part by part: what stays in the processor's cache is cheap."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -30,3 +31,16 @@ def typical(values: Array) -> float:
 def all_finite(values: Array) -> bool:
     """Whether no entry is NaN or infinite."""
     return all(bool(np.isfinite(values[block]).all()) for block in blocks(values.size))
+
+
+def all_but_one(value: Array) -> tuple[Any, Any, int] | None:
+    """The number that all entries but one hold, that of the other and its place; nothing if more differ.
+
+    >>> all_but_one(np.array([0, 0, 7, 0]))
+    (0, 7, 2)
+    """
+    flat = value.ravel()
+    usual = flat[0] if flat[0] in flat[1:] else flat[-1]
+    others = np.flatnonzero(flat != usual)
+    place = int(others[0]) if others.size else 0
+    return (usual.item(), flat[place].item(), place) if others.size < 2 else None

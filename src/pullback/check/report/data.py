@@ -1,18 +1,47 @@
-"""The outcome of a check, as data. Words are in `words`, drawing in `render`."""
+"""The outcome of a check, as data. Its text is in `render`, its page in `page`, its pictures in `drawing`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from pullback.check.probe import Leaf
+from pullback.check.probe import Array, Leaf
 from pullback.errors import CheckFailed
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The numbers of a picture: what the function says, give or take `error`, and what the rule gives.
+
+    With `along`, they are slopes at these values of one element, which is `mark` in the failing input. Without, they
+    are tables: of the gradient of one input or, where `rows` says so, of the derivative of every output by every input.
+    """
+
+    title: str
+    truth: Array
+    rule: Array
+    error: Array
+    along: Array | None = None
+    mark: float = 0.0
+    rows: str = ""
+    columns: str = ""
+
+    @property
+    def wrong(self) -> Array:
+        """Where the two differ by more than the error."""
+        return ~(abs(self.rule - self.truth) <= self.error) & (self.truth == self.truth)
 
 
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong, where it is, and what it is.
 
-    `kind` is one short word for programs (see docs), `diagnosis` a sentence for people; `got` is
-    what the rule gives, `wanted` what the function says, `error` how far `wanted` may be off.
+    `kind` is one short word for programs (see docs), `diagnosis` a sentence for people. `got` is what the rule gives
+    for the element `entry` of the gradient, `wanted` what the function says, `error` how far `wanted` may be off. `at`
+    is the smallest input found that fails, by the names of inputs; `upstream` is empty if it is all ones. `made_up`
+    says that the given arguments pass, and `exclude` what to write so that such points are not tried. `code` is the
+    line at `source`, `underline` the part of it that is meant. `confirmed` is at how many points the diagnosis was
+    tested that it was not fitted to.
     """
 
     kind: str
@@ -24,6 +53,15 @@ class Finding:
     point: str = ""
     output: str = ""
     source: str | None = None
+    code: str = ""
+    underline: str = ""
+    entry: str = ""
+    at: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)
+    upstream: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)
+    made_up: bool = False
+    exclude: str = ""
+    confirmed: int = 0
+    picture: Picture | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -36,9 +74,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a check looked at."""
+    """What a check looked at: points to first order, those of them to second, and what stayed open."""
 
     points: tuple[str, ...] = ()
+    second: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     kinks: int = 0
     undecided: int = 0
@@ -46,8 +85,9 @@ class Coverage:
     entries: int = 0
     modes: tuple[str, ...] = ()
     constants: tuple[float, ...] = ()
-    order: int = 1
     notes: tuple[str, ...] = ()
+    open_given: int = 0
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,8 +112,16 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return not self.findings
+        """Whether the gradient was found right."""
+        return self.verdict == "right"
+
+    @property
+    def verdict(self) -> str:
+        """`"right"`, `"wrong"` or `"undecided"`."""
+        if self.findings:
+            return "wrong"
+        seen = self.coverage
+        return "undecided" if seen.open_given or seen.reasons else "right"
 
     def __bool__(self) -> bool:
         return self.ok
@@ -84,13 +132,13 @@ class Report:
         return self.findings[0].diagnosis if self.findings else ""
 
     def raise_if_failed(self) -> "Report":
-        """Raise `CheckFailed` with the whole report if something is wrong; else return the report.
+        """Raise `CheckFailed` with the whole report unless the gradient was found right; else return the report.
 
         >>> Report(name="square", seed=0, calls=24).raise_if_failed().ok
         True
         """
         __tracebackhide__ = True
-        if self.findings:
+        if not self.ok:
             raise CheckFailed(str(self))
         return self
 
@@ -104,7 +152,13 @@ class Report:
 
         return as_rich(self)
 
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file: a page with pictures, which needs no network."""
+        from pullback.check.report.page import as_page
+
+        Path(path).write_text(as_page(self), encoding="utf-8")
+
     def _repr_html_(self) -> str:
-        from pullback.check.report.render import as_html
+        from pullback.check.report.page import as_html
 
         return as_html(self)

@@ -1,19 +1,22 @@
-"""A report as text, for the terminal, for notebooks."""
+"""A report as text, for the terminal; the words that the page uses too."""
 
-import html
+import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from rich.console import Group
 from rich.text import Text
 
+from pullback.check import numbers as n
+from pullback.check.probe import Array
+from pullback.check.probe.vectors import all_but_one
 from pullback.check.report.data import Finding, Line, Report
 
 Piece = tuple[str, str]
-_MARKS: dict[bool | None, Piece] = {
-    True: ("✓ ", "green"),
-    False: ("✗ ", "red"),
-    None: ("· ", "dim"),
-}
+MARKS = {"right": "✓", "wrong": "✗", "undecided": "?"}
+STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
+_AGAIN = "the function must give the same each time it is called with the same arguments"
 
 
 def as_text(report: Report) -> str:
@@ -26,90 +29,165 @@ def as_rich(report: Report) -> Any:
     return Group(*(Text.assemble(*line) for line in _lines(report)))
 
 
-def as_html(report: Report) -> str:
-    """The same for a notebook."""
-    colours = {
-        "green": "#0a7d33",
-        "red": "#c0392b",
-        "bold": "inherit",
-        "dim": "#777",
-        "": "inherit",
-    }
-    rows = []
-    for line in _lines(report):
-        parts = [
-            f'<span style="color:{colours[style]}">{html.escape(text)}</span>'
-            for text, style in line
-        ]
-        rows.append("".join(parts) or "&nbsp;")
-    return '<pre style="line-height:1.35">' + "\n".join(rows) + "</pre>"
-
-
 def _lines(report: Report) -> list[list[Piece]]:
-    lines = [_headline(report)]
+    mark = MARKS[report.verdict]
+    lines = [[(f"{mark} ", STYLES[mark]), (f"{report.name}: ", "bold"), (headline(report), "bold")]]
+    lines[0].append((f"  ({cost(report)})", "dim"))
     lines += [_leaf(line) for line in (*report.inputs, *report.outputs)]
-    for finding in report.findings:
-        lines += _finding(finding, report.against or "the function")
-    lines += [[("  " + text, "dim")] for text in _covered(report)]
+    for k, finding in enumerate(report.findings):
+        if k:  # the first is the headline
+            lines.append([("  ✗ ", "red"), (finding.diagnosis, "")])
+        lines += [[("    " + text, "")] for text in details(report, finding)]
+    lines += [[("  " + text, "")] for text in undecided(report)]
+    lines += [[("  " + text, "dim")] for text in covered(report)]
     if report.findings:
         lines += [[("  reproduce:", "dim")]]
         lines += [[("    " + text, "")] for text in report.reproduce.splitlines()]
     return lines
 
 
-def _headline(report: Report) -> list[Piece]:
-    count = f"{report.calls} calls, {report.seconds:.2g} s, seed {report.seed}"
-    if report.ok:
-        verdict = f"is that of {report.against}" if report.against else "is right"
-        return [
-            ("✓ ", "green"),
-            (f"{report.name}: the gradient {verdict}", "bold"),
-            (f"  ({count})", "dim"),
-        ]
-    return [("✗ ", "red"), (f"{report.name}: {report.diagnosis}", "bold"), (f"  ({count})", "dim")]
-
-
 def _leaf(line: Line) -> list[Piece]:
-    mark = _MARKS[line.ok]
+    mark = mark_of(line)
     arrow = "→ " if line.leaf.kind == "output" else "  "
     path = "" if line.leaf.path == line.leaf.name else f"  {line.leaf.path}"
-    return [
-        ("  ", ""),
-        mark,
-        (f"{arrow}{line.leaf.name}  {line.leaf.describe()}", ""),
-        (path, "dim"),
-    ]
+    text = f"{arrow}{line.leaf.name}  {line.leaf.describe()}"
+    return [("  ", ""), (f"{mark} ", STYLES[mark]), (text, ""), (path, "dim")]
 
 
-def _finding(finding: Finding, truth: str) -> list[list[Piece]]:
-    lines: list[list[Piece]] = [[("  ", ""), (f"{finding.kind}: ", "red"), (finding.diagnosis, "")]]
-    place = finding.path + (f" → {finding.output}" if finding.output else "")
-    at = f", point: {finding.point}" if finding.point else ""
-    lines.append([(f"    {place}{at}", "dim")])
-    if finding.got is not None and finding.wanted is not None:
-        bar = "" if finding.error is None else f" ± {finding.error:.1g}"
-        text = f"    the rule gives {finding.got:.6g}, {truth} says {finding.wanted:.6g}{bar}"
-        lines.append([(text, "")])
+def mark_of(line: Line) -> str:
+    """How an input or output fared."""
+    return "·" if line.ok is None else "✓" if line.ok else "✗"
+
+
+def headline(report: Report) -> str:
+    """The verdict in words."""
+    if report.verdict == "right":
+        return "the gradient is " + (f"that of {report.against}" if report.against else "right")
+    return report.diagnosis or "undecided: the given arguments do not tell"
+
+
+def cost(report: Report) -> str:
+    """What the check took."""
+    return f"{report.calls} calls, {report.seconds:.2g} s, seed {report.seed}"
+
+
+def details(report: Report, finding: Finding) -> list[str]:
+    """Numbers, place and remedy of a finding, a line each."""
+    lines = [_numbers(report, finding)]
+    if finding.made_up:
+        lines.append(f"the given arguments pass, made-up ones do not: {finding.point}")
+        if finding.exclude:
+            lines.append(f"if such values are not meant, write `{finding.exclude}`")
+    if finding.at and (finding.made_up or _is_long(report)):
+        lines.append(f"it fails for {arrays(finding.at)}")
+    if finding.upstream:
+        lines.append(f"upstream: {arrays(finding.upstream)}")
+    if finding.confirmed:
+        points = "1 point" if finding.confirmed == 1 else f"{finding.confirmed} points"
+        lines.append(f"the diagnosis was confirmed at {points} that it was not fitted to")
     if finding.source:
-        lines.append([(f"    rule: {finding.source}", "dim")])
+        lines.append(f"rule: {finding.source}")
     if finding.kind == "second":
-        lines.append([("    order=1 leaves second derivatives out", "dim")])
-    return lines
+        lines.append("order=1 leaves second derivatives out")
+    return [line for line in lines if line]
 
 
-def _covered(report: Report) -> list[str]:
+def _is_long(report: Report) -> bool:
+    return sum(line.leaf.size for line in report.inputs) > n.FEW_NUMBERS
+
+
+def _numbers(report: Report, finding: Finding) -> str:
+    if finding.got is None or finding.wanted is None:
+        return ""
+    got, wanted = tell_apart(finding.got, finding.wanted)
+    if finding.kind == "mode":
+        return f"{finding.path}: {got}, in eager execution {wanted}"
+    error, size = finding.error or 0.0, np.fmax(abs(finding.got), abs(finding.wanted))
+    bar = f" ± {error:.1g}" if np.finfo(float).eps * size < error < math.inf else ""
+    names = {line.leaf.path: line.leaf.name for line in report.inputs}
+    at = f" at {finding.entry}" if finding.entry else ""
+    what = f"gradient for `{names.get(finding.path, finding.path)}`{at}"
+    if not finding.path:
+        what = "change along one direction"
+    elif finding.kind == "second":
+        what = f"derivative of the {what} along one direction"
+    return f"{what}: the rule gives {got}, {report.against or 'the function'} says {wanted}{bar}"
+
+
+def tell_apart(*numbers: float) -> list[str]:
+    """Numbers with the digits that it takes to see that they differ.
+
+    >>> tell_apart(1.0000012, 1.0)
+    ['1.0000012', '1.0000000']
+    >>> tell_apart(2.0, 1.0)
+    ['2', '1']
+    """
+    finite = [x for x in numbers if math.isfinite(x)]
+    size = max(map(abs, finite), default=0.0)
+    gap = max(finite, default=0.0) - min(finite, default=0.0)
+    digits = math.ceil(-math.log10(gap / size)) + n.MORE_DIGITS if gap else 0
+    digits = min(max(digits, n.LEAST_DIGITS), n.MOST_DIGITS)
+    power = math.floor(math.log10(size)) if size else 0
+    if -n.LEAST_DIGITS < power < n.LEAST_DIGITS:
+        decimals = max(0, digits - 1 - power)
+        while decimals and all(round(x, decimals - 1) == round(x, decimals) for x in finite):
+            decimals -= 1
+        texts = [f"{x:.{decimals}f}" for x in numbers]
+    else:
+        texts = [f"{x:.{digits - 1}e}" for x in numbers]
+    return ["NaN" if text == "nan" else text if text.strip("-0.") else "0" for text in texts]
+
+
+def arrays(values: Mapping[str, Array]) -> str:
+    """Arrays by name, as short as can be."""
+    return ", ".join(f"{name} = {_array(np.asarray(value))}" for name, value in values.items())
+
+
+def _array(value: Array) -> str:
+    if value.size <= n.FEW_NUMBERS:
+        return _listed(value)
+    known = all_but_one(value)
+    if known is None:
+        return f"{list(value.shape)}, kept in finding.at"
+    usual, other, place = known
+    index = ",".join(map(str, np.unravel_index(place, value.shape)))
+    return f"{usual:g} throughout" + (f" but {other:g} at [{index}]" if other != usual else "")
+
+
+def _listed(value: Array) -> str:
+    return f"[{', '.join(map(_listed, value))}]" if value.ndim else f"{value.item():g}"
+
+
+def undecided(report: Report) -> list[str]:
+    """Why nothing can be said, and what to write."""
+    if report.verdict != "undecided":
+        return []
+    seen, names = report.coverage, [repr(line.leaf.name) for line in report.inputs]
+    if not seen.open_given and all(reason.startswith("the function") for reason in seen.reasons):
+        return [*seen.reasons, _AGAIN]
+    count = f"{seen.open_given} of the numbers compared there stayed open"
+    write = "to decide it, pass arguments at which the function is finite and smooth"
+    if len(names) > 1:
+        write += f", or leave out the inputs that cannot be told, as in `wrt={names[0]}`"
+    domain = [f"`domain={{{name}: (low, high)}}` says where to try it" for name in names[:1]]
+    return [*seen.reasons, *([count] if seen.open_given else []), write, *domain]
+
+
+def covered(report: Report) -> list[str]:
+    """What was looked at, a line each."""
     seen = report.coverage
     out = []
     if seen.points:
-        names = ", ".join(dict.fromkeys(seen.points))
-        many = "1 point" if len(seen.points) == 1 else f"{len(seen.points)} points"
-        out.append(f"tried {many} to order {seen.order}: {names}")
+        second = f", {len(seen.second)} of them to second order" if seen.second else ""
+        many = f"{len(seen.points)} point{'s' * (len(seen.points) > 1)}"
+        out.append(f"tested at {many}{second}: {', '.join(dict.fromkeys(seen.points))}")
     if seen.left_out:
-        out.append(f"outside the domain: {', '.join(dict.fromkeys(seen.left_out))}")
+        names = ", ".join(dict.fromkeys(seen.left_out))
+        out.append(f"left out, where the function has no value: {names}")
     if seen.kinks:
         out.append(f"kinks met: {seen.kinks} (there any derivative between the two sides is right)")
     if seen.undecided:
-        out.append(f"not decided: {seen.undecided} of the numbers compared")
+        out.append(f"left open: {seen.undecided} of the numbers compared at made-up points")
     if seen.never_reached and report.ok:
         out.append(f"gradient zero everywhere: {seen.never_reached} of {seen.entries} entries")
     if seen.modes:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from pullback.check.probe import Array
-from pullback.check.probe.flat import Layout
 from pullback.check.probe.vectors import blocks
+from pullback.check.subject import Layout
 
 Rng = np.random.Generator
 SAMPLE = 10_000

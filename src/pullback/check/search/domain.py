@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pullback.check.probe import Array, Leaf
-from pullback.check.probe.flat import Layout
 from pullback.check.search.directions import leaf_scales, symmetric
+from pullback.check.subject import Layout
 from pullback.errors import CheckError
 
 _NAMED = {"positive": (0.0, np.inf), "negative": (-np.inf, 0.0), "unit": (0.0, 1.0)}

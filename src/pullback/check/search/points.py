@@ -2,70 +2,81 @@
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from pullback.check import numbers as n
 from pullback.check.probe import Array
-from pullback.check.probe.flat import Layout
 from pullback.check.search.directions import Rng, leaf_scales
+from pullback.check.subject import Layout
 
 NOTHING = np.zeros(0, bool)
-MOST_LEAVES = 3
-# with so few entries, chance alone does not bring every value to every place
-SMALL = 64
-# beyond this many entries calls are expensive, and fewer are made
-LARGE = 200_000
-# shares of zeros: several, then one in each leaf only
-ZEROS = (0.2, 0.0)
 
 
 class Kind(enum.Enum):
     """What is particular about a point, as a report says it."""
 
     GIVEN = "the given arguments"
-    ANOTHER = "another point"
-    SYMMETRIC = "symmetric"
-    NEGATIVE = "negative"
-    ZEROS_AMONG_NEGATIVES = "zeros among negatives"
-    ZEROS_AMONG_POSITIVES = "zeros among positives"
+    ANOTHER = "random values"
+    SYMMETRIC = "symmetric values"
+    NEGATIVE = "negative values"
+    ZEROS_AMONG_NEGATIVES = "zeros among negative values"
+    ZEROS_AMONG_POSITIVES = "zeros among positive values"
     ALL_ZEROS = "all zeros"
-    TIES = "ties"
-    GRID = "grid"
-    LARGE = "large"
-    VERY_LARGE = "very large"
-    TINY = "tiny"
-    BETWEEN_THRESHOLDS = "between thresholds"
-    ABOVE_THRESHOLDS = "above thresholds"
-    BELOW_THRESHOLDS = "below thresholds"
-    WITHIN_THRESHOLDS = "within thresholds"
-    AT_THRESHOLDS = "at thresholds"
-    NOT_REACHED = "entries not reached before"
+    TIES = "equal values throughout"
+    GRID = "many equal values"
+    LARGE = "large values"
+    VERY_LARGE = "very large values"
+    TINY = "tiny values"
+    BETWEEN_THRESHOLDS = "values between the program's constants"
+    ABOVE_THRESHOLDS = "values above the program's constants"
+    BELOW_THRESHOLDS = "values below the program's constants"
+    WITHIN_THRESHOLDS = "values within the program's constants"
+    AT_THRESHOLDS = "values at the program's constants"
+    NOT_REACHED = "values for entries whose gradient was zero so far"
 
+    @property
+    def is_far_out(self) -> bool:
+        """Values of a size at which a short format can tell nothing."""
+        return self in (Kind.LARGE, Kind.VERY_LARGE)
 
-# values of a size at which a short format can tell nothing
-FAR_OUT = (Kind.LARGE, Kind.VERY_LARGE)
+    @property
+    def is_threshold(self) -> bool:
+        """Made from constants that the program compares with."""
+        return self.name.endswith("_THRESHOLDS")
 
-
-@dataclass(frozen=True)
-class Place:
-    """A kind of point, or one part of the way there."""
-
-    kind: Kind
-    towards: bool = False
-
-    def __str__(self) -> str:
-        return f"towards {self.kind.value}" if self.towards else self.kind.value
+    @property
+    def is_generic(self) -> bool:
+        """Nothing is particular about it: every error is to be found there."""
+        return self in (Kind.GIVEN, Kind.ANOTHER)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point to test: `special` marks entries put on purpose where a kink may be."""
+    """A point to test: `placed` marks entries put on purpose where a kink may be.
+
+    `towards` says that it is only part of the way to a point of its kind.
+    """
 
     kind: Kind
     x: Array
-    special: Array
+    placed: Array = field(default_factory=lambda: NOTHING)
     keep_ties: bool = False
+    towards: bool = False
+
+    def __str__(self) -> str:
+        return f"values part of the way to {self.kind.value}" if self.towards else self.kind.value
+
+    @property
+    def is_given(self) -> bool:
+        """Whether these are the user's arguments, and not a point that was made up."""
+        return self.kind is Kind.GIVEN
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether values were put at kinks or ties on purpose."""
+        return self.keep_ties or bool(self.placed.any())
 
 
 def another(rng: Rng, layout: Layout, x: Array, attempt: int) -> Array:
@@ -96,30 +107,30 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     yield from _threshold_points(rng, layout, base, constants)
     yield _negative(rng, base)
     for k in range(_times(base)):
-        yield _zeros(rng, layout, -np.abs(base), ZEROS[k], Kind.ZEROS_AMONG_NEGATIVES)
+        yield _zeros(rng, layout, -np.abs(base), n.ZEROS[k], Kind.ZEROS_AMONG_NEGATIVES)
     yield _tied(rng, layout, scale)
     yield _grid(rng, base, scale)
     yield _scaled(rng, base, Kind.LARGE, 1.5, 8)
     yield _scaled(rng, base, Kind.TINY, 1e-4, 1e-1)
-    if base.size <= LARGE:
+    if base.size <= n.LARGE_INPUT:
         for k in range(_times(base)):
-            yield _zeros(rng, layout, np.abs(base), ZEROS[k], Kind.ZEROS_AMONG_POSITIVES)
+            yield _zeros(rng, layout, np.abs(base), n.ZEROS[k], Kind.ZEROS_AMONG_POSITIVES)
         yield _scaled(rng, base, Kind.VERY_LARGE, 12, 150)
         yield _zeros(rng, layout, base, 1.0, Kind.ALL_ZEROS)
 
 
 def _times(base: Array) -> int:
-    return 2 if base.size <= SMALL else 1
+    return 2 if base.size <= n.SMALL_INPUT else 1
 
 
-def raised(rng: Rng, x: Array, which: Array) -> Array:
+def made_largest(rng: Rng, x: Array, which: Array) -> Array:
     """The point with some entries above all others."""
     out = x.copy()
     out[which] = np.max(np.abs(x), initial=0.0) * rng.uniform(1.1, 2.0, int(which.sum()))
     return out
 
 
-def turned(rng: Rng, x: Array, which: Array) -> Array:
+def flipped_and_grown(rng: Rng, x: Array, which: Array) -> Array:
     """The point with some entries of the other sign, and larger."""
     out = x.copy()
     out[which] *= -rng.uniform(1, 3, int(which.sum()))
@@ -127,7 +138,7 @@ def turned(rng: Rng, x: Array, which: Array) -> Array:
 
 
 def _negative(rng: Rng, base: Array) -> Point:
-    return Point(Kind.NEGATIVE, -np.abs(base) * rng.uniform(0.5, 3, base.size), NOTHING)
+    return Point(Kind.NEGATIVE, -np.abs(base) * rng.uniform(0.5, 3, base.size))
 
 
 def _zeros(rng: Rng, layout: Layout, base: Array, share: float, kind: Kind) -> Point:
@@ -143,39 +154,40 @@ def _zeros(rng: Rng, layout: Layout, base: Array, share: float, kind: Kind) -> P
 def _tied(rng: Rng, layout: Layout, scale: Array) -> Point:
     """Each leaf one value, leaves alike: every comparison between entries is a tie."""
     value = float(np.median(scale)) * rng.uniform(0.7, 1.3)
-    return Point(Kind.TIES, np.full(layout.size, value), NOTHING, keep_ties=True)
+    return Point(Kind.TIES, np.full(layout.size, value), keep_ties=True)
 
 
 def _grid(rng: Rng, base: Array, scale: Array) -> Point:
     """Multiples of half the typical value, in pairs: zeros, ties within and between leaves."""
     unit = _round_number(float(np.median(scale)) / 2)
     steps = np.repeat(rng.integers(-4, 5, base.size // 2 + 1), 2)[: base.size]
-    return Point(Kind.GRID, steps * unit, NOTHING, keep_ties=True)
+    return Point(Kind.GRID, steps * unit, keep_ties=True)
 
 
 def _scaled(rng: Rng, base: Array, kind: Kind, low: float, high: float) -> Point:
     factor = np.exp(rng.uniform(np.log(low), np.log(high), base.size))
-    return Point(kind, base * factor, NOTHING)
+    return Point(kind, base * factor)
 
 
 def _threshold_points(
     rng: Rng, layout: Layout, base: Array, constants: Sequence[float]
 ) -> Iterator[Point]:
+    constants = [c for c in constants if c]  # zeros have points of their own
     if not constants:
         return
     at, between = _candidates(constants)
     yield Point(
         Kind.BETWEEN_THRESHOLDS, _apart(rng, _sprinkle(rng, base, between, 0.7)[0]), NOTHING
     )
-    for k in [*range(min(len(layout.leaves), MOST_LEAVES))] * _times(base):
+    for k in [*range(min(len(layout.leaves), n.MOST_LEAVES))] * _times(base):
         x = base.copy()
         x[layout.span(k)] = _apart(rng, _sprinkle(rng, base[layout.span(k)], between, 0.7)[0])
-        yield Point(Kind.BETWEEN_THRESHOLDS, x, NOTHING)
+        yield Point(Kind.BETWEEN_THRESHOLDS, x)
     reach = max(float(np.max(np.abs(constants))), 1e-3) * rng.uniform(1.1, 2, base.size)
-    yield Point(Kind.ABOVE_THRESHOLDS, reach, NOTHING)
-    yield Point(Kind.BELOW_THRESHOLDS, -reach, NOTHING)
+    yield Point(Kind.ABOVE_THRESHOLDS, reach)
+    yield Point(Kind.BELOW_THRESHOLDS, -reach)
     least = min((abs(c) for c in constants if c), default=1.0)
-    yield Point(Kind.WITHIN_THRESHOLDS, least * rng.uniform(-0.95, 0.95, base.size), NOTHING)
+    yield Point(Kind.WITHIN_THRESHOLDS, least * rng.uniform(-0.95, 0.95, base.size))
     x, mask = _sprinkle(rng, base, at, 0.7)
     yield Point(Kind.AT_THRESHOLDS, x, mask)
 
@@ -216,8 +228,3 @@ def _mixed_signs(layout: Layout, x: Array) -> Array:
 def _round_number(value: float) -> float:
     """The power of two nearest to a value: multiples of it are exact."""
     return float(2.0 ** np.round(np.log2(value))) if value > 0 and np.isfinite(value) else 0.5
-
-
-def towards(base: Array, x: Array, share: float) -> Array:
-    """Part of the way from the user's point to another, for when that one is outside the domain."""
-    return base + share * (x - base)

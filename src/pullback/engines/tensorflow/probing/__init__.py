@@ -1,5 +1,6 @@
 """What a gradient check asks of TensorFlow."""
 
+from pullback.engines.tensorflow.probing.callee import as_code as as_code
 from pullback.engines.tensorflow.probing.callee import sample as sample
 from pullback.engines.tensorflow.probing.make import make_probe as make_probe
 from pullback.engines.tensorflow.tf_private import (

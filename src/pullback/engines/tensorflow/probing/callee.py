@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import linecache
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -78,20 +79,36 @@ def sample(shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0
     return tf.constant(values + 1j * rng.normal(size=shape) if kind.is_complex else values, kind)
 
 
+def as_code(value: Any, numbers: str) -> tuple[str, str] | None:
+    """How a user writes a tensor or variable like this one with other numbers."""
+    make = "tf.Variable" if isinstance(value, tf.Variable) else "tf.constant"
+    if not isinstance(value, tf.Variable | tf.Tensor):
+        return None
+    return "import tensorflow as tf", f"{make}({numbers}, dtype=tf.{value.dtype.name})"
+
+
 # where a rule is written
 
 
 def rule_location(probe: Any) -> str | None:
     """`file:line` of the rule of a probe's function, of rules inside it, or of the function itself."""
+    return ", ".join(Path(place).name for place in _rule_places(probe)) or None
+
+
+def rule_line(probe: Any) -> str:
+    """The source line at which the rule begins; nothing where there are several, or where it cannot be read."""
+    places = _rule_places(probe)
+    path, _, line = places[0].rpartition(":") if len(places) == 1 else ("", "", "")
+    return linecache.getline(path, int(line)).strip() if line.isdigit() else ""
+
+
+def _rule_places(probe: Any) -> list[str]:
     fn = probe.source_of or probe.fn
     if isinstance(fn, RawOp):
-        return _location(registered_gradient(fn.op_type))
+        return _places([registered_gradient(fn.op_type)])
     rule = (fn.rule if isinstance(fn, GradientFunction) else None) or _returned_rule(probe)
     rules = [rule] if rule is not None else _override_rules(fn) or _rules_inside(fn)
-    found = list(dict.fromkeys(filter(None, map(_location, rules))))
-    if found:
-        return ", ".join(found[:_MOST_RULES])
-    return None if is_framework_code(_unwrapped(fn)) else _location(fn)
+    return _places(rules) or ([] if is_framework_code(_unwrapped(fn)) else _places([fn]))
 
 
 def _rules_inside(fn: Any) -> list[Any]:
@@ -130,6 +147,7 @@ def _unwrapped(thing: Any) -> Any:
     return inspect.unwrap(thing) if callable(thing) else thing
 
 
-def _location(thing: Any) -> str | None:
-    function = function_behind(_unwrapped(getattr(thing, "call", thing)))
-    return None if function is None else Path(location_of(function)).name
+def _places(things: list[Any]) -> list[str]:
+    functions = [function_behind(_unwrapped(getattr(thing, "call", thing))) for thing in things]
+    places = [location_of(function) for function in functions if function is not None]
+    return list(dict.fromkeys(places))[:_MOST_RULES]

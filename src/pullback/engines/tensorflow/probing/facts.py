@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow.attach.closed_over import is_framework_code
 from pullback.engines.tensorflow.probing.modes import Untraceable, traced_inside
+from pullback.engines.tensorflow.tf_private import registered_gradient
 from pullback.extend import Arrays, Facts
 
 _COMPARING = {"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"}
 _CLIPPING = {"Maximum", "Minimum", "ClipByValue"}
+_CHOOSING = {"Select", "SelectV2", "If", "StatelessIf", "Case"}
 _PASSING = frozenset(
     ["Identity", "Cast", "ExpandDims", "BroadcastTo", "Fill", "StopGradient", "ReadVariableOp"]
 )
-_KINKED = {"Relu6": 6.0}
+_KINKED = {
+    "Relu6": (0.0, 6.0),
+    **dict.fromkeys(["Relu", "LeakyRelu", "Elu", "Selu", "Abs", "Sign"], (0.0,)),
+}
 # More constants than this, or larger ones, are not thresholds that a check should go to.
 _MOST, _LARGEST = 12, 1e12
 # How many ops may lie between a comparison and its constant, and between it and the input that it is about.
@@ -34,7 +40,44 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     found = [constant for nodes in bodies for constant in _constants_in(nodes)]
     kept = dict.fromkeys(round(c, 12) for c in found if math.isfinite(c) and abs(c) < _LARGEST)
-    return Facts(constants=tuple(kept)[:_MOST])
+    return Facts(
+        tuple(kept)[:_MOST],
+        branches=_branches(bodies),
+        branches_on_sign=any(c <= 0 for c in kept),
+        custom=any(_is_somebodys(node) for nodes in bodies for node in nodes),
+    )
+
+
+def _branches(bodies: Iterable[Iterable[Node]]) -> bool:
+    tables = [{node.name: node for node in nodes} for nodes in bodies]
+    return any(
+        node.op in _CHOOSING or node.op in _KINKED or _compares_values(node, table)
+        for table in tables
+        for node in table.values()
+    )
+
+
+def _is_somebodys(node: Node) -> bool:
+    """Whether a node has a gradient that neither TensorFlow nor Keras wrote."""
+    if "_gradient_op_type" not in node.attr:
+        return False
+    return _is_written_by_user(registered_gradient(node.attr["_gradient_op_type"].s.decode()))
+
+
+def _is_written_by_user(function: Any, depth: int = 3) -> bool:
+    """Whether there is a function of others among those that a registered gradient calls."""
+    if not is_framework_code(function):
+        return True
+    cells = getattr(function, "__closure__", None) or ()
+    inside = [cell.cell_contents for cell in cells if _is_filled(cell)]
+    return depth > 0 and any(_is_written_by_user(f, depth - 1) for f in inside if callable(f))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 def _graph_of(probe: Any, xs: Arrays, ws: Arrays) -> Any:
@@ -49,11 +92,33 @@ def _constants_in(nodes: Iterable[Node]) -> list[float]:
     table = {node.name: node for node in nodes}
     found: list[float] = []
     for node in table.values():
-        if node.op in _COMPARING or node.op in _CLIPPING:
+        if _compares_values(node, table):
             found += _compared(node, table)
         elif node.op in _KINKED:
-            found.append(_KINKED[node.op])
+            found += _KINKED[node.op]
     return found
+
+
+def _compares_values(node: Node, table: dict[str, Node]) -> bool:
+    """A comparison of numbers, or of integers made of numbers: others count loops, lengths and classes."""
+    if node.op not in _COMPARING and node.op not in _CLIPPING:
+        return False
+    operands = [_node(name, table) for name in node.input if not name.startswith("^")]
+    return not _has_integers(node, "T") or any(_is_rounded(one, table) for one in operands)
+
+
+def _has_integers(node: Node, attribute: str) -> bool:
+    return node.attr[attribute].type > 0 and tf.as_dtype(node.attr[attribute].type).is_integer
+
+
+def _is_rounded(node: Node | None, table: dict[str, Node], depth: int = _OPS_TO_INPUT) -> bool:
+    """Whether an integer was made of a number a few ops before."""
+    if node is None or depth == 0:
+        return False
+    if node.op == "Cast":
+        return tf.as_dtype(node.attr["SrcT"].type).is_floating
+    operands = [_node(name, table) for name in node.input if not name.startswith("^")]
+    return any(_is_rounded(one, table, depth - 1) for one in operands)
 
 
 def _compared(node: Node, table: dict[str, Node]) -> list[float]:

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.probing import precision
 from pullback.engines.tensorflow.probing.arguments import Arguments, leaf_of, outputs_of, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
 from pullback.engines.tensorflow.probing.precision import double
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
-from pullback.engines.tensorflow.probing.state import State, reachable_variables
+from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
 from pullback.engines.tensorflow.values import flows
 from pullback.extend import Leaf, OutsideDomain, Probe, describe, refusals
 
@@ -26,19 +27,21 @@ def make_probe(
     """The probe of `fn` at these arguments, at the best precision at which it runs."""
     require_eager()
     fn, name = function_of(fn)
-    state = State(reachable_variables(fn, args, kwargs))
+    kept = random_state_kept(seed + 1)
+    state = State([*reachable_variables(fn, args, kwargs), *private.global_generator_state()])
+    arguments = Arguments(fn, args, kwargs, wrt)
+    probe = TensorFlowProbe(fn, arguments, name, state=state, seed=seed, kept=kept)
     try:
-        probe = TensorFlowProbe(fn, Arguments(fn, args, kwargs, wrt), name, state=state)
-        return _at_best(_first_run(probe, seed))
+        return _at_best(_first_run(probe))
     except BaseException:
-        state.restore()
+        probe.close()
         raise
 
 
 # the first run
 
 
-def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
+def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
     """The function as given, run once: its outputs, the variables it reads, what it writes."""
     arguments, state = probe.arguments, probe.state
     tensors = probe.tensors(probe.start())
@@ -58,7 +61,7 @@ def _first_run(probe: TensorFlowProbe, seed: int) -> TensorFlowProbe:
     probe = replace(probe, variables=asked, written=written)
     refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
-    return _held_fixed(probe, seed, [to_array(y) for y in outputs_of(result).values()])
+    return _held_fixed(probe, [to_array(y) for y in outputs_of(result).values()])
 
 
 def _run(probe: TensorFlowProbe, run: Callable[[Any], Any], point: Any) -> Any:
@@ -80,16 +83,15 @@ def _outputs(probe: TensorFlowProbe, result: Any) -> tuple[Leaf, ...]:
     return tuple(leaf_of(tensor, path, path, "output") for path, tensor in named.items())
 
 
-def _held_fixed(probe: TensorFlowProbe, seed: int, first: Sequence[Any]) -> TensorFlowProbe:
-    """Make a random function repeatable, or refuse it."""
-    if _alike(_run(probe, probe.values, probe.start()), first):
-        return probe
-    note = "random: checked with its random numbers held fixed"
-    probe = replace(probe, seed=seed, notes=(*probe.notes, note))
-    some, others = (_run(probe, probe.values, probe.start()) for _ in range(2))
-    if not _alike(some, others):
+def _held_fixed(probe: TensorFlowProbe, first: Sequence[Any]) -> TensorFlowProbe:
+    """Random numbers are held fixed where they matter, which other ones tell; or the function is refused."""
+    free = replace(probe, seed=None)
+    if _alike(_run(probe, free.values, probe.start()), first):
+        return free
+    if not _alike(_run(probe, probe.values, probe.start()), first):
         raise refusals.not_repeatable(probe.name, "tf.random.set_seed")
-    return probe
+    note = "random: checked with its random numbers held fixed"
+    return replace(probe, notes=(*probe.notes, note))
 
 
 def _alike(
@@ -173,6 +175,7 @@ def _verified(
         return None
     finally:
         probe.state.restore(probe.written)
+    probe.result_dtypes = dtypes
     probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes])
     return probe if same else None
 

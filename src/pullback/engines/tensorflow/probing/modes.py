@@ -6,24 +6,27 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow.modes import MODES, Mode, push_forward, with_tape
+from pullback.engines.tensorflow.modes import MODES, Mode, push_forward
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of, to_arrays
 from pullback.engines.tensorflow.probing.callee import described
-from pullback.extend import Arrays, InMode, Unsupported
+from pullback.engines.tensorflow.probing.programs import traced
+from pullback.extend import Arrays, InMode, Unsupported, Why
 
 OFFERED = tuple(name for name, mode in MODES.items() if mode.check != "never")
 DEFAULT = tuple(name for name, mode in MODES.items() if mode.check == "by default")
+
+_INSIDE = "tf.function, tape inside"
 
 
 class Untraceable(Exception):
     """The function cannot be traced; the text says why."""
 
 
-class _Point:
+class Point:
     """A probe at one point: tensors for the function, and what it is differentiated by."""
 
     def __init__(self, probe: Any, xs: Arrays) -> None:
-        self.probe, self.tensors = probe, probe.tensors(xs)
+        self.probe, self.xs, self.tensors = probe, xs, probe.tensors(xs)
         self.arguments = self.tensors[: len(probe.arguments.slots)]
         self.sources = probe.sources(self.tensors)
         self.variables = [source for source in self.sources if is_variable(source)]
@@ -40,10 +43,14 @@ class _Point:
             products = [tf.math.conj(tf.cast(w, y.dtype)) * y for w, y in pairs]
             return [tf.reduce_sum(tf.math.real(product)) for product in products]
 
-        return tf.autograph.experimental.do_not_convert(weighted)
+        # TensorFlow warns of functions with the same code that are traced again; a partial has no code
+        return functools.partial(tf.autograph.experimental.do_not_convert(weighted))
 
     def gradients(self, mode: Mode, ws: Arrays) -> list[Any]:
         """The gradients of all sources."""
+        if mode.name == _INSIDE:  # what thresholds were read from is this very mode
+            program = traced_inside(self.probe, self.xs, ws)
+            return program(self.tensors, self.probe.upstream_tensors(ws))[1]
         found = mode.gradients(self.weighted(ws), self.arguments, self.variables)
         pairs = zip([*self.arguments, *self.variables], found, strict=True)
         gradient = {id(source): g for source, g in pairs}
@@ -59,18 +66,26 @@ class _Point:
 def traced_inside(probe: Any, xs: Arrays, ws: Arrays) -> Any:
     """Function and rule in one traced program, made once."""
     if probe.program is None:
-        at = _Point(probe, xs)
-        traced = tf.function(functools.partial(with_tape, at.weighted(ws)), autograph=False)
         try:
-            probe.program = traced.get_concrete_function(at.arguments, at.variables)
+            upstream = probe.upstream_tensors(ws)
+            probe.program = traced(probe.pull, probe.tensors(xs), upstream)
         except Exception as error:
             raise Untraceable(described(error)) from error
     return probe.program
 
 
+def _runs_forward(at: Point) -> bool:
+    """Whether the function itself can be traced, so that what raises is its gradient."""
+    try:
+        tf.function(lambda *tensors: at.outputs(*tensors)).get_concrete_function(*at.tensors)
+    except Exception:
+        return False
+    return True
+
+
 def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
     """What one mode gives, or the reason why it cannot be run."""
-    mode, at = MODES[name], _Point(probe, xs)
+    mode, at = MODES[name], Point(probe, xs)
     if probe.seed is not None:
         return Unsupported("its random numbers would differ")
     if at.variables and not mode.takes_variables:
@@ -80,6 +95,7 @@ def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMod
     try:
         return InMode(what, to_arrays(run(mode, along)), probe.rule_epsilon)
     except Exception as error:
-        return Unsupported(described(error))
+        raises = name in DEFAULT and _runs_forward(at)
+        return Unsupported(described(error), Why.RULE_RAISES if raises else Why.OTHER)
     finally:
         probe.state.restore(probe.written)

@@ -1,9 +1,10 @@
 """A TensorFlow function as the check sees it: arrays in, arrays out, and what the rule says.
 
-Runs eagerly, in float64 where the function allows it, at the argument's own precision otherwise.
+Runs in float64 where the function allows it, at the argument's own precision otherwise; eagerly, until tracing pays.
 Variables that a call moves or writes are put back; random numbers are held fixed when they matter.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +19,20 @@ from pullback.engines.tensorflow.probing.arguments import (
     to_array,
     to_arrays,
 )
-from pullback.engines.tensorflow.probing.callee import described, plain_line, rule_location
+from pullback.engines.tensorflow.probing.callee import (
+    described,
+    plain_line,
+    rule_line,
+    rule_location,
+)
 from pullback.engines.tensorflow.probing.facts import facts_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
+from pullback.engines.tensorflow.probing.op_by_op import wrong_ops
+from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
+from pullback.engines.tensorflow.probing.programs import Programs
 from pullback.engines.tensorflow.probing.state import State, seeded
+from pullback.engines.tensorflow.probing.steps import program_of
 from pullback.engines.tensorflow.values import dense
 from pullback.extend import (
     Array,
@@ -49,7 +59,8 @@ class TensorFlowProbe:
     """One function with one set of arguments, run eagerly; `replace` makes another of it.
 
     `variables` are moved like arguments, `written` are those that a call changes. `as_given` is the
-    probe at the precision of the arguments, `source_of` the function where `fn` is a copy of it.
+    probe at the precision of the arguments, `source_of` the function where `fn` is a copy of it. `kept` puts the
+    random numbers of the process back.
     """
 
     fn: Callable[..., Any]
@@ -59,6 +70,7 @@ class TensorFlowProbe:
     variables: Sequence[Any] = ()
     state: State = field(default_factory=lambda: State(()))
     seed: int | None = None
+    kept: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     outputs: tuple[Leaf, ...] = ()
     written: Sequence[Any] = ()
     notes: tuple[str, ...] = ()
@@ -68,9 +80,14 @@ class TensorFlowProbe:
     rule_epsilon: float = 0.0
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
+    own: Any = field(init=False, default=None)
+    programs: Programs = field(init=False)
+    result_dtypes: Sequence[Any] = field(init=False, default=())
+    steps: Any = field(init=False, default=None)
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
     def __post_init__(self) -> None:
+        self.programs = Programs(self)
         self.inputs = distinct([*self.arguments.slots.values(), *map(_leaf, self.variables)])
 
     # what the check asks
@@ -81,11 +98,13 @@ class TensorFlowProbe:
 
     def values(self, xs: Arrays) -> list[Array]:
         """The outputs at `xs`."""
-        return [to_array(y) for y in self.forward(self.tensors(xs))]
+        return [to_array(y) for y in self.programs.run("values", self.forward, self.tensors(xs))]
 
     def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
         """Outputs, and the rule's gradients."""
-        ys, gradients = self.pull(self.tensors(xs), ws)
+        ys, gradients = self.programs.run(
+            "vjp", self.pull, self.tensors(xs), self.upstream_tensors(ws)
+        )
         return [to_array(y) for y in ys], self.fitting(gradients)
 
     def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
@@ -96,22 +115,43 @@ class TensorFlowProbe:
 
     def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
         """The rule, its transpose and its own gradient, from one nested differentiation."""
-        tensors = self.tensors(xs)
-        with tf.GradientTape(watch_accessed_variables=second) as outer:
-            if second:
-                self.watch(outer, tensors)
-            with tf.GradientTape() as inner:
-                watched = self.watch(inner, tensors)
-                ys = self.forward(tensors)
-            upstream = self.upstream(ys, ws)
-            outer.watch(upstream)
-            gradients = _run_rule(lambda: inner.gradient(ys, watched, upstream))
-        vjp = self.fitting(gradients)
-        jvp, again = _differentiate_rule(outer, gradients, upstream, watched if second else [], us)
-        return Claims([to_array(y) for y in ys], vjp, jvp, again if second else _NOT_ASKED)
+        what, body = ("second", self.differentiate_twice) if second else ("jvp", self.transpose)
+        inputs = self.tensors(xs), self.upstream_tensors(ws), self.tensors(us)
+        ys, gradients, jvp, again = self.programs.run(what, body, *inputs)
+        vjp, jvp = self.fitting(gradients), _as_arrays(jvp)
+        if isinstance(jvp, list) and all(part is None for part in jvp):
+            jvp = _NO_UPSTREAM if any(g is not None for g in gradients) else jvp
+        again = _as_arrays(again) if second else _NOT_ASKED
+        return Claims([to_array(y) for y in ys], vjp, jvp, again)
+
+    def own_vjp(self, xs: Arrays, ws: Arrays) -> Any:
+        """The gradient by TensorFlow's own rules alone."""
+        if self.own is None:
+            self.own = own_derivative(self)
+        if isinstance(self.own, Unsupported):
+            return self.own
+        try:
+            return self.own.vjp(xs, ws)
+        except Exception as error:
+            self.own = Unsupported(described(error))
+            return self.own
+
+    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
+        """TensorFlow's ops whose own derivative is wrong here."""
+        try:
+            return wrong_ops(self, xs, order)
+        except Exception:  # whom to blame is a help, never a verdict
+            return ()
+
+    def program_steps(self) -> Any:
+        """The function operation by operation, made once."""
+        if self.steps is None:
+            self.steps = program_of(self, self.own)
+        return self.steps
 
     facts = facts_of
     source = rule_location
+    source_line = rule_line
 
     def modes(self) -> tuple[str, ...]:
         """The modes of TensorFlow that a check may ask for."""
@@ -133,8 +173,9 @@ class TensorFlowProbe:
         return given.claims(xs, ws, us, second=False).jvp
 
     def close(self) -> None:
-        """Put every variable back."""
+        """Put every variable and the random numbers back."""
         self.state.restore()
+        self.kept.close()
 
     # how it is done
 
@@ -173,7 +214,7 @@ class TensorFlowProbe:
         finally:
             if self.written:
                 self.state.restore(self.written)
-        if self.outputs and [tuple(y.shape) for y in ys] != [y.shape for y in self.outputs]:
+        if self.outputs and not _fits(ys, self.outputs):
             raise OutsideDomain("the outputs have other shapes than at the given arguments")
         return ys
 
@@ -196,11 +237,38 @@ class TensorFlowProbe:
             self.assign(tensors)
         return ys, _run_rule(lambda: tape.gradient(ys, watched, self.upstream(ys, ws)))
 
-    def upstream(self, ys: list[Any], ws: Arrays) -> list[Any]:
+    def transpose(self, tensors: list[Any], ws: Any, us: Any, *, twice: bool = False) -> Any:
+        """Outputs, gradients, and the gradient of ⟨us, gradients⟩ for the upstream; `twice`: for the inputs, too."""
+        with tf.GradientTape(watch_accessed_variables=twice) as outer:
+            if twice:
+                self.watch(outer, tensors)
+            with tf.GradientTape() as inner:
+                watched = self.watch(inner, tensors)
+                ys = self.forward(tensors)
+            upstream = self.upstream(ys, ws)
+            outer.watch(upstream)
+            gradients = _run_rule(lambda: inner.gradient(ys, watched, upstream))
+        sources = [*upstream, *(watched if twice else [])]
+        found = _differentiate_rule(outer, gradients, sources, us)
+        if isinstance(found, Unsupported):
+            return ys, gradients, found, found
+        return ys, gradients, found[: len(ys)], found[len(ys) :]
+
+    def differentiate_twice(self, tensors: list[Any], ws: Any, us: Any) -> Any:
+        """As `transpose`, for the inputs, too."""
+        return self.transpose(tensors, ws, us, twice=True)
+
+    def upstream(self, ys: Sequence[Any], ws: Any) -> list[Any]:
         """Upstream gradients of the outputs' dtypes; the same tensors for the same list."""
+        return self.upstream_tensors(ws, [y.dtype for y in ys])
+
+    def upstream_tensors(self, ws: Any, dtypes: Sequence[Any] = ()) -> list[Any]:
+        """The same before the function has run: its results have the dtypes that they had at first."""
+        if ws and isinstance(ws[0], tf.Tensor):
+            return list(ws)
         if self.last_upstream[0] is not ws:
-            made = [_tensor(w, y.dtype) for w, y in zip(ws, ys, strict=True)]
-            self.last_upstream = (ws, made)
+            dtypes = dtypes or self.result_dtypes or [tf.as_dtype(y.dtype) for y in self.outputs]
+            self.last_upstream = ws, list(map(_tensor, ws, dtypes))
         return list(self.last_upstream[1])
 
     def fitting(self, gradients: list[Any]) -> list[Array | None]:
@@ -212,6 +280,12 @@ class TensorFlowProbe:
         ]
 
 
+def _fits(ys: list[Any], outputs: Sequence[Leaf]) -> bool:
+    """Whether values have the shapes of outputs, as far as they are known while a program is traced."""
+    pairs = zip(ys, outputs, strict=False)
+    return len(ys) == len(outputs) and all(y.shape.is_compatible_with(o.shape) for y, o in pairs)
+
+
 def _run_rule(run: Callable[[], Any]) -> list[Any]:
     """The dense gradients that a rule gives; what it raises is a fault of the rule."""
     try:
@@ -221,22 +295,21 @@ def _run_rule(run: Callable[[], Any]) -> list[Any]:
 
 
 def _differentiate_rule(
-    tape: Any, gradients: list[Any], upstream: list[Any], watched: list[Any], us: Arrays
-) -> tuple[Any, Any]:
-    """The rule transposed and its own gradient, or why they are not to be had."""
+    tape: Any, gradients: list[Any], sources: list[Any], us: list[Any]
+) -> list[Any] | Unsupported:
+    """The gradient of ⟨us, gradients⟩, or why it is not to be had."""
     flowing = [(g, u) for g, u in zip(gradients, us, strict=True) if g is not None]
     if not flowing:
-        return [None] * len(upstream), [None] * len(watched)
-    targets = [g for g, _ in flowing]
-    directions = [_tensor(u, g.dtype) for g, u in flowing]
+        return [None] * len(sources)
     try:
-        found = tape.gradient(targets, [*upstream, *watched], directions)
+        found = tape.gradient([g for g, _ in flowing], sources, [u for _, u in flowing])
+        return [dense(g) for g in found]
     except Exception as error:
-        reason = Unsupported(described(error))
-        return reason, reason
-    arrays = to_arrays(found)
-    jvp, again = arrays[: len(upstream)], arrays[len(upstream) :]
-    return (_NO_UPSTREAM if all(part is None for part in jvp) else jvp), again
+        return Unsupported(described(error))
+
+
+def _as_arrays(found: Any) -> Any:
+    return found if isinstance(found, Unsupported) else to_arrays(found)
 
 
 def _leaf(variable: Any) -> Leaf:

@@ -62,13 +62,22 @@ def _same(one: Any, other: Any) -> bool:
     return np.array_equal(one, other, equal_nan=other.dtype.kind in "fc")
 
 
+def random_state_kept(seed: int) -> contextlib.ExitStack:
+    """Until this is closed, the global random numbers of TensorFlow, NumPy and Python are others.
+
+    Those of NumPy and Python start at a seed. To seed TensorFlow's as well empties its cache of kernels.
+    """
+    stack = contextlib.ExitStack()
+    stack.callback(np.random.set_state, np.random.get_state())
+    stack.callback(random.setstate, random.getstate())
+    stack.enter_context(private.global_seed_kept(random.Random()))
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+    return stack
+
+
 def seeded(run: Callable[[], Any], seed: int) -> Any:
     """Run with the global random numbers of TensorFlow, NumPy and Python at a fixed start."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(np.random.set_state, np.random.get_state())
-        stack.callback(random.setstate, random.getstate())
-        stack.enter_context(private.global_seed_kept())
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
+    with random_state_kept(seed):
         tf.random.set_seed(seed)
         return run()

@@ -314,6 +314,12 @@ def reachable_definitions(function: Any) -> list[Any]:
     return list(found.values())
 
 
+def graphs_by_name(function: Any) -> dict[str, Any]:
+    """The graphs of the functions that a function calls, and its own under an empty name."""
+    called = {f.cached_definition.signature.name: f.graph for f in _children(function)}
+    return {**called, "": function.graph}
+
+
 def describe_resources(library: Any, function: Any) -> None:
     """Write what the variables hold that a function was given into its definition and those it calls.
 

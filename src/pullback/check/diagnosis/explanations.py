@@ -1,0 +1,159 @@
+"""An explanation is a prediction of what the rule gives; it is said only if it holds on every draw."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check import progress
+from pullback.check.diagnosis.draws import Draw, Draws
+from pullback.check.probe import Array, Leaf
+from pullback.check.subject import Layout, Subject
+
+Predict = Callable[[Draw], Array]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A short word for programs, what is said after "the gradient for `x`", and what the rule gives if it is true."""
+
+    kind: str
+    text: str
+    predict: Predict
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input whose gradient is wrong, with all that is known about it; all inputs joined where `which` is `None`."""
+
+    subject: Subject
+    draws: Draws
+    which: int | None
+    none: bool = False
+    constants: tuple[float, ...] = ()
+    alone: bool = True
+
+    @property
+    def layout(self) -> Layout:
+        """The inputs of the function."""
+        return self.subject.inputs
+
+    @property
+    def leaf(self) -> Leaf:
+        """The input."""
+        return self.layout.leaves[self.which or 0]
+
+    @property
+    def span(self) -> slice:
+        """Its part of the joined vector."""
+        return slice(0, self.layout.size) if self.which is None else self.layout.span(self.which)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, with the two parts of complex numbers as a last axis."""
+        return (self.layout.size,) if self.which is None else real_shape(self.leaf)
+
+    def part(self, vector: Array) -> Array:
+        """This input's part of a joined vector."""
+        return vector[self.span].reshape(self.shape)
+
+    def g(self, draw: Draw) -> Array:
+        """The truth for this input."""
+        return self.part(draw.g)
+
+    def r(self, draw: Draw) -> Array:
+        """What the rule gives for it."""
+        return self.part(draw.r)
+
+    def x(self, draw: Draw) -> Array:
+        """The value of the input."""
+        return self.part(draw.x)
+
+    def vjp(self, x: Array, w: Array) -> Array:
+        """The truth at another point, or for another upstream."""
+        return self.part(self.draws.truth.vjp(x, w)[0])
+
+    def wrong(self, draw: Draw) -> Array:
+        """Which elements are wrong."""
+        return self.part(draw.gap) > 0
+
+    def live(self, draw: Draw) -> Array:
+        """Which elements have a gradient, in the function or in the rule."""
+        g, r = self.g(draw), self.r(draw)
+        return np.isfinite(g) & ((g != 0) | (r != 0))
+
+    def outputs_like_it(self) -> Iterator[tuple[str, slice]]:
+        """Outputs with as many elements, name and part of the joined vector."""
+        outputs = self.subject.outputs
+        for k, leaf in enumerate(outputs.leaves):
+            if real_shape(leaf) == self.shape:
+                yield leaf.name, outputs.span(k)
+
+    def upstreams(self) -> Iterator[tuple[str, Predict]]:
+        """Upstreams that can be laid over this input, as they are or spread along axes that the output lacks."""
+        outputs, shape = self.subject.outputs, self.shape
+        for k, leaf in enumerate(outputs.leaves):
+            span = outputs.span(k)
+            for axis in (None, *range(len(shape))):
+                wide = shape if axis is None else (*shape[:axis], 1, *shape[axis + 1 :])
+                fits = wide if axis is None else (*shape[:axis], *shape[axis + 1 :])
+                if leaf.is_complex or self.leaf.is_complex or leaf.shape not in (fits, wide):
+                    continue
+                how = "the upstream" if axis is None else f"the upstream spread along axis {axis}"
+                yield how, lambda d, s=span, w=wide: np.broadcast_to(d.w[s].reshape(w), shape)
+            if leaf.size == 1 and len(shape) > 1:
+                yield "the upstream", lambda d, s=span: np.full(shape, d.w[s][0])
+
+    def factor(
+        self, of: Predict, to: Predict, draws: Iterable[Draw], mask: Array | bool = True
+    ) -> float | None:
+        """The number that `of` is to be multiplied by to be nearest to `to`."""
+        over = under = 0.0
+        for draw in draws:
+            a, b = np.broadcast_to(of(draw), self.shape), np.broadcast_to(to(draw), self.shape)
+            known = np.isfinite(a) & np.isfinite(b) & mask
+            over, under = (
+                over + float(np.sum((a * b)[known])),
+                under + float(np.sum((a * a)[known])),
+            )
+        return over / under if under else None
+
+    def holds(self, predict: Predict, draws: Iterable[Draw] | None = None) -> bool:
+        """Whether a prediction is what the rule gives, on all draws, and explains all of the gap."""
+        explained = False
+        for draw in self.draws.tested if draws is None else draws:
+            g, r, floor = self.g(draw), self.r(draw), self.part(draw.floor)
+            predicted = np.broadcast_to(predict(draw), self.shape)
+            known = np.isfinite(g)
+            left, gap = np.abs(predicted - r)[known], np.abs(r - g)[known]
+            size = np.maximum(np.abs(r), np.abs(predicted))[known]
+            if not np.all(left <= n.AGREE * size + floor[known]):
+                return False
+            if not np.sum(left) <= n.EXPLAINED * np.sum(gap) + np.sum(floor[known]):
+                return False
+            explained |= bool(np.any(gap > floor[known]))
+        return explained
+
+
+def real_shape(leaf: Leaf) -> tuple[int, ...]:
+    """The shape of a leaf, with the two parts of complex numbers as a last axis."""
+    return (*leaf.shape, 2) if leaf.is_complex else leaf.shape
+
+
+Search = Callable[[Case], Iterator[Explanation]]
+
+
+def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanation | None, int]:
+    """The first explanation that is confirmed, and how many were tried; a slip in one costs only that one."""
+    tried = 0
+    for search in searches:
+        try:
+            for explanation in search(case):
+                tried += 1
+                progress.say(f"wrong, {tried} explanations tried")
+                if case.holds(explanation.predict):
+                    return explanation, tried
+        except Exception:  # a slip here must not cost the verdict
+            continue
+    return None, tried

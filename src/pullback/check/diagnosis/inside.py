@@ -1,0 +1,152 @@
+"""The program of a function at the draws of a case: values, cotangents, and what a change of them does.
+
+What a change of a cotangent adds to the gradient is linear in it, so its product with a direction is the change times
+the tangent of that input: a slip is dismissed by a few products, and only what is left is pulled back to the inputs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.diagnosis.draws import Draw
+from pullback.check.diagnosis.explanations import Case, Explanation
+from pullback.check.probe import Array, Steps
+from pullback.check.search import directions
+
+Edge = tuple[int, int]
+Nested = Sequence[Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class At:
+    """The program at one draw: values, cotangents of results, and `back`, the cotangents of inputs."""
+
+    inputs: Nested
+    outputs: Nested
+    cotangents: Nested
+    back: Nested
+
+
+# A changed cotangent: of a step's input number j, given the program at a draw.
+Change = Callable[[At, Draw], Array]
+
+
+class Inside:
+    """The program at the draws of a case, and the equations that a slip must fulfil."""
+
+    def __init__(self, case: Case, steps: Steps) -> None:
+        self.case, self.program, self.steps = case, steps, steps.steps
+        self.known: dict[int, At] = case.draws.inside
+        self.here, rng = case.draws.fit[0], np.random.default_rng(3)
+        gap = np.where(np.isfinite(self.here.g), self.here.r - self.here.g, 0.0)
+        self.tangents: list[Nested] = []
+        target: list[float] = []
+        for _ in range(n.EQUATIONS):
+            u = np.zeros(gap.size)
+            u[case.span] = directions.generic(rng, case.layout, self.here.x)[case.span]
+            self.tangents.append(steps.tangents(self._xs(self.here), case.layout.split(u)))
+            target.append(float(np.sum(gap * u)))
+        self.target = np.array(target)
+
+    def at(self, draw: Draw) -> At:
+        """The program at a draw, run once."""
+        if id(draw) not in self.known:
+            found = self.program.values(self._xs(draw), self.case.subject.upstream(draw.w))
+            back = self.program.local(self._xs(draw), found.inputs, found.cotangents)
+            self.known[id(draw)] = At(found.inputs, found.outputs, found.cotangents, back)
+        return self.known[id(draw)]
+
+    def local(self, draw: Draw, inputs: Nested, cotangents: Nested) -> Nested:
+        """What every step makes of other values and cotangents."""
+        return self.program.local(self._xs(draw), inputs, cotangents)
+
+    def product(self, edge: Edge, change: Array) -> Array:
+        """What a change at an edge adds to the gradient, along each direction."""
+        s, j = edge
+        return np.array([np.sum(np.real(np.conj(change) * t[s][j])) for t in self.tangents])
+
+    def fits(self, product: Array) -> bool:
+        """Whether a change may be the one."""
+        size = np.max(np.abs(self.target)) + np.max(np.abs(product))
+        return bool(np.max(np.abs(product - self.target)) <= n.SLIP_FIT * size)
+
+    def edges(self) -> list[Edge]:
+        """Every input of every step, those with a name in the source first."""
+        found = [(s, j) for s, step in enumerate(self.steps) for j in range(len(step.inputs))]
+        return sorted(found, key=lambda edge: not self.steps[edge[0]].inputs[edge[1]])
+
+    def groups(self) -> tuple[list[list[Edge]], list[list[Edge]]]:
+        """Edges one by one, two that come from one tensor as one; then all edges of one operation."""
+        every = [[(s, j) for j in range(len(step.inputs))] for s, step in enumerate(self.steps)]
+        twins = [group for group in every if len(set(self.steps[group[0][0]].origins)) < len(group)]
+        alone = [[edge] for edge in self.edges() if not any(edge in group for group in twins)]
+        return [*alone, *twins], [group for group in every if len(group) > 1 and group not in twins]
+
+    def explanation(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
+        """The gradient with these cotangents changed."""
+
+        def predict(draw: Draw) -> Array:
+            at = self.at(draw)
+            added = [[np.zeros_like(c) for c in step] for step in at.back]
+            for (s, j), change in changes.items():
+                added[s][j] = np.asarray(change(at, draw) - at.back[s][j], at.back[s][j].dtype)
+            pulled = self.program.pull(self._xs(draw), added)
+            return self.case.g(draw) + self.case.part(self.case.layout.join(pulled))
+
+        return Explanation(kind, text, predict)
+
+    def repeated(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
+        """The gradient with cotangents changed that depend on one another: swept back until nothing changes."""
+
+        def predict(draw: Draw) -> Array:
+            at, leaves = self.at(draw), self.case.layout.split(draw.g)
+            outer = _minus(at.cotangents, self._gathered(at.back)[0])
+            rest = _minus([leaves], [self._gathered(at.back)[1]])[0]
+            reached: Sequence[Array] = []
+            for _ in range(len(self.steps) + 1):
+                back = [list(step) for step in self.local(draw, at.inputs, at.cotangents)]
+                at = At(at.inputs, at.outputs, at.cotangents, back)
+                for (s, j), change in changes.items():
+                    back[s][j] = np.asarray(change(at, draw), back[s][j].dtype)
+                inner, reached = self._gathered(back)
+                new = _minus(outer, inner, -1)
+                same = all(
+                    np.array_equal(a, b)
+                    for a, b in zip(_flat(new), _flat(at.cotangents), strict=True)
+                )
+                at = At(at.inputs, at.outputs, new, back)
+                if same:
+                    break
+            return self.case.part(self.case.layout.join(_minus([rest], [reached], -1)[0]))
+
+        return Explanation(kind, text, predict)
+
+    def _gathered(self, back: Nested) -> tuple[Nested, Sequence[Array]]:
+        """What flows back to every result of a step, and to every input of the function."""
+        at = self.at(self.here)
+        results = [[np.zeros_like(o) for o in step] for step in at.outputs]
+        leaves = [np.zeros_like(leaf) for leaf in self.case.layout.split(self.here.x)]
+        for step, made in zip(self.steps, back, strict=True):
+            for (s, k), cotangent in zip(step.origins, made, strict=True):
+                if s == -1:
+                    leaves[k] = leaves[k] + cotangent
+                else:
+                    results[s][k] = results[s][k] + cotangent
+        return results, leaves
+
+    def _xs(self, draw: Draw) -> list[Array]:
+        self.case.subject.calls += 1
+        return self.case.layout.split(draw.x)
+
+
+def _minus(some: Nested, others: Nested, sign: int = 1) -> list[list[Array]]:
+    return [
+        [a - sign * b for a, b in zip(*pair, strict=True)]
+        for pair in zip(some, others, strict=True)
+    ]
+
+
+def _flat(nested: Nested) -> list[Array]:
+    return [array for arrays in nested for array in arrays]

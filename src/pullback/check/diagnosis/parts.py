@@ -1,0 +1,121 @@
+"""Explanations of part of a gradient by index: a few elements, rows, halves, a triangle, the border."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.diagnosis import words
+from pullback.check.diagnosis.draws import Draw
+from pullback.check.diagnosis.explanations import Case, Explanation, Predict
+from pullback.check.probe import Array
+
+Mask = Callable[[Draw], Array]
+
+
+def regions(case: Case) -> Iterator[Explanation]:
+    """Wrong in some places in a way that can be told, right in all others, whatever the values."""
+    yield from _in_regions(case, ways)
+
+
+def regions_at_least(case: Case) -> Iterator[Explanation]:
+    """Wrong in some places, right in all others, without saying how: it must hold over the whole pool."""
+    yield from _in_regions(case, lambda case, _: iter([("is wrong", case.r)]))
+
+
+def _in_regions(
+    case: Case, how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Predict]]]
+) -> Iterator[Explanation]:
+    wrong, live = (_union(case, of) for of in (case.wrong, case.live))
+    right = live & ~wrong
+    if (
+        not wrong.any()
+        or not right.any()
+        or any((case.wrong(d) & ~wrong).any() for d in case.draws.pool)
+    ):
+        return
+    for name, mask in _named_regions(case, wrong):
+        if mask[wrong].all() and not (mask & right).any():
+            for how, inside in how_wrong(case, lambda _, m=mask: m):
+                yield Explanation(
+                    "element" if name.startswith("element") else "places",
+                    words.region(name, how),
+                    lambda draw, m=mask, f=inside: np.where(m, f(draw), case.g(draw)),
+                )
+
+
+def _union(case: Case, of: Mask) -> Array:
+    return np.any([of(draw) for draw in case.draws.tested], axis=0)
+
+
+def ways(case: Case, mask: Mask) -> Iterator[tuple[str, Predict]]:
+    """How a gradient may be wrong in part: zero, with a factor, the upstream as it came, not zero as it should be."""
+    draws = case.draws.tested
+    idle = all(not np.any(case.g(d)[mask(d)]) for d in draws)
+    should = words.IDLE if idle else ""
+    if not idle:
+        yield "is zero", lambda _: np.zeros(case.shape)
+        number = case.factor(
+            lambda d: np.where(mask(d), case.g(d), 0.0),
+            lambda d: np.where(mask(d), case.r(d), 0.0),
+            draws,
+        )
+        if number is not None:
+            yield words.times(number), lambda draw: number * case.g(draw)
+    for name, upstream in case.upstreams():
+        yield f"is {name}{' as it came' if should else ''}{should}", upstream
+        number = case.factor(
+            lambda d, f=upstream: np.where(mask(d), f(d), 0.0),
+            lambda d: np.where(mask(d), case.r(d), 0.0),
+            draws,
+        )
+        if number:
+            yield (
+                f"is {words.short(number)} times {name}{should}",
+                lambda d, c=number, f=upstream: c * f(d),
+            )
+    if idle:
+        yield f"is not zero{should}", case.r
+
+
+def _named_regions(case: Case, wrong: Array) -> Iterator[tuple[str, Array]]:
+    where = np.argwhere(wrong)
+    if len(where) <= n.FEW_ELEMENTS:
+        indices = ", ".join(str(list(map(int, index))) for index in where)
+        yield f"element {indices}" if len(where) == 1 else f"elements {indices}", wrong
+    shape, index = case.shape, np.indices(case.shape)
+    if case.leaf.is_complex:
+        yield "the imaginary part", index[-1] == 1
+        yield "the real part", index[-1] == 0
+    for axis, size in enumerate(shape):
+        if size > 1:
+            yield from _along(axis, size, index[axis])
+    for axis in range(len(shape) - 1):
+        row, column = index[axis], index[axis + 1]
+        both = f"axes {axis} and {axis + 1}" if len(shape) > 2 else "the matrix"
+        ends = [(row, shape[axis] - 1), (column, shape[axis + 1] - 1)]
+        yield f"the border of {both}", np.any([(i == 0) | (i == end) for i, end in ends], axis=0)
+        yield f"the diagonal of {both}", row == column
+        yield f"all but the diagonal of {both}", row != column
+        yield f"the upper triangle of {both}", row < column
+        yield f"the lower triangle of {both}", row > column
+        yield f"the diagonal and above of {both}", row <= column
+        yield f"the diagonal and below of {both}", row >= column
+    yield f"{int(wrong.sum())} of {wrong.size} elements", wrong
+
+
+def _along(axis: int, size: int, along: Array) -> Iterator[tuple[str, Array]]:
+    yield f"the first entry along axis {axis}", along == 0
+    yield f"the last entry along axis {axis}", along == size - 1
+    yield f"all but the first entry along axis {axis}", along > 0
+    yield f"all but the last entry along axis {axis}", along < size - 1
+    yield f"the first half along axis {axis}", along < size // 2
+    yield f"the second half along axis {axis}", along >= size - size // 2
+    yield f"every other entry along axis {axis} (0, 2, …)", along % 2 == 0
+    yield f"every other entry along axis {axis} (1, 3, …)", along % 2 == 1
+    for k in range(size if size <= n.MOST_ROWS else 0):
+        yield f"index {k} along axis {axis}", along == k
+        yield f"index {k} and above along axis {axis}", along >= k
+        yield f"below index {k} along axis {axis}", along < k
+        for end in range(k + 2, size):
+            yield f"index {k} to {end - 1} along axis {axis}", (along >= k) & (along < end)

@@ -1,0 +1,360 @@
+"""One slip in the derivative of one operation of the program: which, and what was done to it.
+
+A slip changes the cotangent of one input of one operation: an edge. It is tested by products with a few directions, and
+if it passes, entry by entry at all draws.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.diagnosis import words
+from pullback.check.diagnosis.draws import Draw
+from pullback.check.diagnosis.explanations import Case, Explanation
+from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested
+from pullback.check.diagnosis.moves import FORMS, MIXING, forms, moves
+from pullback.check.diagnosis.whole import lies_over
+from pullback.check.probe import Array, StepValues
+
+
+def slips(case: Case) -> Iterator[Explanation]:
+    """One operation whose derivative is taken wrongly; the plain before the complex."""
+    steps = case.subject.steps() if case.draws.truth.own else None
+    if steps is None or not steps.steps:
+        return
+    inside = Inside(case, steps)
+    for search in (_scaled, _optioned, _taken_for, _differentiated_otherwise, _repeated):
+        with contextlib.suppress(Exception):  # a slip of ours costs its line
+            yield from search(inside)
+
+
+def _scaled(inside: Inside) -> Iterator[Explanation]:
+    """What flows back along one edge, through one operation, or along two edges, is left out or has a factor."""
+    at = inside.at(inside.here)
+    edges, operations = inside.groups()
+    product_of = {(s, j): inside.product((s, j), at.back[s][j]) for s, j in inside.edges()}
+    distinct: list[tuple[list[Edge], Array]] = []
+    for group in edges:
+        product = np.sum([product_of[edge] for edge in group], axis=0)
+        if np.any(product) and not any(_parallel(product, other) for _, other in distinct):
+            distinct.append((group, product))
+    pairs = [[*a, *b] for k, (a, _) in enumerate(distinct) for b, _ in distinct[k + 1 :]]
+    singles = [*edges, *operations]
+    found: list[tuple[float, int, list[Edge]]] = []
+    for k, group in enumerate([*singles, *pairs]):
+        product = np.sum([product_of[edge] for edge in group], axis=0)
+        size = float(product @ product)
+        number = words.plain_number(1 + float(product @ inside.target) / size) if size else 1.0
+        if number != 1 and inside.fits((number - 1) * product):
+            found.append((number, k, group))
+
+    def plainness(one: tuple[float, int, list[Edge]]) -> tuple[bool, bool, float, int]:
+        return one[0] != 0, one[1] >= len(singles), words.oddity(one[0]), one[1]
+
+    for number, _, group in sorted(found, key=plainness):
+        text = words.scaled([(inside.steps[s], j) for s, j in group], number)
+        yield inside.explanation(
+            "slip" if number else "term",
+            text,
+            {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group},
+        )
+
+
+def _parallel(a: Array, b: Array) -> bool:
+    return bool(np.allclose(a * (b @ b), b * (a @ b), n.SLIP_FIT))
+
+
+def _optioned(inside: Inside) -> Iterator[Explanation]:
+    """An option of one operation taken wrongly: another axis, the other direction, an operand transposed."""
+    at = inside.at(inside.here)
+    found = _variants(inside, at, inside.here)
+    for s, made in enumerate(found):
+        for v, (how, back) in enumerate(made):
+
+            def change(a: At, d: Draw, j: int, s: int = s, v: int = v) -> Array:
+                return _variants(inside, a, d)[s][v][1][j]
+
+            yield from _fitting(inside, s, how, back, change)
+
+
+def _variants(
+    inside: Inside, at: At, draw: Draw
+) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+    inside.case.subject.calls += 1
+    xs = inside.case.layout.split(draw.x)
+    return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents))
+
+
+def _fitting(
+    inside: Inside,
+    s: int,
+    how: str,
+    back: Sequence[Array],
+    change: Callable[[At, Draw, int], Array],
+) -> Iterator[Explanation]:
+    """One operation differentiated otherwise by one of its inputs, or by all."""
+    at = inside.at(inside.here)
+    products = [inside.product((s, j), b - at.back[s][j]) for j, b in enumerate(back)]
+    every = list(range(len(products)))
+    for which in [[j] for j in every] + ([every] if len(every) > 1 else []):
+        if inside.fits(np.sum([products[j] for j in which], axis=0)):
+            text = words.slip(inside.steps[s], which[0] if len(which) == 1 else None, how)
+            yield inside.explanation(
+                "slip", text, {(s, j): lambda a, d, j=j: change(a, d, j) for j in which}
+            )
+
+
+def _taken_for(inside: Inside) -> Iterator[Explanation]:
+    """The derivative of one operation taken for something else, or what flows back put into other places."""
+    at = inside.at(inside.here)
+    bent = inside.local(inside.here, [[n.ASIDE * a for a in e] for e in at.inputs], at.cotangents)
+    found: list[tuple[int, Explanation]] = []
+    for s, j in inside.edges():
+        linear = np.allclose(bent[s][j], at.back[s][j])
+        for oddity, kind, text, change in _alterations(inside, at, s, j, linear=linear):
+            if inside.fits(inside.product((s, j), change(at, inside.here) - at.back[s][j])):
+                found.append((oddity, inside.explanation(kind, text, {(s, j): change})))
+    for _, explanation in sorted(found, key=lambda one: one[0]):
+        yield explanation
+
+
+def _alterations(
+    inside: Inside, at: At, s: int, j: int, *, linear: bool
+) -> Iterator[tuple[int, str, str, Change]]:
+    """How odd it is, and what is done; the derivative of a linear operation is taken for nothing but a number."""
+    shape, step = at.back[s][j].shape, inside.steps[s]
+    wide = _spread(at.cotangents[s][0].shape, shape) if len(at.outputs[s]) == 1 else None
+    if wide is not None:
+        for number in (1, -1, 0.5, 2):
+            text = words.slip(step, j, f"taken as {words.short(number)}")
+            yield 0, "slip", text, lambda a, _, c=number: c * _laid(a.cotangents[s][0], wide, shape)
+    for move in moves(shape):
+        text = words.flows_back(step, j, f"is {move.how}")
+        yield (
+            3 if move.kind in ("axis", "shifted") else 1,
+            move.kind,
+            text,
+            lambda a, _, m=move: m.apply(a.back[s][j]),
+        )
+    if not linear and not np.iscomplexobj(at.back[s][j]):
+        yield from _formed(inside, at, s, j, alone=wide == shape)
+
+
+def _formed(
+    inside: Inside, at: At, s: int, j: int, *, alone: bool
+) -> Iterator[tuple[int, str, str, Change]]:
+    """Some form of an operand or of the result in the place of a derivative, or as a factor of it."""
+    shape, step = at.back[s][j].shape, inside.steps[s]
+    named = [(words.result(step), lambda a: a.outputs[s][0])]
+    named += [
+        (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
+    ]
+    rank = 4 if len(step.inputs) == 1 else 4 + len(FORMS)
+    for name, of in named:
+        if alone and len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]:
+            for text, product in _products(name):
+                how = words.slip(step, j, f"taken as {text}")
+                yield 2, "slip", how, lambda a, _, q=of, f=product: f(q(a), a.cotangents[s][0])
+        if not lies_over(of(at).shape, shape):
+            continue
+        for k, (text, form) in enumerate(forms(name, few=len(step.inputs) > 1)):
+            if alone:
+                how = words.slip(step, j, f"taken as {text}")
+                yield rank + k, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.cotangents[s][0]
+            how = words.flows_back(step, j, words.named_factor(text))
+            yield rank + k + 1, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.back[s][j]
+
+
+def _spread(shape: tuple[int, ...], over: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape in which an array can be laid over one with an axis more, or of greater sizes."""
+    wider = [shape, *((*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1))]
+    return next((w for w in wider if len(w) == len(over) and lies_over(w, over)), None)
+
+
+def _laid(a: Array, wide: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(a.reshape(wide), shape)
+
+
+def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
+    """Matrix products of the upstream with a matrix, where the shapes allow them."""
+    for sign, minus in ((1, ""), (-1, "−")):
+        for mark, turn in (("", lambda q: q), ("ᵀ", lambda q: np.swapaxes(q, -1, -2))):
+            yield f"{minus}{name}{mark} @ upstream", lambda q, w, t=turn, c=sign: c * t(q) @ w
+            yield f"{minus}upstream @ {name}{mark}", lambda q, w, t=turn, c=sign: c * w @ t(q)
+
+
+def _differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
+    """One operation differentiated at other values, or for another cotangent."""
+    at = inside.at(inside.here)
+    for swap in _swaps(inside):
+        made = [swap(at, s) for s in range(len(inside.steps))]
+        if not any(made):
+            continue
+        inputs = [m[1] if m else at.inputs[s] for s, m in enumerate(made)]
+        cotangents = [m[2] if m else at.cotangents[s] for s, m in enumerate(made)]
+        back: Nested = []
+        with contextlib.suppress(Exception):  # an operation may refuse such values
+            back = inside.local(inside.here, inputs, cotangents)
+        for s, m in enumerate(made):
+            if m and back:
+                yield from _fitting(inside, s, m[0], back[s], _swapped(inside, swap, s))
+
+
+Swapped = tuple[str, Sequence[Array], Sequence[Array]]
+Swap = Callable[[At, int], Swapped | None]
+
+
+def _swapped(inside: Inside, swap: Swap, s: int) -> Callable[[At, Draw, int], Array]:
+    def change(a: At, d: Draw, j: int) -> Array:
+        made = swap(a, s)
+        if made is None:
+            return a.back[s][j]
+        inputs, cotangents = list(a.inputs), list(a.cotangents)
+        inputs[s], cotangents[s] = made[1], made[2]
+        return inside.local(d, inputs, cotangents)[s][j]
+
+    return change
+
+
+def _swaps(inside: Inside) -> Iterator[Swap]:
+    """What goes into a step changed, in all steps at once: its cotangent or an input moved, or an input replaced."""
+    most = min(max(len(step.inputs) for step in inside.steps), 2)
+    for m in range(n.MOST_SWAPS):
+        yield lambda a, s, m=m: _with_cotangent_moved(a, s, m)
+        for i in range(most):
+            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _moved)
+            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _others)
+
+
+def _with_cotangent_moved(a: At, s: int, m: int) -> Swapped | None:
+    if len(a.cotangents[s]) != 1:
+        return None
+    known = [move for move in moves(a.cotangents[s][0].shape) if move.kind not in MIXING]
+    if m >= len(known):
+        return None
+    return f"with its upstream {known[m].how}", a.inputs[s], [known[m].apply(a.cotangents[s][0])]
+
+
+Choices = Callable[["Inside", At, int, int], list[tuple[str, Array]]]
+
+
+def _with_input(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
+    if i >= len(a.inputs[s]):
+        return None
+    known = choices(inside, a, s, i)
+    if m >= len(known):
+        return None
+    how, value = known[m]
+    inputs = list(a.inputs[s])
+    inputs[i] = np.asarray(value, inputs[i].dtype)
+    return how, inputs, a.cotangents[s]
+
+
+def _moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+    here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
+    known = [
+        ("conjugated", np.conj(here))
+        if np.iscomplexobj(here)
+        else ("without its sign", np.abs(here))
+    ]
+    known += [(move.how, move.apply(here)) for move in moves(here.shape) if move.kind not in MIXING]
+    return [(f"with {name} {how}", value) for how, value in known]
+
+
+def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+    """Tensors of the program that fit in the place of an input; one is the plainest."""
+    here, step = a.inputs[s][i], inside.steps[s]
+    found = [("1", np.ones_like(here))]
+    found += [(words.operand(step, k), other) for k, other in enumerate(a.inputs[s]) if k != i]
+    found += [(words.result(step), o) for o in a.outputs[s]]
+    before = step.origins[i][0]
+    if before >= 0:
+        op = inside.steps[before].op
+        found += [(f"what goes into {op}", t) for t in a.inputs[before]]
+    for k, other in enumerate(inside.steps):
+        if k != s:
+            found += [
+                (f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name
+            ]
+            found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
+    found += [
+        (f"the result of {other.op}", t)
+        for k, other in enumerate(inside.steps)
+        for t in a.outputs[k]
+        if k != s and not other.output
+    ]
+    name = words.operand(step, i)
+    fitting = {
+        f"with {word} in place of {name}": t
+        for word, t in found
+        if t.shape == here.shape and word != name
+    }
+    return list(fitting.items())
+
+
+def _repeated(inside: Inside) -> Iterator[Explanation]:
+    """The same slip in each run of a line: of a loop that was unrolled."""
+    groups: dict[tuple[str, str, tuple[str, ...], int], list[Edge]] = {}
+    for s, step in enumerate(inside.steps):
+        for j in range(len(step.inputs)):
+            groups.setdefault((step.place, step.op, step.inputs, j), []).append((s, j))
+    several = [group for group in groups.values() if len(group) > 1]
+    if not inside.case.alone or any(
+        origin[0] == -2 for step in inside.steps for origin in step.origins
+    ):
+        return  # what is left out cannot be swept through
+    at, spent = inside.at(inside.here), inside.case.subject.calls
+    for alterations in (_plain_alterations, _swapped_inputs, _result_alterations):
+        for group in several:
+            for kind, text, change in alterations(inside, at, *group[-1]):
+                first = [change(at, inside.here, s, j) for s, j in group]
+                moves_any = any(
+                    not np.array_equal(f, at.back[s][j])
+                    for f, (s, j) in zip(first, group, strict=True)
+                )
+                if moves_any and inside.case.subject.calls < spent + n.MOST_SWEEPS:
+                    changes = {e: lambda a, d, e=e, c=change: c(a, d, *e) for e in group}
+                    yield inside.repeated(kind, text, changes)
+
+
+# A changed cotangent of any edge of a group.
+GroupChange = Callable[[At, Draw, int, int], Array]
+
+
+def _plain_alterations(
+    inside: Inside, at: At, s: int, j: int
+) -> Iterator[tuple[str, str, GroupChange]]:
+    step = inside.steps[s]
+    yield "term", words.scaled([(step, j)], 0.0), lambda a, _d, s, j: 0 * a.back[s][j]
+    yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, _d, s, j: -a.back[s][j]
+    if at.cotangents[s][0].shape == at.back[s][j].shape:
+        yield "slip", words.slip(step, j, "taken as 1"), lambda a, _d, s, _j: a.cotangents[s][0]
+
+
+def _result_alterations(
+    inside: Inside, at: At, s: int, j: int
+) -> Iterator[tuple[str, str, GroupChange]]:
+    step = inside.steps[s]
+    if at.cotangents[s][0].shape == at.back[s][j].shape:
+        for text, form in forms(words.result(step)):
+            how = words.slip(step, j, f"taken as {text}")
+            yield "slip", how, lambda a, _d, s, _j, f=form: f(a.outputs[s][0]) * a.cotangents[s][0]
+
+
+def _swapped_inputs(
+    inside: Inside, at: At, s: int, j: int
+) -> Iterator[tuple[str, str, GroupChange]]:
+    for i in range(len(inside.steps[s].inputs)):
+        for choices in (_moved, _others):
+            for m, (how, _) in enumerate(choices(inside, at, s, i)[:2]):
+
+                def change(
+                    a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c: Choices = choices
+                ) -> Array:
+                    return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(
+                        a, d, j
+                    )
+
+                yield "slip", words.slip(inside.steps[s], j, how), change

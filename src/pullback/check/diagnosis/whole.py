@@ -1,0 +1,291 @@
+"""Explanations of a whole gradient: zero, a factor, another input's, rearranged, rounded, something added."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.diagnosis import words
+from pullback.check.diagnosis.draws import Draw
+from pullback.check.diagnosis.explanations import Case, Explanation
+from pullback.check.diagnosis.moves import MIXING, forms, moves
+from pullback.check.probe import Array
+
+Quantity = Callable[[Any], Array]
+
+
+def zero(case: Case) -> Iterator[Explanation]:
+    """Nothing flows."""
+    kind, text = ("none", words.NOTHING_FLOWS) if case.none else ("detached", words.DETACHED)
+    yield Explanation(kind, text, lambda _: np.zeros(case.shape))
+
+
+def constant_factor(case: Case) -> Iterator[Explanation]:
+    """The same factor everywhere."""
+    number = case.factor(case.g, case.r, case.draws.fit)
+    if number is not None:
+        near = abs(number - 1) < 0.01
+        kind = "sign" if words.is_minus_one(number) else "small" if near else "factor"
+        yield Explanation(kind, words.factor(number, _counts(case)), lambda d: number * case.g(d))
+
+
+def _counts(case: Case) -> dict[str, int]:
+    """Counts that people forget to divide by, with their names."""
+    counts: dict[str, int] = {}
+    for leaf in (*case.layout.leaves, *case.subject.outputs.leaves):
+        counts.setdefault(f"the number of elements of `{leaf.name}`", leaf.size)
+        for axis, size in enumerate(leaf.shape):
+            counts.setdefault(f"the size of axis {axis} of `{leaf.name}`", size)
+    return {name: count for name, count in counts.items() if count > 2}
+
+
+def anothers(case: Case) -> Iterator[Explanation]:
+    """The gradient of another input."""
+    for k, leaf in enumerate(case.layout.leaves):
+        if k != case.which and leaf.shape == case.leaf.shape:
+            span = case.layout.span(k)
+            yield Explanation(
+                "swapped",
+                f"is the one for `{leaf.name}`: computed with the wrong operand, or swapped?",
+                lambda d, s=span: d.g[s].reshape(case.shape),
+            )
+
+
+def scalar_factor(case: Case) -> Iterator[Explanation]:
+    """One factor for all elements that changes with the point and is something of the function."""
+    draws = case.draws.tested
+    numbers = [case.factor(case.g, case.r, (draw,)) for draw in draws]
+    if None in numbers:
+        return
+    for name, quantity in _scalars(case):
+        for form, apply in forms(name):
+            wanted = [apply(quantity(draw)) for draw in draws]
+            if np.allclose(np.array(wanted, float), np.array(numbers, float), n.AGREE, 0):
+                text = words.named_factor(form)
+                yield Explanation(
+                    "factor", text, lambda d, q=quantity, a=apply: a(q(d)) * case.g(d)
+                )
+
+
+_SUMMARIES: dict[str, Callable[[Array], Array]] = {
+    "the sum of `{}`": np.sum,
+    "the mean of `{}`": np.mean,
+    "the length of `{}`": lambda a: np.sqrt(np.sum(a * a)),
+    "the sum of squares of `{}`": lambda a: np.sum(a * a),
+    "the largest of `{}`": np.max,
+}
+
+
+def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+    """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
+    for layout, what in (
+        (case.layout, "x"),
+        (case.subject.outputs, "y"),
+        (case.subject.outputs, "w"),
+    ):
+        for k, leaf in enumerate(layout.leaves):
+            name, span = words.of_draw(leaf.name, what), layout.span(k)
+            if leaf.size == 1:
+                yield name, lambda d, s=span, w=what: getattr(d, w)[s][0]
+                continue
+            for text, reduce in _SUMMARIES.items():
+                yield (
+                    text.replace("`{}`", name),
+                    lambda d, s=span, w=what, f=reduce: f(getattr(d, w)[s]),
+                )
+
+
+def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
+    """The right numbers in other places; or summed, averaged, accumulated."""
+    for move in moves(case.shape, pairs=case.leaf.is_complex):
+        if mixed == (move.kind in MIXING):
+            text = words.CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
+            yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
+
+
+def mixed(case: Case) -> Iterator[Explanation]:
+    """Elements summed, averaged or accumulated that should stay apart, or the other way round."""
+    return rearranged(case, mixed=True)
+
+
+def rounded(case: Case) -> Iterator[Explanation]:
+    """Right to the digits of a shorter format."""
+    for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
+        if _is_rounded(case, 2.0**-bits):
+            # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
+            yield Explanation(
+                "precision",
+                f"is right to {bits} bits only: computed or rounded in {kind} inside the rule",
+                case.r,
+            )
+
+
+def _is_rounded(case: Case, unit: float) -> bool:
+    """Errors of the size of the unit, of either sign, that change erratically with the point."""
+    every = np.concatenate([_relative(case, d).ravel() for d in case.draws.tested])
+    if np.max(np.abs(every), initial=0) > 8 * unit or np.sqrt(np.mean(every**2)) > 2 * unit:
+        return False
+    here = case.draws.fit[0]
+    errors = [_relative(case, here)]
+    for k in range(3):
+        moved = case.draws.draw(here.x * (1 + (k + 1) * n.ERRATIC * unit), here.w)
+        if moved is None:
+            return False
+        errors.append(_relative(case, moved))
+    errors = np.array(errors)
+    spread = np.max(errors, 0) - np.min(errors, 0)
+    return bool(np.median(spread) > unit / 8 and np.any(errors > 0) and np.any(errors < 0))
+
+
+def _relative(case: Case, draw: Draw) -> Array:
+    g, r = case.g(draw), case.r(draw)
+    return np.where(np.isfinite(g) & (g != 0), (r - g) / np.where(g == 0, 1, g), 0.0)
+
+
+def passed_through(case: Case) -> Iterator[Explanation]:
+    """The upstream as it came, or a multiple of it."""
+    for how, upstream in case.upstreams():
+        for number in (1.0, -1.0, case.factor(upstream, case.r, case.draws.fit)):
+            if number:
+                idle = not any(np.any(case.g(d)[case.wrong(d)]) for d in case.draws.tested)
+                text = words.passed(number, how, idle=idle)
+                yield Explanation("passed", text, lambda d, f=upstream, c=number: c * f(d))
+
+
+def added_term(case: Case) -> Iterator[Explanation]:
+    """Something is added that does not belong there: a multiple of one, of an input, an output or the upstream."""
+    known = [(name, q) for name, q in quantities(case) if "upstream" not in name]
+    terms = {"1": lambda _: np.ones(case.shape), **dict(known)}
+    for _, upstream in case.upstreams():
+        terms["the upstream"] = upstream
+        terms |= {
+            f"the upstream × {name}": lambda d, f=upstream, q=q: f(d) * q(d) for name, q in known
+        }
+    for name, term in terms.items():
+        number = case.factor(term, lambda d: case.r(d) - case.g(d), case.draws.fit)
+        if number:
+            text = words.added(number, name, decay=name == f"`{case.leaf.name}`")
+            yield Explanation("term", text, lambda d, c=number, f=term: case.g(d) + c * f(d))
+
+
+def element_by_element(case: Case) -> Iterator[Explanation]:
+    """A factor too many or missing that differs from element to element."""
+    for form, quantity in formed(case):
+        # signs are the same at all points near one another: only others can confirm them
+        def predict(d: Draw, q: Quantity = quantity) -> Array:
+            return q(d) * case.g(d)
+
+        if not form.startswith("sign") or case.holds(predict, case.draws.pool):
+            yield Explanation("factor", words.named_factor(form), predict)
+
+
+def formed(case: Case) -> Iterator[tuple[str, Quantity]]:
+    """Every form of every quantity, the plain forms first."""
+    found = [list(_forms_of(name, quantity)) for name, quantity in quantities(case)]
+    for same in zip(*found, strict=True):
+        yield from same
+
+
+def _forms_of(name: str, quantity: Quantity) -> Iterator[tuple[str, Quantity]]:
+    for form, apply in forms(name):
+        yield form, lambda d, a=apply: a(quantity(d))
+
+
+def instead_of_derivative(case: Case) -> Iterator[Explanation]:
+    """The upstream times something that is not the derivative."""
+    for how, upstream in case.upstreams():
+        for form, quantity in formed(case):
+
+            def made(d: Draw, q: Quantity = quantity, f: Quantity = upstream) -> Array:
+                return q(d) * f(d)
+
+            number = case.factor(made, case.r, case.draws.fit)
+            if number:
+                text = words.instead(number, how, form)
+                yield Explanation("term", text, lambda d, c=number, f=made: c * f(d))
+
+
+def passed_to_extremes(case: Case) -> Iterator[Explanation]:
+    """The upstream where an element is the largest or smallest, zero elsewhere."""
+    for how, upstream in case.upstreams():
+        for name, chosen in extremes(case):
+            text = f"is {how} where {name}, and zero elsewhere: not the derivative of the function"
+            yield Explanation("term", text, lambda d, q=chosen, f=upstream: q(d) * f(d))
+
+
+def extremes(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+    """One where an element is the largest or smallest along an axis, zero elsewhere."""
+    for axis, size in enumerate(case.shape if not case.leaf.is_complex else ()):
+        for word, most in (("largest", np.max), ("smallest", np.min)):
+            if size > 1:
+                yield (
+                    f"`{case.leaf.name}` is the {word} along axis {axis}",
+                    lambda d, k=axis, f=most: (
+                        (case.x(d) == f(case.x(d), axis=k, keepdims=True)) * 1.0
+                    ),
+                )
+
+
+def factor_per_index(case: Case) -> Iterator[Explanation]:
+    """A factor of its own for each index along one axis, the same at every point."""
+    for k, size in enumerate(case.shape):
+        if 1 < size <= n.MOST_ROWS:
+            others = tuple(i for i in range(len(case.shape)) if i != k)
+            sums = [
+                [
+                    np.sum(np.nan_to_num(a(d) * case.g(d)), others, keepdims=True)
+                    for d in case.draws.fit
+                ]
+                for a in (case.r, case.g)
+            ]
+            factors = np.sum(sums[0], 0) / np.sum(sums[1], 0)
+            text = words.per_index(k, factors.ravel())
+
+            def predict(d: Draw, f: Array = factors) -> Array:
+                return np.nan_to_num(f) * case.g(d)
+
+            if case.holds(
+                predict, case.draws.pool
+            ):  # else it comes from the values that stand there
+                yield Explanation("factor", text, predict)
+
+
+def moving_factor(case: Case) -> Iterator[Explanation]:
+    """One factor for all elements, or all along an axis, which changes with the point: it takes several to tell."""
+    for axis in (None, *range(len(case.shape))):
+        size = case.leaf.size if axis is None else case.shape[axis]
+        if size > n.LEAST_VALUES and (axis is None or case.leaf.size > size):
+            where = "" if axis is None else f" along axis {axis}"
+            text = f"is off by one factor for all elements{where}, which changes with the point"
+            yield Explanation("factor", text, lambda d, k=axis: case.g(d) * _ratio(case, d, k))
+
+
+def _ratio(case: Case, draw: Draw, axis: int | None) -> Array:
+    g, r = np.nan_to_num(case.g(draw)), case.r(draw)
+    return np.sum(g * r, axis, keepdims=True) / np.sum(g * g, axis, keepdims=True)
+
+
+def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+    """Arrays that belong to a draw and can be laid over the gradient: inputs, outputs, upstreams."""
+    for layout, what in (
+        (case.subject.outputs, "y"),
+        (case.layout, "x"),
+        (case.subject.outputs, "w"),
+    ):
+        for k, leaf in enumerate(layout.leaves):
+            if leaf.is_complex or case.leaf.is_complex or not lies_over(leaf.shape, case.shape):
+                continue
+            span = layout.span(k)
+            yield (
+                words.of_draw(leaf.name, what),
+                lambda d, s=span, a=what, h=leaf.shape: getattr(d, a)[s].reshape(h),
+            )
+
+
+def lies_over(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether an array of one shape broadcasts to the other."""
+    try:
+        return np.broadcast_shapes(shape, other) == other
+    except ValueError:
+        return False

@@ -1,1 +1,0 @@
-"""Second thoughts about suspects, before a mismatch is believed."""

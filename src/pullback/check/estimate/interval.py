@@ -1,0 +1,219 @@
+"""The derivative along a line as an interval: from the right and from the left, over a range of radii.
+
+Three neighbouring radii are a window: one-sided quotients extrapolated to radius zero, with Ridders' error bar and what
+noise can do. At the smallest radius at which the bar resolves it, a claim is right inside the interval and wrong
+outside. What changes with the radius by more than noise can condemns nobody, and what no bar resolves stays open.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.probe import Array
+
+
+class State(enum.IntEnum):
+    """What is known of a claim."""
+
+    OPEN = 0
+    RIGHT = 1
+    WRONG = 2
+
+
+class Line:
+    """Entries of a function at distances along a line, each worked out once."""
+
+    def __init__(self, at: Callable[[float], Array]) -> None:
+        self._at = at
+        self._known: dict[float, Array] = {}
+
+    def __call__(self, t: float) -> Array:
+        if t not in self._known:
+            self._known[t] = self._at(t)
+        return self._known[t]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The hull of the one-sided derivatives that three radii give, and the larger of their errors."""
+
+    low: Array
+    high: Array
+    error: Array
+    rounding: Array
+    bends: Array
+
+    @property
+    def bar(self) -> Array:
+        """Beyond this a difference is sure."""
+        return n.BARS * self.error
+
+    @property
+    def size(self) -> Array:
+        """The size of the derivative."""
+        return np.fmax(np.abs(self.low), np.abs(self.high))
+
+    def beyond(self, claim: Array) -> Array:
+        """How far a claim lies outside the hull; nothing for one inside. What is not finite is in no hull."""
+        beyond = np.maximum(np.maximum(self.low - claim, claim - self.high), 0.0)
+        return np.where(np.isfinite(claim), beyond, np.inf)
+
+    def settled_from(self, smaller: "Window", claim: Array) -> Array:
+        """Whether both ends have moved from those at smaller radii by what rounding does, or not towards the claim."""
+        moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
+        near = np.fmin(self.beyond(claim), smaller.beyond(claim))
+        near = np.where(np.isfinite(claim), near, 0.0)
+        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.STILL * near
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Claimed derivatives along a line, and what it takes to decide on them.
+
+    `gap` is how far each was from an earlier measurement: a bar that does not resolve it decides nothing. `size` is
+    that of the function's values, `noise` what of them is not smooth.
+    """
+
+    value: Array
+    gap: Array
+    noise: Array
+    size: Array
+    epsilon: float
+
+    def supported_by(self, window: Window) -> Array:
+        """Inside, by a bar that resolves the gap and is small against the derivative, or against the values."""
+        bar, share = window.bar, self.epsilon**n.FINE
+        fine = bar <= share * (np.abs(self.value) + window.size)
+        nothing = (np.abs(self.value) <= n.UNITS * self.noise) & (bar <= share * self.size)
+        inside = np.isfinite(self.value) & (window.beyond(self.value) <= bar)
+        return inside & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """For each entry: what is known of its claim, the window that decided, or the one with the smallest bar."""
+
+    state: Array
+    low: Array
+    high: Array
+    error: Array
+    bends: Array
+
+
+def judge(line: Line, claim: Claim) -> Judgement:
+    """What the function says of a claim, entry by entry."""
+    epsilon = claim.epsilon
+    radii = _radii(epsilon)
+    with np.errstate(all="ignore"):
+        found = _Found(claim)
+        found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
+        if found.is_open.any():
+            found.jumps = jumps(line, claim.noise, epsilon)
+        smaller = None
+        for k in range(n.RADII - 2):
+            if not found.is_open.any():
+                break
+            window = _window(line, radii[k:][:3], claim.noise)
+            found.support(window)
+            found.refute(window, smaller)
+            smaller = window
+    return found.judgement()
+
+
+class _Found:
+    """Judgements in the making, from window to window."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim, size = claim, claim.value.size
+        self.jumps = np.zeros(size, bool)
+        self.state = np.zeros(size, int)
+        self.low, self.high = np.full(size, np.nan), np.full(size, np.nan)
+        self.error, self.bends = np.full(size, np.inf), np.zeros(size, bool)
+        self.outside = np.zeros(size, bool)
+        # a derivative that still changes where rounding no longer hides it: larger radii condemn nobody
+        self.moving = np.zeros(size, bool)
+
+    @property
+    def is_open(self) -> Array:
+        return (self.state == State.OPEN) & ~self.jumps
+
+    def support(self, window: Window) -> None:
+        """Claims inside the interval are right."""
+        better = self.is_open & (window.error < self.error)
+        self._write(better, window)
+        right = self.is_open & self.claim.supported_by(window)
+        self._write(right, window)
+        self.state[right] = State.RIGHT
+
+    def refute(self, window: Window, smaller: Window | None) -> None:
+        """Claims outside in two successive windows, between which the derivative has not moved, are wrong."""
+        outside = window.beyond(self.claim.value) > window.bar
+        if smaller is not None:
+            settled = window.settled_from(smaller, self.claim.value)
+            resolved = n.BARS * smaller.rounding <= n.RESOLVED * self.claim.gap
+            self.moving |= resolved & ~settled
+            wrong = self.is_open & outside & self.outside & settled & ~self.moving
+            self._write(wrong, window)
+            self.state[wrong] = State.WRONG
+        self.outside = outside
+
+    def judgement(self) -> Judgement:
+        return Judgement(self.state, self.low, self.high, self.error, self.bends)
+
+    def _write(self, where: Array, window: Window) -> None:
+        for name in ("low", "high", "error", "bends"):
+            getattr(self, name)[where] = getattr(window, name)[where]
+
+
+def _radii(epsilon: float) -> Array:
+    return np.geomspace(epsilon**n.LEAST_RADIUS, epsilon**n.MOST_RADIUS, n.RADII)
+
+
+def jumps(line: Line, noise: Array, epsilon: float) -> Array:
+    """Where the value at the point itself is not the limit of those beside it: there is no derivative to speak of."""
+    here = line(0.0)
+    near, far = (
+        np.fmin(np.abs(line(h) - here), np.abs(line(-h) - here)) for h in _radii(epsilon)[:2]
+    )
+    return (near > n.BARS * noise) & (near > n.LASTING * far)
+
+
+def _window(line: Line, radii: Array, noise: Array) -> Window:
+    here, above, below = line(0.0), [line(h) for h in radii], [line(-h) for h in radii]
+    steps = list(zip(above, below, radii, strict=True))
+    right, right_error, rounding = _extrapolated(
+        [(a - here) / h for a, _, h in steps], radii, 2 * noise, 1
+    )
+    left, left_error, _ = _extrapolated([(here - b) / h for _, b, h in steps], radii, 2 * noise, 1)
+    middle, error, _ = _extrapolated([(a - b) / (2 * h) for a, b, h in steps], radii, noise, 2)
+    bends = np.abs(right - left) > n.BARS * (right_error + left_error)
+    # a side on which the function has no finite value says nothing
+    one_sided = bends | ~np.isfinite(middle)
+    return Window(
+        low=np.where(one_sided, np.fmin(right, left), middle),
+        high=np.where(one_sided, np.fmax(right, left), middle),
+        error=_known(np.where(one_sided, np.fmax(right_error, left_error), error)),
+        rounding=rounding,
+        bends=bends,
+    )
+
+
+def _known(error: Array) -> Array:
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def _extrapolated(
+    quotients: list[Array], radii: Array, noise: Array, power: int
+) -> tuple[Array, Array, Array]:
+    """Neville's scheme for quotients whose error is a series in a power of the radius, Ridders' bar, and rounding."""
+    factor = (radii[1] / radii[0]) ** power
+    once, twice = 1 / (factor - 1), 1 / (factor * factor - 1)
+    near = quotients[0] + once * (quotients[0] - quotients[1])
+    far = quotients[1] + once * (quotients[1] - quotients[2])
+    best = near + twice * (near - far)
+    weights = np.array([(1 + twice) * (1 + once), once * (1 + 2 * twice) + twice, twice * once])
+    rounding = noise * float(np.sum(weights / radii))
+    return best, np.maximum(np.abs(best - near), np.abs(best - far)) + rounding, rounding

@@ -1,1 +1,0 @@
-"""What the function says: differences along lines, their error bars, noise."""

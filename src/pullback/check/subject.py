@@ -1,0 +1,200 @@
+"""One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Steps, Unsupported
+
+
+class Layout:
+    """Where each leaf lies in the joined vector."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = tuple(leaves)
+        widths = [leaf.size * (2 if leaf.is_complex else 1) for leaf in leaves]
+        self.ends = np.cumsum([0, *widths])
+        self.size = int(self.ends[-1])
+
+    def span(self, which: int) -> slice:
+        """The part of the vector that leaf `which` takes."""
+        return slice(int(self.ends[which]), int(self.ends[which + 1]))
+
+    def split(self, vector: Array) -> list[Array]:
+        """Leaf arrays of a joined vector."""
+        return [self._leaf(vector[self.span(k)], leaf) for k, leaf in enumerate(self.leaves)]
+
+    def join(self, arrays: Sequence[Array | None]) -> Array:
+        """The joined vector of leaf arrays; `None` is zero. A single array is not copied."""
+        if len(arrays) == 1 and arrays[0] is not None:
+            return _real(arrays[0], self.leaves[0])
+        out = np.zeros(self.size)
+        for k, array in enumerate(arrays):
+            if array is not None:
+                out[self.span(k)] = _real(array, self.leaves[k])
+        return out
+
+    def fill(self, numbers: Sequence[float]) -> Array:
+        """The vector that holds one number all over each leaf; not to be written to."""
+        if len(numbers) == 1:
+            return np.broadcast_to(np.float64(numbers[0]), (self.size,))
+        return np.repeat(np.asarray(numbers, float), np.diff(self.ends))
+
+    def leaf_of(self, position: int) -> int:
+        """Which leaf a position of the vector belongs to."""
+        return int(np.searchsorted(self.ends, position, side="right")) - 1
+
+    def locate(self, position: int) -> str:
+        """`args[0]["w"][2,3]` for a position of the vector."""
+        return self.leaves[self.leaf_of(position)].path + self.element(position)
+
+    def element(self, position: int) -> str:
+        """`[2,3]`: the index alone, nothing for a scalar."""
+        index = self.index(position)
+        return f"[{','.join(map(str, index))}]" if index else ""
+
+    def index(self, position: int) -> tuple[int, ...]:
+        """The element's index within its leaf."""
+        which = self.leaf_of(position)
+        leaf = self.leaves[which]
+        inside = position - int(self.ends[which])
+        flat = inside // 2 if leaf.is_complex else inside
+        return tuple(int(i) for i in np.unravel_index(flat, leaf.shape)) if leaf.shape else ()
+
+    @staticmethod
+    def _leaf(part: Array, leaf: Leaf) -> Array:
+        if leaf.is_complex:
+            part = np.ascontiguousarray(part).view(np.complex128)
+        return part.reshape(leaf.shape)
+
+
+@dataclass(frozen=True)
+class RuleOutput:
+    """`Claims` joined: what the rule says at one point, along one direction, for one upstream."""
+
+    values: Array
+    r: Array
+    jvp: Array | None
+    second: Array | None
+    none: tuple[int, ...]
+    no_jvp: Unsupported | None
+    no_second: Unsupported | None
+
+
+class Subject:
+    """The function whose derivative is wanted and the rule that claims to be it, with a call count."""
+
+    def __init__(self, rule: Probe, truth: Probe, reference: Probe | None = None) -> None:
+        self.rule, self.truth, self.reference = rule, truth, reference
+        self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
+        self.calls = 0
+        # the size of values and of gradients where the user is: what is saturated elsewhere is rounded at that size
+        self.scale, self.rule_scale = np.zeros(self.outputs.size), 0.0
+        self.unit: float | None = None
+        self._upstream: tuple[Array, list[Array]] | None = None
+
+    @property
+    def epsilon(self) -> float:
+        """Rounding unit of the function's values."""
+        return self.truth.value_epsilon
+
+    def start(self) -> Array:
+        """The point the user gave."""
+        return self.inputs.join(self.rule.start()).copy()
+
+    def upstream(self, w: Array) -> list[Array]:
+        """The leaf arrays of `w`: the same list as last time for the same vector."""
+        if self._upstream is None or self._upstream[0] is not w:
+            self._upstream = (w, self.outputs.split(w))
+        return self._upstream[1]
+
+    def value(self, x: Array) -> Array:
+        """f(x)."""
+        self.calls += 1
+        return self.outputs.join(self.truth.values(self.inputs.split(x)))
+
+    def value_or_nan(self, x: Array) -> Array:
+        """f(x), not a number where the function raises."""
+        try:
+            return self.value(x)
+        except OutsideDomain:
+            return np.full(self.outputs.size, np.nan)
+
+    def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
+        """f(x), and the rule's gradient for the upstream `w`."""
+        self.calls += 1
+        values, r = self.rule.vjp(self.inputs.split(x), self.upstream(w))
+        y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
+        return y, self.inputs.join(r)
+
+    def own_vjp(self, x: Array, w: Array) -> Array | None:
+        """The gradient by the program's own derivative, custom gradients left out, where it can be had."""
+        self.calls += 1
+        found = self.truth.own_vjp(self.inputs.split(x), self.upstream(w))
+        return None if isinstance(found, Unsupported) else self.inputs.join(found)
+
+    def reference_vjp(self, x: Array, w: Array) -> Array:
+        """The gradient that the reference rule gives."""
+        self.calls += 1
+        reference = self.reference or self.rule
+        return self.inputs.join(reference.vjp(self.inputs.split(x), self.upstream(w))[1])
+
+    def steps(self) -> Steps | None:
+        """The program whose derivative `own_vjp` gives, operation by operation, where it can be had."""
+        found = self.truth.program_steps()
+        return None if isinstance(found, Unsupported) else found
+
+    def pull_after(self, x: Array, other: Array, w: Array) -> Array:
+        """The rule's gradient at `x`, run after another call of the function at `other`."""
+        self.calls += 2
+        split = self.inputs.split
+        return self.inputs.join(self.rule.vjp_after(split(x), split(other), self.upstream(w)))
+
+    def facts(self, x: Array, w: Array) -> Facts:
+        """What the programs of rule and function compare their values with."""
+        self.calls += 1
+        place = self.inputs.split(x), self.upstream(w)
+        found = self.rule.facts(*place)
+        if self.truth is self.rule:
+            return found
+        other = self.truth.facts(*place)
+        return Facts(
+            tuple(dict.fromkeys([*found.constants, *other.constants])),
+            found.branches or other.branches,
+            found.branches_on_sign or other.branches_on_sign,
+            found.custom,
+            tuple(dict.fromkeys([*found.notes, *other.notes])),
+        )
+
+    def evaluate_rule(self, x: Array, w: Array, u: Array, *, second: bool = False) -> RuleOutput:
+        """What the rule says at `x`."""
+        self.calls += 1
+        split = self.inputs.split
+        claims = self.rule.claims(split(x), self.upstream(w), split(u), second=second)
+        jvp, no_jvp = _joined(self.outputs, claims.jvp)
+        again, no_second = _joined(self.inputs, claims.second)
+        none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
+        return RuleOutput(
+            values=self.outputs.join(claims.values),
+            r=self.inputs.join(claims.vjp),
+            jvp=jvp,
+            second=again,
+            none=none,
+            no_jvp=no_jvp,
+            no_second=no_second,
+        )
+
+
+def _joined(
+    layout: Layout, answer: Sequence[Array | None] | Unsupported
+) -> tuple[Array | None, Unsupported | None]:
+    if isinstance(answer, Unsupported):
+        return None, answer
+    return layout.join(answer), None
+
+
+def _real(array: Array, leaf: Leaf) -> Array:
+    if not leaf.is_complex:
+        return np.real(array).reshape(-1)
+    return np.ascontiguousarray(array, dtype=np.complex128).reshape(-1).view(np.float64)

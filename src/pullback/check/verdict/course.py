@@ -1,0 +1,423 @@
+"""The course of a check: the given arguments, contract, another point, special points, modes.
+
+It stops at the first point with a finding. What was tested, and what stayed open, is kept for the report.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check import progress
+from pullback.check.estimate.ladder import plan_for
+from pullback.check.probe import (
+    Array,
+    Facts,
+    OutsideDomain,
+    RuleFault,
+)
+from pullback.check.probe.vectors import all_finite
+from pullback.check.search import directions, points
+from pullback.check.search.domain import Domain, symmetric_leaves
+from pullback.check.search.points import Kind, Point
+from pullback.check.search.suggested import suggested_by
+from pullback.check.subject import RuleOutput, Subject
+from pullback.check.verdict.nonfinite import Broken, judge_broken
+from pullback.check.verdict.record import Failure, Problem, Record
+from pullback.check.verdict.resolve import resolve
+from pullback.check.verdict.trial import Trial, as_one_number, as_whole, run, usual_size
+from pullback.errors import CheckError
+
+
+class Course:
+    """One check under way."""
+
+    def __init__(
+        self, subject: Subject, domain: Domain, *, order: int | None, tolerance: float, seed: int
+    ) -> None:
+        self.subject, self.domain = subject, domain
+        self.order, self.is_order_asked_for = order or 2, order is not None
+        self.tolerance = tolerance
+        self.rng = np.random.default_rng(seed)
+        self.start = domain.start
+        self.reached = np.zeros(subject.inputs.size, bool)
+        self.record = Record()
+        self.facts, self.has_read = Facts(), False
+        self.suggested = suggested_by(subject.inputs, self.start, signs=True)
+        self.upstream = directions.signed(self.rng, subject.outputs.size)
+        self.given: RuleOutput | None = None
+
+    # the parts of a check, each giving the problems it meets
+
+    def quick(self) -> Iterator[Problem]:
+        """The given arguments, the contract, another point."""
+        self.measure_scale()
+        try:
+            yield from self._at(Point(Kind.GIVEN, self.start))
+            yield from self._contract()
+            yield from self._another()
+        except RuleFault as fault:
+            yield Problem(Failure.FAULT, fault=fault)
+
+    def full(self) -> Iterator[Problem]:
+        """Points where rules tend to be wrong."""
+        self.read_program()
+        made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
+        for point in made:
+            if self.subject.epsilon < n.COARSEST or not point.kind.is_far_out:
+                yield from self._made_up(point)
+        for moved in (points.flipped_and_grown, points.made_largest):
+            dead = ~self.reached
+            if dead.any() and not dead.all():
+                x = moved(self.rng, self._elsewhere(0), dead)
+                yield from self._made_up(Point(Kind.NOT_REACHED, x))
+
+    def read_program(self) -> None:
+        """Learn what function and rule compare their values with."""
+        self.has_read = True
+        self.facts = self.subject.facts(self.start, self.upstream)
+        self.record.notes += self.facts.notes
+        self.suggested = suggested_by(
+            self.subject.inputs, self.start, signs=not self.facts.branches_on_sign
+        )
+
+    def other_points(self) -> list[Point]:
+        """Points of every kind, visited or not, for a diagnosis to be tested at."""
+        if not self.has_read:
+            self.read_program()
+        rng = np.random.default_rng(7)
+        made = points.special(rng, self.subject.inputs, self.start, self.facts.constants)
+        kept = [replace(p, x=self._kept(p.kind, self.domain.into(p.x))) for p in made]
+        return [p for p in kept if not p.kind.is_far_out]
+
+    def another_point(self) -> Point:
+        """A generic point away from the given one."""
+        return Point(Kind.ANOTHER, self._elsewhere(0))
+
+    def within(self, kind: Kind) -> Callable[[Array], Array]:
+        """Moves a point near one of this kind to where the function may be called."""
+        return lambda x: self._kept(kind, self.domain.into(x))
+
+    def finish(self) -> None:
+        """The function must still be what it was when the check began, and the given arguments have been tested."""
+        if not any(point.is_given for point in self.record.points[1]):
+            self.record.reasons.append("nothing could be compared at the given arguments")
+        try:
+            same = np.array_equal(self.subject.value(self.start), self.first, equal_nan=True)
+        except OutsideDomain as error:
+            self.record.reasons.append(f"the function began to raise during the check: {error}")
+            return
+        if not same:
+            self.record.reasons.append("the function gave other values at the end of the check")
+
+    # given arguments and contract
+
+    def measure_scale(self) -> None:
+        """The size of values per output leaf, where the user is."""
+        try:
+            y = self.first = self.subject.value(self.start)
+        except OutsideDomain as error:
+            raise CheckError(f"the function raised for the given arguments: {error}") from error
+        if y.size and not np.isfinite(y).any():
+            raise CheckError(
+                f"{self.subject.rule.name} gives no finite value at the given arguments "
+                f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
+            )
+        sizes = self._sizes(y)
+        if not all(sizes):  # zero here: of what size it is elsewhere
+            with contextlib.suppress(OutsideDomain):
+                there = self._sizes(self.subject.value(self._elsewhere(0)))
+                sizes = [here or other for here, other in zip(sizes, there, strict=True)]
+        self.subject.scale = self.subject.outputs.fill(sizes)
+
+    def _sizes(self, y: Array) -> list[float]:
+        layout = self.subject.outputs
+        return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
+
+    def _contract(self) -> Iterator[Problem]:
+        """In proportion to the upstream, whatever its size; and independent of other calls."""
+        subject, x = self.subject, self.start
+        w = np.where(np.isfinite(self.first), self.upstream, 0.0)  # as for what is given
+        plain = self.given.r if self.given is not None else subject.pull(x, w)[1]
+        if not np.isfinite(plain).all():
+            return
+        short = subject.rule.rule_epsilon > n.LONG_FORMAT
+        bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
+        for factor in (2.0**bits, 2.0**-bits):
+            _, r = subject.pull(x, factor * w)
+            if not self._alike(plain, r / factor):
+                yield Problem(Failure.UPSTREAM, Point(Kind.GIVEN, x), numbers=(factor, 0.0))
+                return
+        opposite = points.opposite(self.rng, subject.inputs, x)
+        for other in (self.suggested.into(self.domain.into(opposite)), self._elsewhere(2)):
+            with contextlib.suppress(OutsideDomain):
+                if not self._alike(plain, subject.pull_after(x, other, w)):
+                    yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
+                return
+
+    def _alike(self, a: Array, b: Array) -> bool:
+        tolerance = n.ROUNDINGS * self.subject.rule.rule_epsilon
+        with np.errstate(invalid="ignore"):
+            return bool(np.all(np.abs(a - b) <= tolerance * np.maximum(np.abs(a), usual_size(a))))
+
+    # points
+
+    def _another(self) -> Iterator[Problem]:
+        self.upstream = directions.signed(self.rng, self.subject.outputs.size)
+        for attempt in range(3):
+            point = Point(Kind.ANOTHER, self._elsewhere(attempt))
+            tried = len(self.record.points[1])
+            yield from self._at(point)
+            if len(self.record.points[1]) > tried:
+                return
+        self.record.left_out.append(Kind.ANOTHER)
+
+    def _made_up(self, point: Point) -> Iterator[Problem]:
+        """A special point, or one part of the way there if it lies outside the domain."""
+        for share in (1.0, n.PART_OF_THE_WAY):
+            far = point.x if share == 1.0 else self.start + share * (point.x - self.start)
+            x = self._kept(point.kind, self.domain.into(far))
+            here = replace(point, x=x, towards=share < 1.0)
+            tried = len(self.record.points[1])
+            try:
+                yield from self._at(here)
+            except RuleFault as fault:
+                yield from self._fault(here, fault)
+                return
+            if len(self.record.points[1]) > tried:
+                return
+        self.record.left_out.append(point.kind)
+
+    def _fault(self, point: Point, fault: RuleFault) -> Iterator[Problem]:
+        """A rule that raises at a made-up point is as one that is not finite there: the function must have slopes."""
+        everywhere, y = np.ones(point.x.size, bool), self.subject.value(point.x)
+        found = judge_broken(self.subject, point, self.upstream, y, everywhere, self.start)
+        if found in (Broken.WRONG, Broken.COINCIDENCE) and self.reads_custom():
+            yield Problem(Failure.FAULT, point, fault=fault)
+        else:
+            self.record.note(f"the rule raises at {point}, where the function does not: {fault}")
+
+    def _at(self, point: Point) -> Iterator[Problem]:
+        """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
+        progress.say(f"point {len(self.record.points[1]) + 1}, {point}")
+        for u in self._directions(point):
+            problem = next(self._along(point, self.domain.along(point.x, u)), None)
+            if problem is not None and self._is_for_symmetric(problem):
+                yield from self._at(point)
+                return
+            if problem is not None:
+                yield problem
+                return
+
+    @property
+    def _met(self) -> int:
+        """Kinks and undecided entries so far: where there are more of them, second derivatives mean nothing."""
+        return self.record.kinks + self.record.open_elsewhere + self.record.open_given
+
+    def _directions(self, point: Point) -> Iterator[Array]:
+        layout, x = self.subject.inputs, point.x
+        if point.keep_ties:
+            yield directions.tie_keeping(self.rng, layout, x)
+            return
+        before = self._met
+        tried = len(self.record.points[1])
+        yield directions.generic(self.rng, layout, x)
+        if len(self.record.points[1]) == tried and point.kind.is_generic:
+            yield directions.relative(self.rng, layout, x)
+        if point.placed.any() and self._met > before:
+            yield directions.sparse_at(self.rng, layout, x, point.placed)
+
+    def _along(self, point: Point, u: Array) -> Iterator[Problem]:
+        subject, w = self.subject, self.upstream
+        second = self._wants_second(point)
+        try:
+            rule = subject.evaluate_rule(point.x, w, u, second=second)
+        except OutsideDomain:
+            return
+        finite = np.isfinite(rule.values)
+        if not finite.any():
+            return
+        if not finite.all():  # what flows back from outputs without a value is nobody's business
+            w = np.where(finite, w, 0.0)
+            rule = subject.evaluate_rule(point.x, w, u, second=second)
+        if point.is_given:
+            self.given, subject.rule_scale = rule, usual_size(rule.r)
+        yield from self._broken(point, rule)
+        if not all_finite(rule.r):
+            u = np.where(np.isfinite(rule.r), u, 0.0)
+        if not u.any():
+            return
+        plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
+        first, again = run(subject, point, u, w, rule, plan)
+        before = self._met
+        yield from self._first_order(first)
+        if again is not None and before == self._met and np.isfinite(rule.r).all():
+            yield from self._second_order(again)
+        elif second and rule.no_second:
+            self.record.note(f"second order not available: {rule.no_second.reason}")
+        self.reached |= rule.r != 0
+
+    def _wants_second(self, point: Point) -> bool:
+        """Second order at another point than the given one; where the rule has branches, at all but the given."""
+        return (
+            self.order > 1
+            and not point.is_given
+            and (point.kind is Kind.ANOTHER or self.facts.branches)
+        )
+
+    def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
+        broken = ~np.isfinite(rule.r)
+        if not broken.any():
+            return
+        if not np.isfinite(rule.values).all() and not point.is_given:
+            return  # it may come from outputs that have no value
+        found = judge_broken(self.subject, point, self.upstream, rule.values, broken, self.start)
+        if (
+            found is Broken.COINCIDENCE
+        ):  # a derivative exists, which the engine's own operations may miss
+            found = Broken.WRONG if self.reads_custom() else Broken.NOTE
+        if found is Broken.WRONG:
+            yield Problem(Failure.NOT_FINITE, point, positions=np.flatnonzero(broken))
+        elif found is Broken.NOTE:
+            self.record.note(
+                f"the gradient is not finite at {point}, where several entries coincide: "
+                f"{self.subject.inputs.locate(int(np.flatnonzero(broken)[0]))}"
+            )
+        else:
+            self._open(
+                point, int(broken.sum()), "the gradient is not finite, nor is a slope to be found"
+            )
+
+    def _open(self, point: Point, count: int, reason: str) -> None:
+        if point.is_given:
+            self.record.open_given += count
+            self.record.reasons.append(reason)
+        else:
+            self.record.open_elsewhere += count
+
+    def _first_order(self, trial: Trial) -> Iterator[Problem]:
+        """J·u from the transposed rule where it stands for what the user gets; else what the user gets."""
+        if _stands_for_rule(trial, self.subject):
+            yield from self._judged(as_whole(trial), Failure.VALUE)
+            return
+        one = as_one_number(trial)
+        problems = list(self._judged(one, Failure.VALUE))
+        yield from problems
+        if not problems and self.order > 1 and _is_finite(trial):
+            self.record.note(
+                "right as it is, but its own derivative is not: second derivatives will be wrong"
+            )
+
+    def _second_order(self, trial: Trial) -> Iterator[Problem]:
+        """Where values were put at a branch of the program, its own derivative is one-sided: that is a note.
+
+        So is what nobody but the engine has a part in, unless second derivatives were asked for.
+        """
+        for problem in self._judged(trial, Failure.SECOND):
+            if trial.point.is_placed:
+                self.record.note(
+                    f"second derivatives at {trial.point} are not those of the function"
+                )
+            elif self.is_order_asked_for or self.reads_custom():
+                yield problem
+            else:
+                self.record.note(self._second_of_engine(trial))
+                self.order = 1
+
+    def reads_custom(self) -> bool:
+        """Whether somebody's own gradient is at work."""
+        if not self.has_read:
+            self.read_program()
+        return self.facts.custom
+
+    def _second_of_engine(self, trial: Trial) -> str:
+        names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
+        of = f" of {', '.join(names)}" if names else ""
+        return (
+            f"right to first order; second derivatives{of} are wrong or missing, which no rule of yours has a part in "
+            "(order=2 makes this a finding)"
+        )
+
+    def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
+        epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
+        suspects = trial.suspects(epsilon)
+        suspects = suspects[~self._is_tolerated(trial, suspects, trial.gap[suspects])]
+        known = np.isfinite(trial.rule.values) if trial.order == 1 and trial.whole else None
+        if known is not None and not known.all():
+            suspects = suspects[known[suspects]]
+            self._open(trial.point, int((~known).sum()), "some outputs have no finite value")
+        self.record.add(trial.point, trial.order)
+        suspects = self._within_reach(trial, suspects, epsilon)
+        if not suspects.size:
+            return
+        found = resolve(self.subject, trial, suspects)
+        self.record.kinks += found.at_kink.size
+        wrong = found.wrong[~self._is_tolerated(trial, found.wrong, found.off)]
+        if wrong.size:
+            yield Problem(kind, trial.point, trial, wrong, found.judgement)
+        elif found.undecided.size and trial.order == 1:
+            self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
+
+    def _within_reach(self, trial: Trial, suspects: Array, epsilon: float) -> Array:
+        """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""
+        if trial.point.kind.is_generic or not suspects.size:
+            return suspects
+        size = np.abs(trial.claimed[suspects]) + trial.size[suspects]
+        most = np.abs(trial.claimed[suspects]) + np.abs(trial.slope.value[suspects])
+        hidden = n.BARS * epsilon * size > n.COARSE * most
+        if hidden.any() and trial.order == 1:
+            self._open(trial.point, int(hidden.sum()), "")
+        return suspects[~hidden]
+
+    def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
+        """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
+        usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
+        share = np.where(off <= 0, 0.0, off / usual)
+        rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
+        tolerated = share <= max(self.tolerance, rounded)
+        self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
+        return tolerated
+
+    def _is_for_symmetric(self, problem: Problem) -> bool:
+        """Whether the function means symmetric matrices only, so that the test must keep to them."""
+        which = symmetric_leaves(self.subject.inputs, self.start)
+        if problem.kind is not Failure.VALUE or not which or self.domain.matrices:
+            return False
+        before, self.domain = self.domain, self.domain.with_symmetric(which)
+        u = self.domain.along(
+            self.start, directions.generic(self.rng, self.subject.inputs, self.start)
+        )
+        if any(self._along(Point(Kind.GIVEN, self.start), u)):
+            self.domain = before
+            return False
+        names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
+        self.record.note(f"{names}: right for symmetric matrices, tested within those")
+        return True
+
+    def _kept(self, kind: Kind, x: Array) -> Array:
+        """Made-up points leave what the arguments suggest only where the program itself branches there."""
+        if kind.is_threshold or (kind is Kind.NEGATIVE and self.facts.branches_on_sign):
+            return self.suggested.in_order(x)
+        return self.suggested.into(x)
+
+    def _elsewhere(self, attempt: int) -> Array:
+        made = points.another(self.rng, self.subject.inputs, self.start, attempt)
+        return self.suggested.into(self.domain.into(made))
+
+
+def _stands_for_rule(trial: Trial, subject: Subject) -> bool:
+    """⟨r, u⟩ = ⟨w, J·u⟩: what the transposed rule says is what a user gets."""
+    epsilon = subject.rule.rule_epsilon
+    if not _is_finite(trial):
+        return False
+    left, right = (trial.rule.r * trial.u)[trial.u != 0], (trial.rule.jvp * trial.w)[trial.w != 0]
+    sums = [np.sqrt(np.sum(terms**2)) for terms in (left, right, subject.scale * trial.w)]
+    size = float(sum(sums))
+    return bool(abs(np.sum(left) - np.sum(right)) <= n.ROUNDINGS * epsilon * size)
+
+
+def _is_finite(trial: Trial) -> bool:
+    jvp = trial.rule.jvp
+    return jvp is not None and bool(np.isfinite(jvp[trial.w != 0]).all())

@@ -1,0 +1,55 @@
+"""The other ways of running, compared with the plain one at the given arguments."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.probe import Array, InMode, Unsupported, Why
+from pullback.check.search import directions
+from pullback.check.verdict.course import Course
+from pullback.check.verdict.record import Failure, Problem
+
+
+def in_modes(course: Course, wanted: Sequence[str]) -> Iterator[Problem]:
+    """The other ways of running, compared with the plain one."""
+    x, w = course.start, course.upstream
+    split = course.subject.inputs.split
+    u = course.domain.along(x, directions.generic(course.rng, course.subject.inputs, x))
+    place = split(x), course.subject.outputs.split(w), split(u)
+    plain: dict[str, Sequence[Array | None] | Unsupported] = {}
+    for mode in wanted:
+        course.subject.calls += 1
+        answer = course.subject.rule.in_mode(mode, *place)
+        if isinstance(answer, InMode) and answer.what not in plain:
+            course.subject.calls += 1
+            plain[answer.what] = course.subject.rule.plain(answer.what, *place)
+        yield from _mode(course, mode, answer, plain)
+
+
+def _mode(
+    course: Course,
+    mode: str,
+    answer: InMode | Unsupported,
+    plain: Mapping[str, Sequence[Array | None] | Unsupported],
+) -> Iterator[Problem]:
+    wanted = answer if isinstance(answer, Unsupported) else plain[answer.what]
+    if isinstance(answer, Unsupported) or isinstance(wanted, Unsupported):
+        reason = wanted if isinstance(wanted, Unsupported) else None
+        if reason is not None and reason.why is Why.RULE_RAISES:
+            yield Problem(Failure.MODE, text=f"in {mode} the gradient raises {reason.reason}")
+            return
+        course.record.note(f"{mode}: not run ({reason.reason if reason else ''})")
+        return
+    layout = course.subject.inputs if answer.what == "vjp" else course.subject.outputs
+    found, known = layout.join(answer.found), layout.join(wanted)
+    course.record.modes.append(mode)
+    with np.errstate(invalid="ignore"):
+        gap = np.where(np.isfinite(found) == np.isfinite(known), np.abs(found - known), np.inf)
+    gap = np.where(np.isnan(gap), 0.0, gap)
+    size = float(np.max(np.abs(known[np.isfinite(known)]), initial=0.0))
+    worst = int(np.argmax(gap)) if gap.size else 0
+    if gap.size and gap[worst] > n.MODE_UNITS * answer.epsilon * size:
+        numbers = (float(found[worst]), float(known[worst]))
+        text = f"{mode} gives another gradient than eager execution"
+        yield Problem(Failure.MODE, text=text, numbers=numbers, where=layout.locate(worst))

@@ -1,0 +1,133 @@
+"""One trial: what the rule claims against what the function does, at one point, along one direction."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pullback.check import numbers as n
+from pullback.check.estimate.interval import Line
+from pullback.check.estimate.ladder import Plan, Scale, Slope, slopes
+from pullback.check.probe import Array, OutsideDomain
+from pullback.check.search.points import Point
+from pullback.check.subject import RuleOutput, Subject
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was claimed and what was measured, entry by entry.
+
+    `order` 2 is about the rule itself. `whole` says that the entries are those of J·u; otherwise there is one entry,
+    ⟨w, J·u⟩, claimed by ⟨r, u⟩.
+    """
+
+    point: Point
+    x: Array
+    u: Array
+    w: Array
+    rule: RuleOutput
+    claimed: Array
+    slope: Slope
+    size: Array
+    order: int = 1
+    whole: bool = True
+
+    @property
+    def gap(self) -> Array:
+        """How far claim and measurement are apart; infinite where nothing was measured."""
+        with np.errstate(invalid="ignore"):
+            gap = np.abs(self.claimed - self.slope.value)
+        return np.where(np.isfinite(self.slope.error) & ~np.isnan(gap), gap, np.inf)
+
+    def suspects(self, epsilon: float) -> Array:
+        """Positions whose claim the central differences do not confirm."""
+        with np.errstate(invalid="ignore"):
+            claimed, value = np.abs(self.claimed), np.abs(self.slope.value)
+            bar = n.BARS * (self.slope.error + epsilon * (claimed + self.size))
+            fine = bar <= n.COARSE * (claimed + value)
+            nothing = claimed <= n.UNITS * epsilon * self.size
+            nothing &= bar <= epsilon**n.FINE * self.size
+            return np.flatnonzero(~((self.gap <= bar) & (fine | nothing)))
+
+    def line(self, subject: Subject, chosen: Array, u: Array | None = None) -> Line:
+        """The chosen entries of what this is about, along its line or another one from the same point."""
+        return Line(self.values(subject, chosen, self.x, self.u if u is None else u))
+
+    def values(
+        self, subject: Subject, chosen: Array, x: Array, u: Array
+    ) -> Callable[[float], Array]:
+        """The chosen entries at distances along a line; not a number where the function raises."""
+
+        def at(t: float) -> Array:
+            there = x + t * u
+            if self.order == 2:
+                return _pulled(subject, there, self.w)[chosen]
+            y = subject.value_or_nan(there)
+            return y[chosen] if self.whole else np.array([weighted(y, self.w)])
+
+        return at
+
+
+def weighted(y: Array, w: Array) -> float:
+    """⟨w, y⟩, whose entries that are not wanted may be infinite."""
+    return float(np.sum((w * y)[w != 0]))
+
+
+def _pulled(subject: Subject, x: Array, w: Array) -> Array:
+    try:
+        return subject.pull(x, w)[1]
+    except OutsideDomain:
+        return np.full(x.size, np.nan)
+
+
+def run(
+    subject: Subject, point: Point, u: Array, w: Array, rule: RuleOutput, plan: Plan
+) -> tuple[Trial, Trial | None]:
+    """The first-order trial and, where the rule was differentiated, the second-order one along the same line."""
+    x, twice = point.x, rule.second is not None
+
+    def line(t: float) -> tuple[Array, ...]:
+        if not twice:
+            return (subject.value_or_nan(x + t * u),)
+        try:
+            return subject.pull(x + t * u, w)
+        except OutsideDomain:
+            return np.full(w.size, np.nan), np.full(x.size, np.nan)
+
+    scales: list[Scale] = [subject.scale.__getitem__]
+    rule_size = np.empty(0)
+    if twice:
+        rule_size = np.abs(rule.r) + np.fmax(usual_size(rule.r), subject.rule_scale)
+        scales.append(rule_size.__getitem__)
+    measured, *more = slopes(line, plan, subject.epsilon, scales)
+    size = np.abs(rule.values) + subject.scale
+    first = Trial(point, x, u, w, rule, measured.value, measured, size)
+    if rule.second is None:
+        return first, None
+    second = replace(first, claimed=rule.second, slope=more[0], size=rule_size, order=2)
+    return first, second
+
+
+def usual_size(values: Array) -> float:
+    """The median size of the entries that are not zero: one steep entry does not count for the others."""
+    some = np.abs(values[:: max(1, values.size // n.SAMPLE)])
+    used = some[(some > 0) & np.isfinite(some)]
+    return float(np.median(used)) if used.size else 0.0
+
+
+def as_whole(trial: Trial) -> Trial:
+    """With the claim J·u that the transposed rule makes of every output."""
+    return replace(trial, claimed=trial.rule.jvp)
+
+
+def as_one_number(trial: Trial) -> Trial:
+    """With the claim ⟨r, u⟩ about ⟨w, J·u⟩, which is what a user gets."""
+    w, measured = trial.w, trial.slope
+    used = w != 0
+    value = np.array([np.sum(w[used] * measured.value[used])])
+    error = np.array([np.sqrt(np.sum((w[used] * measured.error[used]) ** 2))])
+    terms = (trial.rule.r * trial.u)[trial.u != 0]
+    claimed = np.array([np.sum(terms)])
+    size = np.array([np.sqrt(np.sum((w * trial.size)[used] ** 2) + np.sum(terms**2))])
+    slope = Slope(value, np.where(np.isnan(error), np.inf, error))
+    return replace(trial, claimed=claimed, slope=slope, size=size, whole=False)

@@ -1,0 +1,119 @@
+"""Custom gradients in a module: which there are, and under which names."""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from pullback._engine import only_engine
+from pullback._function import GradientFunction
+from pullback._reach import unwrapped
+from pullback.cli.inputs import NAME, names_given
+from pullback.errors import CheckError, EngineError
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A function with a gradient of its own, under the name it has in its module.
+
+    There is no function where inputs are given for a name that the module does not have; `owner` is
+    the class of a method.
+    """
+
+    name: str
+    function: Any
+    owner: type | None = None
+
+
+def candidates(module: ModuleType, only: str | None = None) -> list[Candidate]:
+    """The custom gradients that a module defines, in the order in which it does.
+
+    What `pullback_inputs` names is taken along, custom gradient or not.
+    """
+    if only is not None:
+        return [named(module, only)]
+    found = [one for one in _members(module) if has_own_gradient(one.function)]
+    known = {one.name for one in found}
+    more = [name for name in names_given(module) if name not in known]
+    return found + [_or_nothing(module, name) for name in more]
+
+
+def named(module: ModuleType, path: str) -> Candidate:
+    """The function that a name such as `f` or `Class.method` means."""
+    owner, thing = None, module
+    for name in path.split("."):
+        if not hasattr(thing, name):
+            raise AttributeError(f"{module.__name__} has no {path!r}")
+        owner, thing = thing, inspect.getattr_static(thing, name)
+        thing = thing if not isinstance(thing, staticmethod | classmethod) else getattr(owner, name)
+    return Candidate(path, thing, _owner(owner, thing))
+
+
+def _or_nothing(module: ModuleType, name: str) -> Candidate:
+    try:
+        return named(module, name)
+    except AttributeError:
+        return Candidate(name, None)
+
+
+def bound(one: Candidate) -> Candidate:
+    """A method as a function of an instance, where its class can be called without arguments."""
+    if one.owner is None:
+        return one
+    try:
+        instance = one.owner()
+    except Exception as error:
+        raise CheckError(
+            f"it is a method, and {one.owner.__name__}() raised {type(error).__name__}: give an "
+            "instance as its first input"
+        ) from error
+    return replace(one, function=getattr(instance, one.name.rpartition(".")[2]), owner=None)
+
+
+def has_own_gradient(value: Any) -> bool:
+    """Made by pullback's `custom_gradient`, `with_gradient`, `with_partials`, or the framework's."""
+    try:
+        is_custom = only_engine().probes.is_custom_gradient
+    except EngineError:
+        return False
+    return any(isinstance(v, GradientFunction) or is_custom(v) for v in unwrapped(value))
+
+
+def _members(module: ModuleType) -> Iterator[Candidate]:
+    """What a module defines, and what the classes it defines hold."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("__") or name == NAME:
+            continue
+        if isinstance(value, type):
+            if value.__module__ == module.__name__:
+                inner = [n for n in vars(value) if not n.startswith("__") or n == "__call__"]
+                yield from (named(module, f"{name}.{n}") for n in inner)
+        elif callable(value) and _is_from(value, module):
+            yield Candidate(name, value)
+
+
+def _owner(owner: Any, thing: Any) -> type | None:
+    """The class of which a function is a method that needs an instance."""
+    free = callable(thing) and getattr(thing, "__self__", None) is None
+    return owner if isinstance(owner, type) and free and _takes_self(thing) else None
+
+
+def _takes_self(function: Any) -> bool:
+    try:
+        return next(iter(inspect.signature(function).parameters), "") == "self"
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_from(value: Any, module: ModuleType) -> bool:
+    """Whether a module made a value rather than imported it."""
+    made_by = {getattr(v, "__module__", None) for v in unwrapped(value)}
+    made_by.add(getattr(getattr(value, "rule", None), "__module__", None))
+    if module.__name__ in made_by:
+        return True
+    others = [m for m in list(sys.modules.values()) if m is not module]
+    return has_own_gradient(value) and not any(
+        value is held for m in others for held in list(getattr(m, "__dict__", {}).values())
+    )

@@ -1,0 +1,511 @@
+"""What is wrong, in words: wrong rules of many kinds, and what must be said of each."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.check.diagnosis import diagnose
+from pullback.check.subject import Subject
+
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape):
+    return tf.constant(RNG.normal(size=shape))
+
+
+def positive(*shape):
+    return tf.constant(RNG.uniform(0.5, 2.0, size=shape))
+
+
+X, Y, M, S = normal(7), normal(7), normal(4, 5), normal(4, 4)
+
+
+def with_rule(fn, rule):
+    """The function with a gradient that is wrong on purpose."""
+
+    @tf.custom_gradient
+    @functools.wraps(fn)
+    def ruled(*xs):
+        y = fn(*xs)
+        return y, lambda *dy: rule(*xs, y, *dy)
+
+    return functools.wraps(fn)(ruled)
+
+
+def sine(x):
+    return tf.sin(x)
+
+
+def product(x, y):
+    return x * y
+
+
+def relu(x):
+    return tf.maximum(x, 0.0)
+
+
+def leaky(x):
+    return tf.where(x > 0, x, 0.1 * x)
+
+
+def clipped(x):
+    return tf.clip_by_value(x, -1.0, 1.0)
+
+
+def sigmoid(x):
+    return tf.sigmoid(x)
+
+
+def softmax(x):
+    return tf.nn.softmax(x)
+
+
+def layer_norm(x):
+    mean = tf.reduce_mean(x, -1, keepdims=True)
+    centred = x - mean
+    var = tf.reduce_mean(centred * centred, -1, keepdims=True)
+    return centred * tf.math.rsqrt(var + 1e-3)
+
+
+def layer_norm_back(x, y, dy, mean=1.0, var=1.0):
+    def average(a):
+        return tf.reduce_mean(a, -1, keepdims=True)
+
+    r = tf.math.rsqrt(average((x - average(x)) ** 2) + 1e-3)
+    return r * (dy - mean * average(dy) - var * y * average(dy * y))
+
+
+def gelu(x):
+    inner = 0.8 * (x + 0.04 * x**3)
+    return 0.5 * x * (1.0 + tf.tanh(inner))
+
+
+def gelu_back(x, _, dy, power=3.0):
+    t = tf.tanh(0.8 * (x + 0.04 * x**3))
+    return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.8 * (1 + power * 0.04 * x * x))
+
+
+def cumulative(x):
+    return tf.cumsum(x * x)
+
+
+def looked_up(table):
+    return tf.gather(table, [0, 2, 2, 1]) ** 2
+
+
+def dense(x, w):
+    return tf.tanh(x @ w)
+
+
+def dense_back(x, w, y, dy):
+    back = dy * (1 - y * y)
+    return back @ tf.transpose(w), tf.transpose(x) @ back
+
+
+def recurrent(x, u):
+    h = tf.zeros_like(x[0])
+    for t in range(3):
+        h = tf.tanh(x[t] + h @ u)
+    return h
+
+
+def recurrent_back(x, u, _, dy):
+    """Without the derivative of tanh."""
+    hs = [tf.zeros_like(x[0])]
+    for t in range(3):
+        hs.append(tf.tanh(x[t] + hs[-1] @ u))
+    dx, du, dh = [], tf.zeros_like(u), dy
+    for t in (2, 1, 0):
+        dx.append(dh)
+        du += tf.transpose(hs[t]) @ dh
+        dh = dh @ tf.transpose(u)
+    return tf.stack(dx[::-1]), du
+
+
+def polar(r, t):
+    return r * tf.cos(t), r * tf.sin(t)
+
+
+def squared(z):
+    return tf.math.real(z) ** 2 + tf.math.imag(z) ** 2
+
+
+def spread(x):
+    return tf.reduce_max(x, -1) - tf.reduce_min(x, -1)
+
+
+def total(x, w):
+    return tf.reduce_sum(x * w, 1)
+
+
+def in_half(x):
+    return tf.cast(tf.cast(x, tf.float16), x.dtype)
+
+
+def ones_but(size, k, value):
+    return tf.constant([value if i == k else 1.0 for i in range(size)], tf.float64)
+
+
+def triangular(n):
+    return tf.constant(np.tril(np.ones((n, n))))
+
+
+CASES = {
+    # the whole gradient
+    "factor": (
+        sine,
+        lambda x, y, dy: 2 * dy * tf.cos(x),
+        [X],
+        "`x` is 2× too large: a factor 2 too many",
+    ),
+    "count": (
+        total,
+        lambda x, w, y, dy: [dy[:, None] * w / 5, dy[:, None] * x],
+        [M, M + 1],
+        "5 is the size of axis 1",
+    ),
+    "small": (sine, lambda x, y, dy: 1.0001 * dy * tf.cos(x), [X], "too large by a factor 1.0001"),
+    "sign": (sine, lambda x, y, dy: -dy * tf.cos(x), [X], "has the wrong sign"),
+    "zero": (product, lambda x, y, _, dy: [dy * y, 0 * dy], [X, Y], "the gradient for `y` is zero"),
+    "none": (
+        product,
+        lambda x, y, _, dy: [dy * y, None],
+        [X, Y],
+        "`y` is missing (the rule gives None)",
+    ),
+    "swapped": (
+        product,
+        lambda x, y, _, dy: [dy * x, dy * y],
+        [X, Y],
+        "the gradients for `x` and `y` are swapped",
+    ),
+    "together": (
+        product,
+        lambda x, y, _, dy: [2 * dy * y, 2 * dy * x],
+        [X, Y],
+        "for `x` and `y` is 2× too large",
+    ),
+    "reversed": (
+        sine,
+        lambda x, y, dy: (dy * tf.cos(x))[::-1],
+        [X],
+        "is right but reversed along axis 0",
+    ),
+    "shifted": (
+        sine,
+        lambda x, y, dy: tf.roll(dy * tf.cos(x), 1, 0),
+        [X],
+        "shifted by 1 along axis 0",
+    ),
+    "conjugate": (
+        squared,
+        lambda z, y, dy: tf.complex(2 * dy, 0 * dy) * tf.math.conj(z),
+        [tf.complex(X, Y)],
+        "the complex conjugate",
+    ),
+    "float16": (
+        sine,
+        lambda x, y, dy: dy * in_half(tf.cos(in_half(x))),
+        [X],
+        "computed or rounded in float16",
+    ),
+    "weight decay": (
+        sine,
+        lambda x, y, dy: dy * tf.cos(x) + 0.01 * x,
+        [X],
+        "+ 0.01 × `x`: weight decay?",
+    ),
+    "missing term": (
+        lambda x: tf.exp(x) - x,
+        lambda x, y, dy: dy * tf.exp(x),
+        [X],
+        "is off by + the upstream: added by mistake, or a term with the other sign is missing",
+    ),
+    "passed through": (sine, lambda x, y, dy: dy, [X], "is the upstream as it came"),
+    "factor missing": (sigmoid, lambda x, y, dy: dy * y, [X], "has a factor (1 − `out`) missing"),
+    "instead": (
+        sine,
+        lambda x, y, dy: -dy * tf.sin(x),
+        [X],
+        "is minus the upstream times `out`",
+    ),
+    "scalar factor": (
+        lambda x: x / tf.norm(x) ** 0,
+        lambda x, y, dy: dy * tf.norm(x),
+        [X],
+        "a factor the length of `x` too many",
+    ),
+    "per index": (
+        sine,
+        lambda x, y, dy: dy * tf.cos(x) * tf.range(1.0, 8.0, dtype=x.dtype),
+        [X],
+        "depends only on the index along axis 0: 1, 2, 3, 4, …",
+    ),
+    "along an axis": (
+        lambda x: tf.sin(x),
+        lambda x, y, dy: dy * tf.cos(x) * tf.math.cosh(x[:, :1]),
+        [M],
+        "one factor for all elements along axis 1",
+    ),
+    "not symmetrised": (
+        lambda x: tf.sin(x + tf.transpose(x)),
+        lambda x, y, dy: 2 * dy * tf.cos(x + tf.transpose(x)),
+        [S],
+        "the derivative of Transpose in",
+    ),
+    # the upstream
+    "unused": (sine, lambda x, y, dy: tf.cos(x), [X], "the same for every upstream"),
+    "added": (
+        sine,
+        lambda x, y, dy: dy * tf.cos(x) + tf.exp(x) + x * x,
+        [X],
+        "does not depend on the upstream",
+    ),
+    "clipped": (
+        sine,
+        lambda x, y, dy: tf.clip_by_value(dy, -1.0, 1.0) * tf.cos(x),
+        [X],
+        "upstream clipped to ±1",
+    ),
+    "dead zone": (
+        sine,
+        lambda x, y, dy: tf.where(abs(dy) < 1e-3, 0 * dy, dy) * tf.cos(x),
+        [X],
+        "smaller than 0.001: a dead zone",
+    ),
+    "squared upstream": (
+        sine,
+        lambda x, y, dy: dy * dy * tf.cos(x),
+        [X],
+        "takes its upstream squared",
+    ),
+    "output lost": (
+        polar,
+        lambda r, t, _, a, b: [a * tf.cos(t), -a * r * tf.sin(t)],
+        [X, Y],
+        "`r` and `t` leaves out what `out[1]` contributes",
+    ),
+    # by index
+    "element": (
+        sine,
+        lambda x, y, dy: dy * tf.cos(x) * ones_but(7, 4, 1.5),
+        [X],
+        "is 1.5× what it should be in element [4]",
+    ),
+    "triangle": (
+        lambda x: x * x,
+        lambda x, y, dy: 2 * dy * x * triangular(4),
+        [S],
+        "is zero in the upper triangle",
+    ),
+    "leak": (
+        lambda x: x * x * ones_but(7, 2, 0.0),
+        lambda x, y, dy: 2 * dy * x,
+        [X],
+        "is not zero in element [2], and should be zero there",
+    ),
+    # by value
+    "mask": (
+        relu,
+        lambda x, y, dy: dy,
+        [positive(6)],
+        "is the upstream as it came where x < 0, and should be zero there",
+    ),
+    "half a mask": (
+        clipped,
+        lambda x, y, dy: dy * tf.cast(abs(x) < 2, dy.dtype),
+        [X],
+        "where 1 < |x| < 2, and should be zero",
+    ),
+    "threshold": (
+        sine,
+        lambda x, y, dy: dy * tf.cos(x) * tf.where(x > 0.25, tf.constant(3.0, x.dtype), 1.0),
+        [X],
+        "is 3× what it should be where x > 0.25, and is right elsewhere",
+    ),
+    "other input": (
+        lambda x, y: x * x + y,
+        lambda x, y, _, dy: [2 * dy * x * tf.where(x < y, tf.constant(3.0, x.dtype), 1.0), dy],
+        [X, Y],
+        "is 3× what it should be where x < y",
+    ),
+    "two factors": (
+        leaky,
+        lambda x, y, dy: tf.where(x > 0, 0.1 * dy, dy),
+        [X],
+        "0.1× what it should be where x > 0",
+    ),
+    "fades": (
+        lambda x: tf.sin(x) + x**3,
+        lambda x, y, dy: dy * (tf.cos(x) + x * x),
+        [X],
+        "through Pow of",  # and not "where |x| > 0.0001"
+    ),
+    # slips in the program
+    "constant": (
+        layer_norm,
+        functools.partial(layer_norm_back, mean=0.0),
+        [M],
+        "treats `x` as a constant in Mean of `mean =",
+    ),
+    "operation": (
+        layer_norm,
+        functools.partial(layer_norm_back, var=0.0),
+        [M],
+        "treats `var` as a constant in",
+    ),
+    "two constants": (
+        layer_norm,
+        functools.partial(layer_norm_back, mean=0.0, var=0.0),
+        [M],
+        "treats `x` as a constant in Mean of `mean = tf.reduce_mean(x, -1, keepdims=True)`, and `var` as a constant",
+    ),
+    "inner factor": (
+        gelu,
+        functools.partial(gelu_back, power=1.0),
+        [X],
+        "through Pow of `inner = 0.8 * (x + 0.04 * x**3)`, which is 3×",
+    ),
+    "no sum": (
+        lambda x: tf.sin(softmax(x)),
+        lambda x, y, dy: dy * tf.cos(softmax(x)) * softmax(x),
+        [M],
+        "the derivative of Softmax in",
+    ),
+    "sum along": (
+        softmax,
+        lambda x, y, dy: y * (dy - tf.reduce_sum(dy * y, 0, keepdims=True)),
+        [M],
+        "with its sum along axis 0 of its operand, not the last",
+    ),
+    "direction": (
+        cumulative,
+        lambda x, y, dy: 2 * x * tf.cumsum(dy),
+        [X],
+        "accumulated in the wrong direction",
+    ),
+    "overwritten": (
+        looked_up,
+        lambda t, y, dy: tf.tensor_scatter_nd_update(
+            tf.zeros_like(t), [[0], [2], [2], [1]], 2 * dy * tf.gather(t, [0, 2, 2, 1])
+        ),
+        [normal(3, 2)],
+        "with the last in place of the sum where an index occurs several times",
+    ),
+    "operand transposed": (
+        dense,
+        lambda x, w, y, dy: [(dy * (1 - y * y)) @ w, dense_back(x, w, y, dy)[1]],
+        [S, S + 1],
+        "the derivative of MatMul in `tf.tanh(x @ w)` by `x` with its second operand transposed",
+    ),
+    "wrong tensor": (
+        dense,
+        lambda x, w, y, dy: [dense_back(x, w, y, dy)[0], tf.transpose(y) @ (dy * (1 - y * y))],
+        [S, S + 1],
+        "in place of `x`",
+    ),
+    "every run": (
+        recurrent,
+        recurrent_back,
+        [normal(3, 2, 2), normal(2, 2)],
+        "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
+    ),
+    "extreme": (
+        spread,
+        lambda x, y, dy: dy[:, None] * tf.cast(x == tf.reduce_max(x, -1, keepdims=True), x.dtype),
+        [M],
+        "treats `x` as a constant in Min",
+    ),
+}
+
+
+def findings(fn, rule, args):
+    return pb.check(with_rule(fn, rule), *args, modes="none").findings
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_mistake_is_named(name):
+    fn, rule, args, said = CASES[name]
+    (finding,) = findings(fn, rule, args)
+    assert said in finding.diagnosis
+
+
+def test_what_is_said_was_confirmed_elsewhere():
+    (finding,) = findings(sine, lambda x, y, dy: 2 * dy * tf.cos(x), [X])
+    assert finding.confirmed == 3
+
+
+def test_one_entry_in_numbers():
+    (finding,) = findings(sine, lambda x, y, dy: 2 * dy * tf.cos(x), [X])
+    assert finding.got == pytest.approx(2 * finding.wanted)
+    assert finding.entry.startswith("[")
+
+
+def strange(x, _, dy):
+    return dy * tf.cos(x) * (1 + 0.3 * tf.sin(5 * x + tf.reduce_sum(x) ** 2))
+
+
+def test_what_nothing_predicts_is_said_to_be_so():
+    (finding,) = findings(sine, strange, [X])
+    assert "is off by" in finding.diagnosis
+    assert "explanations tried predicts it" in finding.diagnosis
+
+
+def test_a_mistake_in_a_hypothesis_costs_its_line_only(monkeypatch):
+    def broken(case):
+        raise ZeroDivisionError
+        yield
+
+    monkeypatch.setattr(diagnose, "PLAIN", (broken, *diagnose.PLAIN))
+    (finding,) = findings(sine, lambda x, y, dy: -dy * tf.cos(x), [X])
+    assert "wrong sign" in finding.diagnosis
+
+
+def test_without_a_look_into_the_program_the_rest_is_said(monkeypatch):
+    monkeypatch.setattr(Subject, "steps", lambda self: None)
+    (finding,) = findings(layer_norm, functools.partial(layer_norm_back, mean=0.0), [M])
+    assert "explanations tried predicts it" in finding.diagnosis
+
+
+def test_a_place_is_told_from_a_value():
+    """One element only has the value, and it is not its place that matters."""
+    x = tf.constant([0.1, -0.2, 2.5, 0.3, -0.4, 0.2])
+
+    def rule(x, _, dy):
+        return dy * tf.cos(x) * tf.where(x > 2, tf.constant(3.0, x.dtype), 1.0)
+
+    (finding,) = findings(sine, rule, [x])
+    assert "element" not in finding.diagnosis
+    assert "x > 2" in finding.diagnosis
+
+
+def test_not_finite_says_where():
+    def rule(x, _, dy):
+        return dy * (tf.cos(x) / x - tf.sin(x) / x**2)
+
+    def sinc(x):
+        safe = tf.where(x == 0, tf.ones_like(x), x)
+        return tf.where(x == 0, tf.ones_like(x), tf.sin(safe) / safe)
+
+    (finding,) = findings(sinc, rule, [X])
+    assert "is not finite where x = 0" in finding.diagnosis
+
+
+def test_second_order_says_which_input():
+    def rule(x, y, _, dy):
+        return dy * y, dy * tf.stop_gradient(x)
+
+    (finding,) = findings(product, rule, [X, Y])
+    assert "right to first order, wrong to second" in finding.diagnosis
+
+
+def test_a_shape_that_does_not_fit_says_what_to_sum():
+    def add(x, b):
+        return x + b
+
+    (finding,) = findings(add, lambda x, b, y, dy: [dy, dy], [M, normal(5)])
+    assert "sum over the broadcast axes [0]" in finding.diagnosis

@@ -1,0 +1,289 @@
+"""Verdicts on TensorFlow functions: ✓ where it would be a lie, ✗ where nothing is wrong, and neither by chance.
+
+What is due in each case is mathematics: the derivative of the function, or that there is none.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.errors import CheckError
+
+RNG = np.random.default_rng(0)
+
+
+def numbers(*values):
+    return tf.constant(values, tf.float64)
+
+
+X = tf.constant(RNG.normal(size=6), tf.float64)
+POSITIVE = tf.abs(X) + 0.1
+STEEP = tf.constant(np.append(np.abs(RNG.normal(size=200)) + 0.1, 1e-30))
+LABELS = tf.constant([1.0, 0.0, 1.0, 0.0], tf.float64)
+TWICE = tf.constant([[0], [2], [2], [3]])
+
+
+def ruled(fn, rule):
+    """A function with a rule of its own: from the input and the upstream to the gradient."""
+
+    @tf.custom_gradient
+    def with_rule(x):
+        return fn(x), lambda dy: rule(x, dy)
+
+    return with_rule
+
+
+def of_sine(change):
+    return ruled(tf.sin, lambda x, dy: change(x, dy, dy * tf.cos(x)))
+
+
+def sinc(x):
+    return tf.where(x == 0, tf.ones_like(x), tf.sin(x) / x)
+
+
+def cross_entropy(p):
+    zero = tf.zeros_like(p)
+    one = tf.where(LABELS == 1, tf.math.log(p), zero)
+    return -one - tf.where(LABELS == 0, tf.math.log(1 - p), zero)
+
+
+def raises_beyond_three(x, dy, g):
+    with tf.control_dependencies([tf.debugging.assert_less(x, tf.constant(3.0, x.dtype))]):
+        return tf.identity(g)
+
+
+def by_py_function(x, dy, g):
+    found = tf.py_function(lambda a, b: tf.cos(a) * b, [x, dy], x.dtype)
+    return tf.ensure_shape(found, x.shape)
+
+
+def whole_numbers(x):
+    if bool(tf.reduce_any(x != tf.round(x))):
+        raise ValueError("whole numbers, please")
+    return 2.0 * x
+
+
+def singular_values(a):
+    return tf.linalg.svd(a, compute_uv=False)
+
+
+def clip(x):
+    return tf.clip_by_value(x, -1.0, 1.0)
+
+
+def norm_or_zero(x):
+    return x / tf.maximum(tf.abs(x), 1e-12)
+
+
+# ✓ would be a lie: function, argument, options.
+WRONG = {
+    "0/0 under where, as given": (sinc, numbers(0, 1, 2), {}),
+    "0/0 under where, in float32": (sinc, tf.constant([0.0, 1.0, 2.0]), {}),
+    "0/0 under where, made up": (sinc, numbers(0.5, 1, 2), {}),
+    "log 0 under where": (cross_entropy, numbers(1, 0, 0.3, 0.6), {}),
+    "the norm of zeros": (tf.norm, numbers(0, 0, 0), {}),
+    "NaN at zero": (ruled(lambda x: x * x, lambda x, dy: dy * 2 * x * x / x), X, {}),
+    "NaN at a kink, as given": (ruled(tf.abs, lambda x, dy: dy * x / tf.abs(x)), numbers(0, 1), {}),
+    "NaN at a kink, made up": (ruled(tf.abs, lambda x, dy: dy * x / tf.abs(x)), X, {}),
+    "x/x of a product": (
+        ruled(tf.reduce_prod, lambda x, dy: dy * tf.reduce_prod(x) / x),
+        POSITIVE,
+        {},
+    ),
+    "added beyond three": (
+        of_sine(lambda x, dy, g: g + tf.where(x > 3, numbers(0.5), numbers(0.0))),
+        X,
+        {},
+    ),
+    "added beyond three, first order": (
+        of_sine(lambda x, dy, g: g + tf.where(x > 3, numbers(0.5), numbers(0.0))),
+        X,
+        {"order": 1},
+    ),
+    "a scatter that overwrites": (
+        ruled(
+            lambda x: tf.gather(x, tf.reshape(TWICE, [-1])),
+            lambda x, dy: tf.tensor_scatter_nd_update(tf.zeros_like(x), TWICE, dy),
+        ),
+        X,
+        {},
+    ),
+    "doubled at the edge of the domain": (
+        ruled(tf.acos, lambda x, dy: -2 * dy / tf.sqrt(1 - x * x)),
+        numbers(1, 1, -1),
+        {},
+    ),
+    "upstream clipped at 1.6": (
+        of_sine(lambda x, dy, g: clip(dy / 1.6) * 1.6 * tf.cos(x)),
+        X,
+        {},
+    ),
+    "upstream clipped at 1,000": (
+        of_sine(lambda x, dy, g: clip(dy / 1e3) * 1e3 * tf.cos(x)),
+        X,
+        {},
+    ),
+    "upstream with a dead zone": (
+        of_sine(lambda x, dy, g: tf.where(tf.abs(dy) > 1e-3, g, tf.zeros_like(g))),
+        X,
+        {},
+    ),
+    "straight through against a clip": (
+        ruled(tf.round, lambda x, dy: dy),
+        numbers(0.1, -0.2, 0.3),
+        {"against": clip},
+    ),
+    "second order beyond three": (
+        of_sine(lambda x, dy, g: tf.where(x > 3, tf.stop_gradient(g), g)),
+        X,
+        {},
+    ),
+    "second derivative not a number": (
+        lambda x: tf.where(x > 0, tf.sqrt(x), tf.zeros_like(x)),
+        numbers(1, -2, 3),
+        {"order": 2},
+    ),
+    "raises beyond three": (of_sine(raises_beyond_three), X, {}),
+    "one steep entry": (ruled(tf.math.log, lambda x, dy: 2 * dy / x), STEEP, {"quick": True}),
+    "wrong at zero": (
+        ruled(lambda x: x * x + x, lambda x, dy: dy * tf.where(x == 0, 0.0, 2 * x + 1)),
+        X,
+        {},
+    ),
+    "every tied maximum": (
+        ruled(tf.reduce_max, lambda x, dy: dy * tf.cast(x == tf.reduce_max(x), x.dtype)),
+        X,
+        {},
+    ),
+    "a forgotten mask, at positive arguments": (
+        ruled(tf.nn.relu, lambda x, dy: dy),
+        POSITIVE,
+        {},
+    ),
+    "a pool that credits every tie": (
+        lambda x: tf.nn.max_pool3d(x, 2, 2, "VALID"),
+        tf.ones([1, 2, 2, 2, 1]),
+        {},
+    ),
+}
+
+RIGHT = {
+    "a rule by py_function": (of_sine(by_py_function), X, {}),
+    "a scatter that adds": (
+        ruled(
+            lambda x: tf.gather(x, tf.reshape(TWICE, [-1])),
+            lambda x, dy: tf.tensor_scatter_nd_add(tf.zeros_like(x), TWICE, dy),
+        ),
+        X,
+        {},
+    ),
+    "clipped as meant": (
+        ruled(tf.round, lambda x, dy: tf.where(tf.abs(x) <= 1, dy, 0.0)),
+        numbers(0.1, -0.2, 0.3),
+        {"against": clip},
+    ),
+    "first order only": (
+        of_sine(lambda x, dy, g: tf.where(x > 3, tf.stop_gradient(g), g)),
+        X,
+        {"order": 1},
+    ),
+    "the norm of other numbers": (tf.norm, X, {}),
+    "an infinite slope at zero": (lambda x: tf.sqrt(tf.abs(x)), X, {}),
+    "a jump": (lambda z: tf.atan2(z[0], z[1]), tf.reshape(X, [2, 3]), {}),
+    "a length that may vanish": (tf.math.l2_normalize, X, {}),
+    "steep inside": (norm_or_zero, X, {"order": 1}),
+    "log beside a clip": (
+        lambda p: tf.math.log(tf.clip_by_value(p, 1e-7, 1.0)),
+        numbers(0.3, 0.5, 1e-3),
+        {},
+    ),
+    "zero as given": (lambda x: tf.reduce_sum(x * x), numbers(0, 0, 0), {}),
+    "one entry": (tf.exp, numbers(0.5), {}),
+}
+
+UNDECIDED = {
+    "an infinite slope": (tf.sqrt, numbers(0, 1, 2), "nor is a slope to be found"),
+    "a cusp": (lambda x: tf.sqrt(tf.abs(x)), numbers(0, 1, 2), "nor is a slope to be found"),
+    "whole numbers only": (whole_numbers, numbers(1, 2, 3), "differences resolve no derivative"),
+    "whole numbers, else NaN": (
+        lambda x: tf.where(x == tf.round(x), x * x, np.nan),
+        numbers(1, 2, 3),
+        "differences resolve no derivative",
+    ),
+    "the order of a polygamma": (
+        lambda n: tf.math.polygamma(n, 2.5 * tf.ones_like(n)),
+        numbers(1, 2, 3),
+        "differences resolve no derivative",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_would_be_a_lie_is_not_said(name):
+    fn, x, options = WRONG[name]
+    report = pb.check(fn, x, explain=False, **options)
+    assert report.verdict == "wrong", str(report)
+    assert not report
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_gradients_pass(name):
+    fn, x, options = RIGHT[name]
+    report = pb.check(fn, x, **options)
+    assert report.verdict == "right", str(report)
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_what_was_not_decided_is_neither_and_says_why(name):
+    fn, x, reason = UNDECIDED[name]
+    report = pb.check(fn, x)
+    assert report.verdict == "undecided", str(report)
+    assert any(reason in text for text in report.coverage.reasons)
+    assert not report
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_the_verdict_does_not_depend_on_the_seed(seed):
+    def verdicts(table, names):
+        picked = [table[name] for name in names]
+        return {pb.check(fn, x, seed=seed, explain=False).verdict for fn, x, _ in picked}
+
+    wrong = [
+        "0/0 under where, made up",
+        "added beyond three",
+        "wrong at zero",
+        "raises beyond three",
+    ]
+    right = [
+        "the norm of other numbers",
+        "an infinite slope at zero",
+        "log beside a clip",
+        "a jump",
+    ]
+    assert verdicts(WRONG, wrong) == {"wrong"}
+    assert verdicts(RIGHT, right) == {"right"}
+    assert verdicts(UNDECIDED, ["an infinite slope", "whole numbers only"]) == {"undecided"}
+
+
+@pytest.mark.parametrize("after", [3, 10, 30, 60])
+def test_a_function_that_begins_to_raise_has_no_verdict(after):
+    calls = []
+
+    def tired(x):
+        calls.append(1)
+        if len(calls) > after:
+            raise RuntimeError("no more")
+        return tf.sin(x)
+
+    try:
+        said = " ".join(pb.check(tired, X, explain=False).coverage.reasons)
+    except CheckError as error:
+        said = str(error)
+    assert "no more" in said
+
+
+def test_inputs_in_order_stay_in_order():
+    low, high = numbers(0.2, 0.2, 0.2, 0.3), numbers(0.7, 0.7, 0.8, 0.9)
+    report = pb.check(tf.clip_by_value, numbers(0.1, 0.9, 0.5, 0.2), low, high)
+    assert report.verdict == "right", str(report)
