@@ -228,4 +228,4 @@ def test_a_second_derivative_that_is_not_a_number_is_called_that():
         return tf.where(x > 0, tf.sqrt(x), 0.0)
 
     report = pb.check(root, tf.constant([1.0, -2.0, 3.0]), order=2)
-    assert "second derivative is not finite" in report.diagnosis
+    assert "its own derivative is not finite" in report.diagnosis

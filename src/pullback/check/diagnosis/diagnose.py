@@ -28,6 +28,7 @@ PLAIN: tuple[Search, ...] = (
     whole.added_term,
     upstream.not_linear,
     whole.rearranged,
+    whole.conjugated_input,
     parts.regions,
     whole.rounded,
     conditions.conditions,

@@ -104,6 +104,19 @@ def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
             yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
+def conjugated_input(case: Case) -> Iterator[Explanation]:
+    """The right rule for the complex conjugate of an input."""
+    for k, leaf in enumerate(case.layout.leaves):
+        if leaf.is_complex:
+            sign = np.ones(case.layout.size)
+            sign[case.layout.span(k)][1::2] = -1.0
+            yield Explanation(
+                "conjugate",
+                f"is computed with `{leaf.name}` in place of its complex conjugate",
+                lambda draw, s=sign: case.part(case.draws.truth.vjp(s * draw.x, draw.w)[0]),
+            )
+
+
 def mixed(case: Case) -> Iterator[Explanation]:
     """Elements summed, averaged or accumulated that should stay apart, or the other way round."""
     return rearranged(case, mixed=True)

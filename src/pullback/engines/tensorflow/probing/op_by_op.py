@@ -55,13 +55,15 @@ class _Interpreter:
             values |= {out.ref(): y for out, y in zip(op.outputs, results, strict=True)}
             which = [k for k, tensor in enumerate(op.inputs) if tensor.ref() in moving]
             moving |= {out.ref() for out in op.outputs if which}
-            if op.type not in self.wrong and self._is_wrong(op, taken, which):
+            if op.type not in self.wrong and self._is_wrong(op, taken, which, results):
                 self.wrong.append(op.type)
 
-    def _is_wrong(self, op: Any, taken: list[Any], which: list[int]) -> bool:
+    def _is_wrong(self, op: Any, taken: list[Any], which: list[int], results: list[Any]) -> bool:
         which = [k for k in which if _is_real(taken[k])]
         if not which or not any(out.dtype.is_floating for out in op.outputs):
             return False
+        if not all(np.isfinite(value).all() for value in [*taken, *results] if _is_real(value)):
+            return False  # what is not finite came from elsewhere
         try:
             return _Alone(op, taken, which).is_wrong(self.order)
         except LookupError:
