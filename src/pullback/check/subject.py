@@ -164,6 +164,7 @@ class Subject:
             found.branches or other.branches,
             found.branches_on_sign or other.branches_on_sign,
             found.custom,
+            found.short or other.short,
             tuple(dict.fromkeys([*found.notes, *other.notes])),
         )
 

@@ -112,14 +112,15 @@ class Facts:
     """What a look at the program of function and rule tells.
 
     `constants` are what values are compared with. `branches` says that there are comparisons at all,
-    `branches_on_sign` that there is one with zero, `custom` that somebody's own gradient is at work; all are taken for
-    granted where nothing could be read.
+    `branches_on_sign` that there is one with zero, `custom` that somebody's own gradient is at work; these are taken
+    for granted where nothing could be read. `short` says that something is computed in half precision.
     """
 
     constants: tuple[float, ...] = ()
     branches: bool = True
     branches_on_sign: bool = True
     custom: bool = True
+    short: bool = False
     notes: tuple[str, ...] = field(default=())
 
 

@@ -144,18 +144,28 @@ class Course:
         if not np.isfinite(plain).all():
             return
         short = subject.rule.rule_epsilon > n.LONG_FORMAT
-        bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
-        for factor in (2.0**bits, 2.0**-bits):
-            _, r = subject.pull(x, factor * w)
-            if not self._alike(plain, r / factor):
-                yield Problem(Failure.UPSTREAM, Point(Kind.GIVEN, x), numbers=(factor, 0.0))
-                return
+        factor = self._out_of_proportion(plain, w, short)
+        if (
+            factor and not short and self.read_facts().short
+        ):  # it may be a matter of overflow inside
+            factor = self._out_of_proportion(plain, w, True)
+        if factor:
+            yield Problem(Failure.UPSTREAM, Point(Kind.GIVEN, x), numbers=(factor, 0.0))
+            return
         opposite = points.opposite(self.rng, subject.inputs, x)
         for other in (self.suggested.into(self.domain.into(opposite)), self._elsewhere(2)):
             with contextlib.suppress(OutsideDomain):
                 if not self._alike(plain, subject.pull_after(x, other, w)):
                     yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
                 return
+
+    def _out_of_proportion(self, plain: Array, w: Array, short: bool) -> float:
+        """A factor of the upstream by which the gradient is not multiplied; zero if there is none."""
+        bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
+        for factor in (2.0**bits, 2.0**-bits):
+            if not self._alike(plain, self.subject.pull(self.start, factor * w)[1] / factor):
+                return factor
+        return 0.0
 
     def _alike(self, a: Array, b: Array) -> bool:
         tolerance = n.ROUNDINGS * self.subject.rule.rule_epsilon
@@ -328,9 +338,13 @@ class Course:
 
     def reads_custom(self) -> bool:
         """Whether somebody's own gradient is at work."""
+        return self.read_facts().custom
+
+    def read_facts(self) -> Facts:
+        """What the program tells, read when it is first asked for."""
         if not self.has_read:
             self.read_program()
-        return self.facts.custom
+        return self.facts
 
     def _second_of_engine(self, trial: Trial) -> str:
         names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)

@@ -88,7 +88,7 @@ def _grows(line: Line, side: float, claim: Claim) -> Array:
     """
     near, far = (claim.epsilon**power for power in n.BALLS[:2])
     steep, less = (np.abs(line(side * h) - line(0.0)) / h for h in (near, far))
-    return n.LASTING * steep > less + n.BARS * claim.noise / near
+    return steep > (1 + n.STILL) * less + n.BARS * claim.noise / near
 
 
 def _is_overflow(subject: Subject, y: Array) -> bool:
@@ -108,4 +108,8 @@ def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array
         return True
     except OutsideDomain:
         return False
-    return bool(np.isfinite(y).all() and not np.isfinite(r[which]))
+    if np.isfinite(r[which]) or not np.isfinite(y).all():
+        return False
+    scales = directions.leaf_scales(subject.inputs, x)
+    u = np.where(np.arange(x.size) == which, scales, 0.0)
+    return _slopes(subject, x, y, u) is not None

@@ -147,15 +147,17 @@ def unit_of(subject: Subject) -> float:
 def _claim_noise(
     subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
 ) -> Array:
-    """Claims that move as far as they are off when the point moves by a few units of rounding."""
+    """Claims off by no more than they scatter when the point moves by a few units of rounding.
+
+    At the given arguments the claim itself is not among them: one that is wrong there alone does not scatter.
+    """
     off = _beyond(found, wrong, trial.claimed[chosen])
-    moved = np.zeros(chosen.size)
-    for step in n.CLAIM_MOVES:
-        other = _claimed_at(subject, trial, _moved(subject, trial, step))
-        if other is not None:
-            change = np.abs(other[chosen] - trial.claimed[chosen])
-            moved = np.fmax(moved, np.where(np.isfinite(change), change, 0.0))
-    return np.where(off <= n.NOISE_FACTOR * moved, State.RIGHT, found.state[wrong])
+    moves = (_claimed_at(subject, trial, _moved(subject, trial, step)) for step in n.CLAIM_MOVES)
+    others = [claimed[chosen] for claimed in moves if claimed is not None]
+    if len(others) < len(n.CLAIM_MOVES):
+        return found.state[wrong]
+    scatter = np.ptp(others if trial.point.is_given else [*others, trial.claimed[chosen]], axis=0)
+    return np.where(off <= n.NOISE_FACTOR * scatter, State.RIGHT, found.state[wrong])
 
 
 def _beyond(found: Judgement, wrong: Array, claimed: Array) -> Array:

@@ -28,6 +28,8 @@ _MOST, _LARGEST = 12, 1e12
 # How many ops may lie between a comparison and its constant, and between it and the input that it is about.
 _OPS_TO_CONSTANT, _OPS_TO_INPUT = 4, 6
 
+_HALF = {tf.float16.as_datatype_enum, tf.bfloat16.as_datatype_enum}
+
 Node = Any
 
 
@@ -45,6 +47,9 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
         branches=_branches(bodies),
         branches_on_sign=any(c <= 0 for c in kept),
         custom=any(_is_somebodys(node) for nodes in bodies for node in nodes),
+        short=any(
+            a.type in _HALF for nodes in bodies for node in nodes for a in node.attr.values()
+        ),
     )
 
 
