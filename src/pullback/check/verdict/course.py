@@ -24,10 +24,19 @@ from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
 from pullback.check.search.suggested import suggested_by
 from pullback.check.subject import RuleOutput, Subject
+from pullback.check.verdict.contract import contract
 from pullback.check.verdict.nonfinite import Broken, judge_broken
 from pullback.check.verdict.record import Failure, Problem, Record
 from pullback.check.verdict.resolve import resolve
-from pullback.check.verdict.trial import Trial, as_one_number, as_whole, run, usual_size
+from pullback.check.verdict.trial import (
+    Trial,
+    as_one_number,
+    as_whole,
+    is_finite,
+    run,
+    stands_for_rule,
+    usual_size,
+)
 from pullback.errors import CheckError
 
 
@@ -56,7 +65,7 @@ class Course:
         self.measure_scale()
         try:
             yield from self._at(Point(Kind.GIVEN, self.start))
-            yield from self._contract()
+            yield from contract(self)
             yield from self._another()
         except RuleFault as fault:
             yield Problem(Failure.FAULT, fault=fault)
@@ -71,7 +80,7 @@ class Course:
         for moved in (points.flipped_and_grown, points.made_largest):
             dead = ~self.reached
             if dead.any() and not dead.all():
-                x = moved(self.rng, self._elsewhere(0), dead)
+                x = moved(self.rng, self.elsewhere(0), dead)
                 yield from self._made_up(Point(Kind.NOT_REACHED, x))
 
     def read_program(self) -> None:
@@ -94,7 +103,7 @@ class Course:
 
     def another_point(self) -> Point:
         """A generic point away from the given one."""
-        return Point(Kind.ANOTHER, self._elsewhere(0))
+        return Point(Kind.ANOTHER, self.elsewhere(0))
 
     def within(self, kind: Kind) -> Callable[[Array], Array]:
         """Moves a point near one of this kind to where the function may be called."""
@@ -128,7 +137,7 @@ class Course:
         sizes = self._sizes(y)
         if not all(sizes):  # zero here: of what size it is elsewhere
             with contextlib.suppress(OutsideDomain):
-                there = self._sizes(self.subject.value(self._elsewhere(0)))
+                there = self._sizes(self.subject.value(self.elsewhere(0)))
                 sizes = [here or other for here, other in zip(sizes, there, strict=True)]
         self.subject.scale = self.subject.outputs.fill(sizes)
 
@@ -136,48 +145,12 @@ class Course:
         layout = self.subject.outputs
         return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
 
-    def _contract(self) -> Iterator[Problem]:
-        """In proportion to the upstream, whatever its size; and independent of other calls."""
-        subject, x = self.subject, self.start
-        w = np.where(np.isfinite(self.first), self.upstream, 0.0)  # as for what is given
-        plain = self.given.r if self.given is not None else subject.pull(x, w)[1]
-        if not np.isfinite(plain).all():
-            return
-        short = subject.rule.rule_epsilon > n.LONG_FORMAT
-        factor = self._out_of_proportion(plain, w, short)
-        if (
-            factor and not short and self.read_facts().short
-        ):  # it may be a matter of overflow inside
-            factor = self._out_of_proportion(plain, w, True)
-        if factor:
-            yield Problem(Failure.UPSTREAM, Point(Kind.GIVEN, x), numbers=(factor, 0.0))
-            return
-        opposite = points.opposite(self.rng, subject.inputs, x)
-        for other in (self.suggested.into(self.domain.into(opposite)), self._elsewhere(2)):
-            with contextlib.suppress(OutsideDomain):
-                if not self._alike(plain, subject.pull_after(x, other, w)):
-                    yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
-                return
-
-    def _out_of_proportion(self, plain: Array, w: Array, short: bool) -> float:
-        """A factor of the upstream by which the gradient is not multiplied; zero if there is none."""
-        bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
-        for factor in (2.0**bits, 2.0**-bits):
-            if not self._alike(plain, self.subject.pull(self.start, factor * w)[1] / factor):
-                return factor
-        return 0.0
-
-    def _alike(self, a: Array, b: Array) -> bool:
-        tolerance = n.ROUNDINGS * self.subject.rule.rule_epsilon
-        with np.errstate(invalid="ignore"):
-            return bool(np.all(np.abs(a - b) <= tolerance * np.maximum(np.abs(a), usual_size(a))))
-
     # points
 
     def _another(self) -> Iterator[Problem]:
         self.upstream = directions.signed(self.rng, self.subject.outputs.size)
         for attempt in range(3):
-            point = Point(Kind.ANOTHER, self._elsewhere(attempt))
+            point = Point(Kind.ANOTHER, self.elsewhere(attempt))
             tried = len(self.record.points[1])
             yield from self._at(point)
             if len(self.record.points[1]) > tried:
@@ -309,13 +282,13 @@ class Course:
 
     def _first_order(self, trial: Trial) -> Iterator[Problem]:
         """J·u from the transposed rule where it stands for what the user gets; else what the user gets."""
-        if _stands_for_rule(trial, self.subject):
+        if stands_for_rule(trial, self.subject):
             yield from self._judged(as_whole(trial), Failure.VALUE)
             return
         one = as_one_number(trial)
         problems = list(self._judged(one, Failure.VALUE))
         yield from problems
-        if not problems and self.order > 1 and _is_finite(trial):
+        if not problems and self.order > 1 and is_finite(trial):
             self.record.note(
                 "right as it is, but its own derivative is not: second derivatives will be wrong"
             )
@@ -416,22 +389,7 @@ class Course:
             return self.suggested.in_order(x)
         return self.suggested.into(x)
 
-    def _elsewhere(self, attempt: int) -> Array:
+    def elsewhere(self, attempt: int) -> Array:
+        """A generic point away from the given one; each further attempt strays less."""
         made = points.another(self.rng, self.subject.inputs, self.start, attempt)
         return self.suggested.into(self.domain.into(made))
-
-
-def _stands_for_rule(trial: Trial, subject: Subject) -> bool:
-    """⟨r, u⟩ = ⟨w, J·u⟩: what the transposed rule says is what a user gets."""
-    epsilon = subject.rule.rule_epsilon
-    if not _is_finite(trial):
-        return False
-    left, right = (trial.rule.r * trial.u)[trial.u != 0], (trial.rule.jvp * trial.w)[trial.w != 0]
-    sums = [np.sqrt(np.sum(terms**2)) for terms in (left, right, subject.scale * trial.w)]
-    size = float(sum(sums))
-    return bool(abs(np.sum(left) - np.sum(right)) <= n.ROUNDINGS * epsilon * size)
-
-
-def _is_finite(trial: Trial) -> bool:
-    jvp = trial.rule.jvp
-    return jvp is not None and bool(np.isfinite(jvp[trial.w != 0]).all())

@@ -131,3 +131,20 @@ def as_one_number(trial: Trial) -> Trial:
     size = np.array([np.sqrt(np.sum((w * trial.size)[used] ** 2) + np.sum(terms**2))])
     slope = Slope(value, np.where(np.isnan(error), np.inf, error))
     return replace(trial, claimed=claimed, slope=slope, size=size, whole=False)
+
+
+def stands_for_rule(trial: Trial, subject: Subject) -> bool:
+    """⟨r, u⟩ = ⟨w, J·u⟩: what the transposed rule says is what a user gets."""
+    epsilon = subject.rule.rule_epsilon
+    if not is_finite(trial):
+        return False
+    left, right = (trial.rule.r * trial.u)[trial.u != 0], (trial.rule.jvp * trial.w)[trial.w != 0]
+    sums = [np.sqrt(np.sum(terms**2)) for terms in (left, right, subject.scale * trial.w)]
+    size = float(sum(sums))
+    return bool(abs(np.sum(left) - np.sum(right)) <= n.ROUNDINGS * epsilon * size)
+
+
+def is_finite(trial: Trial) -> bool:
+    """Whether the transposed rule gives numbers where they are wanted."""
+    jvp = trial.rule.jvp
+    return jvp is not None and bool(np.isfinite(jvp[trial.w != 0]).all())
