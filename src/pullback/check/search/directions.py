@@ -73,13 +73,7 @@ def signed(rng: Rng, size: int) -> Array:
 
 def symmetric(layout: Layout, u: Array, which: tuple[int, ...]) -> Array:
     """The same direction, made symmetric in the matrices of the leaves `which`."""
-    out = u.copy()
+    parts = layout.split(u)
     for k in which:
-        part = layout.split(u)[k]
-        out[layout.span(k)] = layout.join(
-            [
-                (part + np.swapaxes(part, -1, -2).conj()) / 2 if i == k else None
-                for i in range(len(layout.leaves))
-            ]
-        )[layout.span(k)]
-    return out
+        parts[k] = (parts[k] + np.swapaxes(parts[k], -1, -2).conj()) / 2
+    return layout.join(parts)
