@@ -13,9 +13,7 @@ from pullback.check.verdict.course import Course
 from pullback.check.verdict.trial import weighted
 
 # Findings about places, which a table shows better than a line.
-PLACES = frozenset(
-    {"transposed", "reversed", "shifted", "places", "axis", "element", "swapped", "region"}
-)
+PLACES = ("transposed", "reversed", "shifted", "places", "axis", "element", "swapped", "region")
 
 
 def picture_of(
@@ -49,9 +47,8 @@ def _drawn(course: Course, truth: Truth, x: Array, w: Array) -> Draw | None:
 def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
     """One element moved through its range: the slope, and what the rule gives."""
     layout, entry, here = course.subject.inputs, failing.entry, float(failing.x[failing.entry])
-    if not _is_cheap(
-        truth
-    ):  # slopes that are all zero confirm nothing: those at the given arguments may
+    # slopes that are all zero confirm nothing: those at the given arguments may
+    if not _is_cheap(truth):
         truth = Truth(course.subject, course.start, failing.w, truth.entries)
     known = np.append(course.start[layout.span(layout.leaf_of(entry))], here)
     low, high = float(np.nanmin(known)), float(np.nanmax(known))

@@ -56,9 +56,8 @@ class _Search:
     def __init__(self, course: Course, truth: Truth, failing: Failing) -> None:
         self.course, self.truth, self.first, self.found = course, truth, failing, failing
         self.left, self.until = n.SHRINKS, time.monotonic() + n.SECONDS
-        self.bound = [
-            into for into in (course.domain.into, course.suggested.into) if _stays(into, failing.x)
-        ]
+        keeps = (course.domain.into, course.suggested.into)
+        self.bound = [into for into in keeps if _stays(into, failing.x)]
 
     def simplify(self, *, keep: bool) -> None:
         """An upstream of ones or of one output; then other entries, the entry itself, and digits."""
@@ -160,10 +159,7 @@ def _rounded(x: Array, digits: int) -> Array:
 
 def _as_given(layout: Layout, x: Array) -> Array:
     """The point as the inputs' own dtypes can hold it."""
-    out = x.copy()
+    out, short = x.copy(), {"float32": "f4", "complex64": "f4", "float16": "f2"}
     for k, leaf in enumerate(layout.leaves):
-        if leaf.dtype in ("float32", "complex64"):
-            out[layout.span(k)] = out[layout.span(k)].astype(np.float32)
-        elif leaf.dtype == "float16":
-            out[layout.span(k)] = out[layout.span(k)].astype(np.float16)
+        out[layout.span(k)] = x[layout.span(k)].astype(short.get(leaf.dtype, "f8"))
     return out

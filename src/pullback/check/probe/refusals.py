@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pullback.check.probe.protocol import Leaf
+from pullback.check.probe import Leaf
 from pullback.errors import CheckError
 
 
