@@ -12,6 +12,7 @@ from pullback.check.diagnosis.pictures import picture_of
 from pullback.check.diagnosis.shrink import Failing, smallest
 from pullback.check.probe import Array
 from pullback.check.report import Finding
+from pullback.check.search.domain import NAMED
 from pullback.check.subject import Layout
 from pullback.check.verdict.course import Course
 
@@ -73,5 +74,7 @@ def _intervals(given: Array) -> Mapping[str, tuple[float, float]]:
     """Named domains, and the range of the given values with some room."""
     room = max(float(np.ptp(given)), float(np.max(np.abs(given)))) / 2
     low, high = (float(f"{v:.2g}") for v in (np.min(given) - room, np.max(given) + room))
-    named = {"'positive'": (0.0, np.inf), "'negative'": (-np.inf, 0.0), "'unit'": (0.0, 1.0)}
-    return {**named, f"({low:g}, {high:g})": (low, high)}
+    return {
+        **{repr(name): ends for name, ends in NAMED.items()},
+        f"({low:g}, {high:g})": (low, high),
+    }

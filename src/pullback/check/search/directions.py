@@ -53,14 +53,9 @@ def sparse_at(rng: Rng, layout: Layout, x: Array, special: Array) -> Array:
     for k in range(len(layout.leaves)):
         span = layout.span(k)
         places = np.flatnonzero(special[span]) + span.start
-        keep[_one_of_each(rng, x, places)] = True
+        order = rng.permutation(places)
+        keep[order[np.unique(x[order], return_index=True)[1][:8]]] = True
     return np.where(keep, u, 0.0)
-
-
-def _one_of_each(rng: Rng, x: Array, places: Array) -> list[int]:
-    order = rng.permutation(places)
-    values, first = np.unique(x[order], return_index=True)
-    return [int(order[i]) for i in first[: min(len(values), 8)]]
 
 
 def signed(rng: Rng, size: int) -> Array:

@@ -11,7 +11,7 @@ from pullback.check.search.directions import leaf_scales, symmetric
 from pullback.check.subject import Layout
 from pullback.errors import CheckError
 
-_NAMED = {"positive": (0.0, np.inf), "negative": (-np.inf, 0.0), "unit": (0.0, 1.0)}
+NAMED = {"positive": (0.0, np.inf), "negative": (-np.inf, 0.0), "unit": (0.0, 1.0)}
 _MATRICES = {"symmetric": "symmetric", "definite": "symmetric and positive definite"}
 _MARGIN = 1e-3
 
@@ -28,17 +28,14 @@ class Domain:
 
     @property
     def bounded(self) -> bool:
-        """Whether any leaf has a bound."""
         return bool(np.isfinite(self.bounds).any())
 
     @property
     def lower(self) -> Array:
-        """The lower bound of every entry."""
         return self.layout.fill([low for low, _ in self.bounds])
 
     @property
     def upper(self) -> Array:
-        """The upper bound of every entry."""
         return self.layout.fill([high for _, high in self.bounds])
 
     @property
@@ -131,7 +128,7 @@ def _require_matrices(leaf: Leaf, given: Array, kind: str) -> None:
 
 
 def _interval(spec: Any) -> tuple[float, float]:
-    bounds = _NAMED.get(spec) if isinstance(spec, str) else spec
+    bounds = NAMED.get(spec) if isinstance(spec, str) else spec
     try:
         low, high = (None, None) if bounds is None else bounds
         low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
