@@ -82,13 +82,13 @@ def check(
     rule = _probe(fn, args, options)
     with contextlib.ExitStack() as at_end:
         at_end.callback(rule.close)
-        _wanted(rule, modes)
+        ways = _wanted(rule, options)
         truth, reference = _compared_with(plain, rule, args, options)
         for probe in filter(None, (reference, truth)):
             at_end.callback(probe.close)
         try:
             with progress.shown(rule.name):
-                exam, found = _examined(Subject(rule, truth, reference), options)
+                exam, found = _examined(Subject(rule, truth, reference), options, ways)
         except OutsideDomain as error:
             raise CheckError(
                 f"{rule.name} ran with the given arguments at first, and later did not: {error}"
@@ -123,13 +123,15 @@ def _compared_with(
         raise CheckError(f"against: {error}") from error
 
 
-def _examined(subject: Subject, options: Options) -> tuple[Course, tuple[Finding, ...]]:
+def _examined(
+    subject: Subject, options: Options, modes: Sequence[str]
+) -> tuple[Course, tuple[Finding, ...]]:
     _require_same_shapes(subject.rule, subject.reference or subject.truth)
     order, tolerance = 1 if options.quick else options.order, float(options.tolerance)
     with np.errstate(all="ignore"):
         domain = parse(options.domain, subject.inputs, subject.start())
         course = Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
-        problem = next(_parts(course, options.quick, options.modes), None)
+        problem = next(_parts(course, options.quick, modes), None)
         course.finish()
         if problem is None:
             return course, ()
@@ -151,21 +153,20 @@ def _shape(leaf: Leaf) -> str:
     return f"{leaf.name if leaf.kind == 'variable' else ''}{list(leaf.shape)}"
 
 
-def _parts(course: Course, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
+def _parts(course: Course, quick: bool, modes: Sequence[str]) -> Iterator[Problem]:
     if course.subject.reference is not None:
         yield from compare(course, quick=quick)
     else:
         yield from course.quick()
-    if quick and modes is None:
-        return
-    if not quick and course.subject.reference is None:
-        yield from course.full()
-    yield from in_modes(course, _wanted(course.subject.rule, modes))
+        if not quick:
+            yield from course.full()
+    yield from in_modes(course, modes)
 
 
-def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
+def _wanted(rule: Probe, options: Options) -> Sequence[str]:
+    modes = options.modes
     if modes is None:
-        return rule.default_modes()
+        return () if options.quick else rule.default_modes()
     known = rule.modes()
     if modes in ("all", "none"):
         return known if modes == "all" else ()
@@ -205,12 +206,11 @@ def _report(
 def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, Array]:
     """The failing input by path, if arguments are all that must change for it."""
     at, layout = findings[0].at if findings else {}, exam.subject.inputs
-    for leaf, given in zip(layout.leaves, layout.split(exam.start), strict=True):
-        if not at or (
-            leaf.kind == "variable" and not np.array_equal(at[leaf.name], given, equal_nan=True)
-        ):
-            return {}
-    return {leaf.path: at[leaf.name] for leaf in layout.leaves}
+    both = zip(layout.leaves, layout.split(exam.start), strict=True) if at else ()
+    changed = [v for v, x in both if not np.array_equal(at[v.name], x, equal_nan=True)]
+    if any(leaf.kind == "variable" for leaf in changed):
+        return {}
+    return {leaf.path: at[leaf.name] for leaf in layout.leaves if at}
 
 
 def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
@@ -224,8 +224,6 @@ def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
 
 def _coverage(course: Course) -> Coverage:
     record = course.record
-    tested = any(point.is_given for point in record.points[1])
-    reasons = [*record.reasons, *([] if tested else ["the given arguments were not tested"])]
     dead = int(np.count_nonzero(~course.reached)) if record.points[1] else 0
     return Coverage(
         points=tuple(map(str, record.points[1])),
@@ -239,7 +237,7 @@ def _coverage(course: Course) -> Coverage:
         constants=course.facts.constants,
         notes=tuple(_notes(course)),
         open_given=record.open_given,
-        reasons=tuple(dict.fromkeys(reasons)),
+        reasons=tuple(dict.fromkeys(record.reasons)),
     )
 
 
