@@ -79,8 +79,9 @@ def _properties(part: Array, signs: bool) -> tuple[_Property, ...]:
     """Its sign, and the first other property that it has."""
     if part.size == 0 or not np.isfinite(part).all():
         return ()
-    known = (_SIGNS if signs else (), _FORMS)
-    return tuple(p for some in known for p in [p for p in some if p.is_of(part)][:1])
+    kinds = (_SIGNS, _FORMS) if signs else (_FORMS,)
+    firsts = (next((one for one in kind if one.is_of(part)), None) for kind in kinds)
+    return tuple(filter(None, firsts))
 
 
 def _has_rows(part: Array, of: int) -> bool:
