@@ -56,8 +56,9 @@ class _Search:
     def __init__(self, course: Course, truth: Truth, failing: Failing) -> None:
         self.course, self.truth, self.first, self.found = course, truth, failing, failing
         self.left, self.until = n.SHRINKS, time.monotonic() + n.SECONDS
-        keeps = (course.domain.into, course.suggested.into)
-        self.bound = [into for into in keeps if _stays(into, failing.x)]
+        self.bound = [
+            into for into in (course.domain.into, course.suggested.into) if _stays(into, failing.x)
+        ]
 
     def simplify(self, *, keep: bool) -> None:
         """An upstream of ones or of one output; then other entries, the entry itself, and digits."""

@@ -68,8 +68,7 @@ def cost(report: Report) -> str:
 def details(report: Report, finding: Finding) -> list[str]:
     """Numbers, place and remedy of a finding, a line each."""
     made_up, points = finding.made_up, _many(finding.confirmed, "point")
-    is_long = sum(line.leaf.size for line in report.inputs) > n.FEW_NUMBERS
-    at = arrays(finding.at) if made_up or is_long else ""
+    at = arrays(finding.at) if made_up or _is_long(report) else ""
     lines = {
         _numbers(report, finding): True,
         f"the given arguments pass, made-up ones do not: {finding.point}": made_up,
@@ -83,8 +82,8 @@ def details(report: Report, finding: Finding) -> list[str]:
     return [line for line, applies in lines.items() if line and applies]
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count > 1)}"
+def _is_long(report: Report) -> bool:
+    return sum(line.leaf.size for line in report.inputs) > n.FEW_NUMBERS
 
 
 def _numbers(report: Report, finding: Finding) -> str:
@@ -173,6 +172,10 @@ def covered(report: Report) -> list[str]:
         f"same in: {' · '.join(seen.modes)}": seen.modes,
     }
     return [line for line, applies in lines.items() if applies] + list(seen.notes)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"
 
 
 def _listing(names: Iterable[str]) -> str:
