@@ -149,22 +149,27 @@ class Steps(Protocol):
 
     def values(self, xs: Arrays, ws: Arrays) -> StepValues:
         """What every step computes, and what flows back to it from upstream gradients."""
+        ...
 
     def local(
         self, xs: Arrays, inputs: Sequence[Arrays], cotangents: Sequence[Arrays]
     ) -> Sequence[Arrays]:
         """The cotangents of its inputs that each step alone makes, at other values and for other cotangents."""
+        ...
 
     def tangents(self, xs: Arrays, us: Arrays) -> Sequence[Arrays]:
         """How the inputs of the steps move when the arguments move by `us`."""
+        ...
 
     def variants(
         self, xs: Arrays, values: StepValues
     ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
         """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
+        ...
 
     def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
         """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -224,53 +229,69 @@ class Probe(Protocol):
 
     def start(self) -> list[Array]:
         """The inputs the user gave."""
+        ...
 
     def values(self, xs: Arrays) -> list[Array]:
         """The outputs at `xs`."""
+        ...
 
     def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
         """Outputs at `xs`, and what the rule makes of the upstream gradients `ws`."""
+        ...
 
     def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
         """What the rule says at `xs`, by differentiating the rule itself; `second` if asked for."""
+        ...
 
     def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
         """The rule at `xs`, run only after another call of the function at `others`."""
+        ...
 
     def own_vjp(self, xs: Arrays, ws: Arrays) -> Sequence[Array | None] | Unsupported:
         """The gradient by the engine's own derivative of the program, with every custom gradient left out."""
+        ...
 
     def program_steps(self) -> Steps | Unsupported:
         """The program whose derivative `own_vjp` gives, operation by operation."""
+        ...
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """What the program of function and rule compares its values with."""
+        ...
 
     def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
         """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
+        ...
 
     def modes(self) -> tuple[str, ...]:
         """Names of the other ways in which this engine can run the rule."""
+        ...
 
     def default_modes(self) -> tuple[str, ...]:
         """Those of them that a check runs unless it is told otherwise."""
+        ...
 
     def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
         """What another way of running gives, or why it cannot be run."""
+        ...
 
     def plain(
         self, what: str, xs: Arrays, ws: Arrays, us: Arrays
     ) -> Sequence[Array | None] | Unsupported:
         """The plain way of running at the precision of the arguments, to compare others with."""
+        ...
 
     def source(self) -> str | None:
         """`file:line` of the rule, when it has one."""
+        ...
 
     def source_line(self) -> str:
         """The text of that line, where it can be read."""
+        ...
 
     def close(self) -> None:
         """Put back every state that running the function has changed."""
+        ...
 
 
 class Probes(Protocol):
@@ -285,12 +306,16 @@ class Probes(Protocol):
         seed: int,
     ) -> Probe:
         """A probe of a function at these arguments."""
+        ...
 
     def is_custom_gradient(self, value: Any) -> bool:
         """Whether a value in a module is a function with a gradient of its own."""
+        ...
 
     def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
         """A tensor to try a function on; another one for another `which`."""
+        ...
 
     def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:
         """The import and the expression of a tensor like `value` that holds these numbers; nothing for other values."""
+        ...

@@ -195,4 +195,4 @@ def _sprinkle(rng: Rng, base: Array, values: Array) -> tuple[Array, Array]:
 def _mixed_signs(layout: Layout, x: Array) -> Array:
     """Positions in leaves that hold values of both signs: only those may change sign freely."""
     parts = [x[layout.span(k)] for k in range(len(layout.leaves))]
-    return layout.fill([(part > 0).any() and (part < 0).any() for part in parts]) > 0
+    return layout.fill([float((part > 0).any() and (part < 0).any()) for part in parts]) > 0

@@ -92,6 +92,10 @@ def _sums_to_one(part: Array) -> bool:
     return _has_rows(part, n.ROW) and bool(np.all(np.abs(np.sum(part, -1) - 1) < n.UNIT_SUM))
 
 
+def _is_shares(part: Array) -> bool:
+    return _sums_to_one(part) and bool((part >= 0).all())
+
+
 def _summing_to_one(part: Array) -> Array:
     total = np.sum(np.abs(part), -1, keepdims=True)
     return np.where(total > 0, np.abs(part) / np.where(total > 0, total, 1), 1 / part.shape[-1])
@@ -115,7 +119,7 @@ _SIGNS = (
     _Property("negative", lambda part: bool((part <= 0).all()), lambda part: -np.abs(part)),
 )
 _FORMS = (
-    _Property("summing to one", lambda p: _sums_to_one(p) and (p >= 0).all(), _summing_to_one),
+    _Property("summing to one", _is_shares, _summing_to_one),
     _Property("of length one", lambda p: _sums_to_one(p**2), _of_length_one),
     _Property("sorted", _is_sorted, np.sort),
     _Property("whole numbers", _is_whole, np.round),
