@@ -92,26 +92,35 @@ class Claim:
         return inside & (bar <= n.RESOLVED * self.gap) & (fine | nothing)
 
 
+@dataclass(frozen=True)
 class Judgement:
     """For each entry: what is known of its claim, the window that decided, or the one with the smallest bar."""
 
+    state: Array
+    low: Array
+    high: Array
+    error: Array
+    bends: Array
+
+
+class _Search:
+    """A judgement in the making, from window to window."""
+
     def __init__(self, claim: Claim) -> None:
         self.claim, size = claim, claim.value.size
-        self.state = np.zeros(size, int)
-        self.low, self.high = np.full(size, np.nan), np.full(size, np.nan)
-        self.error, self.bends = np.full(size, np.inf), np.zeros(size, bool)
-        self.jumps, self.outside = np.zeros(size, bool), np.zeros(size, bool)
+        self.jumps, self.outside, bends = (np.zeros(size, bool) for _ in range(3))
+        low, high, error = (np.full(size, start) for start in (np.nan, np.nan, np.inf))
+        self.found = Judgement(np.zeros(size, int), low, high, error, bends)
         # a derivative that still changes where rounding no longer hides it: larger radii condemn nobody
         self.moving = np.zeros(size, bool)
 
     @property
     def is_open(self) -> Array:
-        """Which entries are yet to be decided."""
-        return (self.state == State.OPEN) & ~self.jumps
+        return (self.found.state == State.OPEN) & ~self.jumps
 
     def support(self, window: Window) -> None:
         """Claims inside the interval are right."""
-        self._write(self.is_open & (window.error < self.error), window, State.OPEN)
+        self._write(self.is_open & (window.error < self.found.error), window, State.OPEN)
         self._write(self.is_open & self.claim.supported_by(window), window, State.RIGHT)
 
     def refute(self, window: Window, smaller: Window | None) -> None:
@@ -126,26 +135,26 @@ class Judgement:
         self.outside = outside
 
     def _write(self, where: Array, window: Window, state: State) -> None:
-        self.state[where] = state
+        self.found.state[where] = state
         for name in ("low", "high", "error", "bends"):
-            getattr(self, name)[where] = getattr(window, name)[where]
+            getattr(self.found, name)[where] = getattr(window, name)[where]
 
 
 def judge(line: Line, claim: Claim) -> Judgement:
     """What the function says of a claim, entry by entry."""
-    radii, found, smaller = _radii(claim.epsilon), Judgement(claim), None
+    radii, search, smaller = _radii(claim.epsilon), _Search(claim), None
     with np.errstate(all="ignore"):
-        found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
-        if found.is_open.any():
-            found.jumps = jumps(line, claim.noise, claim.epsilon)
+        search.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
+        if search.is_open.any():
+            search.jumps = jumps(line, claim.noise, claim.epsilon)
         for k in range(n.RADII - 2):
-            if not found.is_open.any():
+            if not search.is_open.any():
                 break
             window = _window(line, radii[k:][:3], claim.noise)
-            found.support(window)
-            found.refute(window, smaller)
+            search.support(window)
+            search.refute(window, smaller)
             smaller = window
-    return found
+    return search.found
 
 
 def _radii(epsilon: float) -> Array:
