@@ -160,10 +160,7 @@ def _rounded(x: Array, digits: int) -> Array:
 
 def _as_given(layout: Layout, x: Array) -> Array:
     """The point as the inputs' own dtypes can hold it."""
-    out = x.copy()
+    out, short = x.copy(), {"float32": "f4", "complex64": "f4", "float16": "f2"}
     for k, leaf in enumerate(layout.leaves):
-        if leaf.dtype in ("float32", "complex64"):
-            out[layout.span(k)] = out[layout.span(k)].astype(np.float32)
-        elif leaf.dtype == "float16":
-            out[layout.span(k)] = out[layout.span(k)].astype(np.float16)
+        out[layout.span(k)] = x[layout.span(k)].astype(short.get(leaf.dtype, "f8"))
     return out
