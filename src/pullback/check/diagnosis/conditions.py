@@ -137,7 +137,7 @@ def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array,
 def _interval(values: Array, wrong: Array, constants: tuple[float, ...]) -> Interval | None:
     """The interval that holds all wrong values and no right ones, its ends between those and the next right ones."""
     bad, good = values[wrong], values[~wrong]
-    if bad.size < n.LEAST_VALUES or good.size < n.LEAST_VALUES or not np.isfinite(bad).all():
+    if bad.size < n.SEVERAL or good.size < n.SEVERAL or not np.isfinite(bad).all():
         return None
     low, high = float(bad.min()), float(bad.max())
     if ((good >= low) & (good <= high)).any():
@@ -169,7 +169,11 @@ def _sharpened(
             pairs = _across(case, draws, quantity, end, sign)
             sharp = [_halved(case, quantity, *pair) for pair in (*pairs[:1], *pairs[1:][-1:])]
             known = [value for value in sharp if value is not None]
-            if not known or len(known) < len(sharp) or not np.allclose(known, known[0], n.SNAP):
+            if (
+                not known
+                or len(known) < len(sharp)
+                or not np.allclose(known, known[0], n.EXPLAINED)
+            ):
                 return None
             end = known[0]
         ends.append(end)
@@ -206,7 +210,7 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
         else:
             high = middle
     entry = case.span.start + element
-    if last.gap[entry] < n.FADED * last.floor[entry]:
+    if last.gap[entry] < n.BARS * last.floor[entry]:
         return None
     values = [quantity(d).ravel()[element] for d in (wrong, last, right)]
     return _plain(float(values[1]), abs(float(values[2] - values[0])), case.constants)
@@ -215,6 +219,6 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
 def _plain(value: float, width: float, constants: tuple[float, ...]) -> float:
     """A constant of the program, or zero, where the end found is that."""
     for constant in (0.0, *constants, *(-c for c in constants)):
-        if abs(value - constant) <= n.SNAP * width:
+        if abs(value - constant) <= n.EXPLAINED * width:
             return float(constant)
     return float(f"{value:.3g}")

@@ -136,7 +136,7 @@ class Draws:
     def pool(self) -> tuple[Draw, ...]:
         """Draws at points of other kinds; at kinks the program's derivative is one of several that are right."""
         w = self.fit[0].w
-        found = [self.draw(x, w) for x in (*self.mixed, *(p.x for p in self.others[: n.POOL]))]
+        found = [self.draw(x, w) for x in (*self.mixed, *(p.x for p in self.others[: n.FEW]))]
         return tuple(draw for draw in found if draw is not None)
 
 
@@ -154,8 +154,8 @@ def make_draws(
     `into` keeps a point within what the function may be called with.
     """
     rng, size = np.random.default_rng(11), subject.inputs.size
-    entries = np.unique(np.concatenate([wrong[: n.GRID // 2], _spread(rng, size)]).astype(int))
-    truth = Truth(subject, point.x, w, entries[: n.GRID])
+    entries = np.unique(np.concatenate([wrong[: n.MANY // 2], _spread(rng, size)]).astype(int))
+    truth = Truth(subject, point.x, w, entries[: n.MANY])
 
     def draw(x: Array, w: Array) -> Draw | None:
         try:
@@ -167,7 +167,7 @@ def make_draws(
 
     other = _like(rng, w)
     fit = [draw(point.x, w), draw(point.x, other)]
-    near = [draw(into(_near(rng, point)), _like(rng, w)) for _ in range(n.FRESH)]
+    near = [draw(into(_near(rng, point)), _like(rng, w)) for _ in range(n.SEVERAL)]
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
     others = [other for other in others if point.is_placed or not other.is_placed]
@@ -196,7 +196,7 @@ def _like(rng: np.random.Generator, w: Array) -> Array:
 
 
 def _spread(rng: np.random.Generator, size: int) -> Array:
-    return rng.permutation(size)[: n.GRID]
+    return rng.permutation(size)[: n.MANY]
 
 
 def _near(rng: np.random.Generator, point: Point) -> Array:

@@ -63,7 +63,7 @@ def _scaled(inside: Inside) -> Iterator[Explanation]:
 
 
 def _parallel(a: Array, b: Array) -> bool:
-    return bool(np.allclose(a * (b @ b), b * (a @ b), n.SLIP_FIT))
+    return bool(np.allclose(a * (b @ b), b * (a @ b), n.AGREE))
 
 
 def _optioned(inside: Inside) -> Iterator[Explanation]:
@@ -109,7 +109,9 @@ def _fitting(
 def _taken_for(inside: Inside) -> Iterator[Explanation]:
     """The derivative of one operation taken for something else, or what flows back put into other places."""
     at = inside.at(inside.here)
-    bent = inside.local(inside.here, [[n.ASIDE * a for a in e] for e in at.inputs], at.cotangents)
+    bent = inside.local(
+        inside.here, [[(1 + n.NEAR) * a for a in e] for e in at.inputs], at.cotangents
+    )
     found: list[tuple[int, Explanation]] = []
     for s, j in inside.edges():
         linear = np.allclose(bent[s][j], at.back[s][j])
@@ -221,7 +223,7 @@ def _swapped(inside: Inside, swap: Swap, s: int) -> Callable[[At, Draw, int], Ar
 def _swaps(inside: Inside) -> Iterator[Swap]:
     """What goes into a step changed, in all steps at once: its cotangent or an input moved, or an input replaced."""
     most = min(max(len(step.inputs) for step in inside.steps), 2)
-    for m in range(n.MOST_SWAPS):
+    for m in range(n.FEW):
         yield lambda a, s, m=m: _with_cotangent_moved(a, s, m)
         for i in range(most):
             yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _moved)

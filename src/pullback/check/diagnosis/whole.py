@@ -141,8 +141,8 @@ def _is_rounded(case: Case, unit: float) -> bool:
         return False
     here = case.draws.fit[0]
     errors = [_relative(case, here)]
-    for k in range(3):
-        moved = case.draws.draw(here.x * (1 + (k + 1) * n.ERRATIC * unit), here.w)
+    for move in n.CLAIM_MOVES:
+        moved = case.draws.draw(here.x * (1 + n.UNITS * move * unit), here.w)
         if moved is None:
             return False
         errors.append(_relative(case, moved))
@@ -268,7 +268,7 @@ def moving_factor(case: Case) -> Iterator[Explanation]:
     """One factor for all elements, or all along an axis, which changes with the point: it takes several to tell."""
     for axis in (None, *range(len(case.shape))):
         size = case.leaf.size if axis is None else case.shape[axis]
-        if size > n.LEAST_VALUES and (axis is None or case.leaf.size > size):
+        if size > n.SEVERAL and (axis is None or case.leaf.size > size):
             where = "" if axis is None else f" along axis {axis}"
             text = f"is off by one factor for all elements{where}, which changes with the point"
             yield Explanation("factor", text, lambda d, k=axis: case.g(d) * _ratio(case, d, k))

@@ -120,7 +120,7 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
 
 
 def _times(base: Array) -> int:
-    return 2 if base.size <= n.SMALL_INPUT else 1
+    return 2 if base.size <= n.MANY else 1
 
 
 def made_largest(rng: Rng, x: Array, which: Array) -> Array:
@@ -179,7 +179,7 @@ def _threshold_points(
     yield Point(
         Kind.BETWEEN_THRESHOLDS, _apart(rng, _sprinkle(rng, base, between, 0.7)[0]), NOTHING
     )
-    for k in [*range(min(len(layout.leaves), n.MOST_LEAVES))] * _times(base):
+    for k in [*range(min(len(layout.leaves), n.SEVERAL))] * _times(base):
         x = base.copy()
         x[layout.span(k)] = _apart(rng, _sprinkle(rng, base[layout.span(k)], between, 0.7)[0])
         yield Point(Kind.BETWEEN_THRESHOLDS, x)

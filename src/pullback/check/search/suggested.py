@@ -74,14 +74,19 @@ def _properties(part: Array, signs: bool) -> tuple[Keep, ...]:
         found.append(_positive)
     elif signs and (part <= 0).all():
         found.append(_negative)
-    rows = part.ndim > 0 and part.shape[-1] >= n.ROW
+    rows = part.ndim > 0 and part.shape[-1] >= n.SEVERAL
     if rows and _close(np.sum(part, -1)) and (part >= 0).all():
         return (*found, _summing_to_one)
     if rows and _close(np.sum(part**2, -1)):
         return (*found, _of_length_one)
-    if rows and part.shape[-1] > n.ROW and (np.diff(part, axis=-1) >= 0).all() and np.ptp(part) > 0:
+    if (
+        rows
+        and part.shape[-1] > n.SEVERAL
+        and (np.diff(part, axis=-1) >= 0).all()
+        and np.ptp(part) > 0
+    ):
         return (*found, _sorted)
-    if (part == np.round(part)).all() and part.size >= n.ROW and np.ptp(part) > 0:
+    if (part == np.round(part)).all() and part.size >= n.SEVERAL and np.ptp(part) > 0:
         return (*found, _whole)
     return tuple(found)
 
@@ -134,7 +139,9 @@ def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int, flo
         for b, other in enumerate(parts):
             if a == b or one.shape != other.shape or not _is_plain(layout, a, b):
                 continue
-            many = one.size > n.ROW or all(_BOUNDS.search(layout.leaves[k].name) for k in (a, b))
+            many = one.size > n.SEVERAL or all(
+                _BOUNDS.search(layout.leaves[k].name) for k in (a, b)
+            )
             if many and (one < other).all():
                 found.append((a, b, float(np.median(other - one))))
     return found

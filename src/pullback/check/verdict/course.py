@@ -66,7 +66,7 @@ class Course:
         self.read_program()
         made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
         for point in made:
-            if self.subject.epsilon < n.COARSEST or not point.kind.is_far_out:
+            if n.ROUNDINGS * self.subject.epsilon < 1 or not point.kind.is_far_out:
                 yield from self._made_up(point)
         for moved in (points.flipped_and_grown, points.made_largest):
             dead = ~self.reached

@@ -61,7 +61,7 @@ def _slopes(
     subject: Subject, x: Array, y: Array, u: Array, *, smooth: bool = False
 ) -> Array | None:
     """One-sided derivatives along `u`, or nothing if some output has no finite one, or bends where it must not."""
-    finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
+    finite = np.flatnonzero(np.isfinite(y))[: n.SHORT_VECTOR]
     if not finite.size:
         return None
     size = np.abs(y[finite]) + subject.scale[finite]
@@ -99,7 +99,7 @@ def _is_overflow(subject: Subject, y: Array) -> bool:
 
 def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array) -> bool:
     """Whether one of the entries, put alone where it is, makes the gradient there not finite."""
-    x = np.where(start == point.x, start * n.ASIDE + (start == 0), start)
+    x = np.where(start == point.x, start * (1 + n.NEAR) + (start == 0), start)
     which = int(np.flatnonzero(broken)[0])
     x[which] = point.x[which]
     try:

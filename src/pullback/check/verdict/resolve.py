@@ -68,11 +68,11 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
-    if suspects.size <= n.MOST_SUSPECTS:
+    if suspects.size <= n.SHORT_VECTOR:
         return suspects
     ratio = trial.gap[suspects] / trial.slope.error[suspects]
     ratio = np.where(np.isnan(ratio), np.inf, ratio)
-    return np.sort(suspects[np.argpartition(-ratio, n.MOST_SUSPECTS)[: n.MOST_SUSPECTS]])
+    return np.sort(suspects[np.argpartition(-ratio, n.SHORT_VECTOR)[: n.SHORT_VECTOR]])
 
 
 def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
@@ -114,7 +114,7 @@ def _plainly(
     size = np.abs(narrow) + np.abs(claim.value) + usual_size(trial.claimed)
     sure = (found.state[wrong] == State.OPEN) & (error <= n.COARSE * size)
     state = np.where(sure & (gap <= error), State.RIGHT, found.state[wrong])
-    return np.where(sure & (gap > n.PLAIN_BARS * error), State.WRONG, state)
+    return np.where(sure & (gap > n.UNITS * error), State.WRONG, state)
 
 
 def _jumping(
@@ -195,7 +195,7 @@ def _neighbours(
     state = found.state[wrong]
     low, high = np.full((2, len(n.BALLS), chosen.size), np.inf) * [[[1.0]], [[-1.0]]]
     rng, flows = np.random.default_rng(2), trial.rule.r != 0
-    for k in range(n.NEIGHBOURS):
+    for k in range(n.MANY):
         towards = directions.generic(rng, subject.inputs, trial.x)
         if (
             k % 2 and flows.any()
@@ -204,10 +204,10 @@ def _neighbours(
         slopes = _slopes_beside(subject, trial, chosen, towards)
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
         widths = high - low
-        noisy = n.LASTING_HULL * widths[0] > widths[1]  # wider in the smaller ball: that is noise
-        lasting = (widths[0] >= n.LASTING_HULL * widths[1]) & ~noisy
+        noisy = n.KEPT * widths[0] > widths[1]  # wider in the smaller ball: that is noise
+        lasting = (widths[0] >= n.KEPT * widths[1]) & ~noisy
         lasting &= widths[0] > n.BARS * rounding
-        slack = bar + n.EDGE * widths[0]
+        slack = bar + n.COARSE * widths[0]
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
         smooth = np.max(widths, axis=0) < n.COARSE * _beyond(found, wrong, claimed)
         kinked = (
@@ -236,7 +236,7 @@ def _radius(subject: Subject, ball: int) -> float:
 
 
 def _step(subject: Subject) -> float:
-    return subject.epsilon**n.STEP_IN_BALL
+    return subject.epsilon**n.MOST_RADIUS
 
 
 def _each_input_alone(
