@@ -13,8 +13,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.diagnosis.parts import Mask, ways
-from pullback.check.diagnosis.whole import extremes
+from pullback.check.diagnosis.parts import Mask, Ways, ways
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
@@ -32,28 +31,14 @@ class Interval:
         return (q >= self.low) & (q <= self.high)
 
 
-def conditions(case: Case) -> Iterator[Explanation]:
-    """Wrong in a way that can be told where a condition holds."""
-    yield from _under_conditions(case, ways)
-
-
-def conditions_on_order(case: Case) -> Iterator[Explanation]:
-    """Wrong in a way that can be told where an element is the largest or smallest, or is not."""
-    yield from _under_conditions(case, ways, extremes(case))
-
-
-def conditions_at_least(case: Case) -> Iterator[Explanation]:
-    """Wrong where a condition holds, without saying how."""
-    yield from _under_conditions(case, lambda case, _: iter([("is wrong", case.r)]))
-
-
-def _under_conditions(
+def conditions(
     case: Case,
-    how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Quantity]]],
-    of: Iterable[tuple[str, Quantity]] | None = None,
+    how_wrong: Ways = ways,
+    of: Callable[[Case], Iterable[tuple[str, Quantity]]] | None = None,
 ) -> Iterator[Explanation]:
+    """Wrong in a way that can be told where a condition holds."""
     draws = [*case.draws.tested, *case.draws.pool]
-    for name, quantity in _quantities(case) if of is None else of:
+    for name, quantity in (of or _quantities)(case):
         values, wrong = _gathered(case, draws, quantity)
         found = _interval(values, wrong, case.constants)
         if found is None:

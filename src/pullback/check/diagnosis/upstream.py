@@ -96,16 +96,10 @@ def by_output(case: Case) -> Iterator[Explanation]:
     """What one output contributes is left out, has the wrong sign or a factor."""
     outputs = case.subject.outputs
     for k, leaf in enumerate(outputs.leaves if len(outputs.leaves) > 1 else ()):
-        span = outputs.span(k)
-        parts = {id(d): _of_output(case, d, span) for d in case.draws.tested}
-
-        def part(d: Draw, parts: dict[int, Array] = parts) -> Array:
-            return parts[id(d)]
-
-        off = case.factor(part, lambda d: case.r(d) - case.g(d), case.draws.fit)
+        parts = {id(d): _of_output(case, d, outputs.span(k)) for d in case.draws.tested}
+        off, predict = case.multiple(lambda d, p=parts: p[id(d)], added=True)
         if off:
-            text = words.part_of_outputs(leaf.name, 1 + off)
-            yield Explanation("term", text, lambda d, p=part, c=off: case.g(d) + c * p(d))
+            yield Explanation("term", words.part_of_outputs(leaf.name, 1 + off), predict)
 
 
 def _of_output(case: Case, draw: Draw, span: slice) -> Array:

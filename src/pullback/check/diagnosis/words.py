@@ -4,9 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-import numpy as np
-
-from pullback.check.probe import Array, Step
+from pullback.check.probe import Step
 
 CONSTANTS = {
     "π": math.pi,
@@ -70,11 +68,6 @@ def is_minus_one(number: float) -> bool:
     return abs(number + 1) < 1e-6
 
 
-def of_draw(name: str, what: str) -> str:
-    """An input, an output, or the upstream of an output."""
-    return f"the upstream of `{name}`" if what == "w" else f"`{name}`"
-
-
 def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     """A constant factor, as plain as it can be said."""
     if is_minus_one(number):
@@ -118,9 +111,9 @@ def times(number: float) -> str:
     )
 
 
-def per_index(axis: int, factors: Array) -> str:
+def per_index(axis: int, factors: Sequence[float]) -> str:
     """A factor for each index."""
-    some = ", ".join(short(float(f)) for f in factors[:4]) + (", …" if factors.size > 4 else "")
+    some = ", ".join(map(short, factors[:4])) + (", …" if len(factors) > 4 else "")
     return f"is off by a factor that depends only on the index along axis {axis}: {some}"
 
 
@@ -270,32 +263,6 @@ def slip(step: Step, j: int | None, how: str) -> str:
 
 
 # other findings
-
-
-def unexplained(share: float, wrong: int, total: int, tried: int | None) -> str:
-    """The honest line."""
-    many = "all elements" if wrong == total else f"{wrong} of {total} elements"
-    amount = (
-        f"off by {short(100 * share)} %" if np.isfinite(share) else "not zero, as it should be,"
-    )
-    found = f"; none of {tried} explanations tried predicts it" if tried else ""
-    return f"is {amount} in {many}{found}"
-
-
-def blamed(operations: Sequence[str]) -> str:
-    """Whose gradient it is."""
-    return (
-        f" (the engine's own gradient of {', '.join(operations)} is wrong there, no rule of yours)"
-    )
-
-
-def not_finite(values: Array, name: str) -> str:
-    """NaN or infinity where the function has slopes."""
-    at = np.unique(values)
-    where = (
-        f"where {name} = {short(float(at[0]))}" if at.size == 1 else f"at {values.size} elements"
-    )
-    return f"is not finite {where}, where the function is finite and has finite slopes"
 
 
 def shape(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
