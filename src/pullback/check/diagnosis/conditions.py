@@ -54,7 +54,7 @@ def conditions(
                     break
                 where = words.interval(name, ends.low, ends.high)
                 predict = _only_where(case, lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
-                yield Explanation("condition", words.condition(how, where), predict)
+                yield Explanation("condition", words.in_part(how, f"where {where}"), predict)
 
 
 def two_factors(case: Case) -> Iterator[Explanation]:

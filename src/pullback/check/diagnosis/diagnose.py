@@ -64,7 +64,8 @@ def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Findin
         case Failure.FAULT:
             return (_fault(course, problem),)
         case Failure.STALE:
-            return (_about(course, problem, "stale", [0], words.STALE),)
+            text = "changes if another forward call is made before the backward pass: shared state"
+            return (_about(course, problem, "stale", [0], text),)
         case Failure.NOT_FINITE:
             return (_not_finite(course, problem, explain),)
         case Failure.SECOND:
@@ -87,7 +88,9 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
         return tuple(_finding(course, problem, [case], None, None) for case in cases)
     found: list[Found] = []
     for group in _swapped(cases):
-        found.append((group, Explanation("swapped", words.SWAPPED, group[0].g), 0))
+        found.append(
+            (group, Explanation("swapped", "are swapped: each has the other's", group[0].g), 0)
+        )
         cases = [case for case in cases if case not in group]
     about_upstream = problem.kind is Failure.UPSTREAM
     found += [_bent(case) for case in cases] if about_upstream else _explained(cases)
@@ -276,7 +279,12 @@ def _second(course: Course, problem: Problem) -> Finding:
     trial, layout = cast("Trial", problem.trial), course.subject.inputs
     entry = int(problem.positions[0])
     finite = bool(np.isfinite(trial.claimed[problem.positions]).all())
-    text = (words.SECOND if finite else words.SECOND_NOT_FINITE) + _blame(course, problem, 2)
+    text = (
+        "is right to first order, wrong to second: a saved tensor was detached, or the rule is not "
+        "differentiable as written"
+        if finite
+        else "is right to first order, but its own derivative is not finite (NaN or infinite)"
+    ) + _blame(course, problem, 2)
     numbers, where = _compared(trial, entry), layout.element(entry)
     which = [layout.leaf_of(entry)]
     return _about(course, problem, "second", which, text, entry=where, **numbers)

@@ -26,7 +26,7 @@ def regions(case: Case, how_wrong: Ways | None = None) -> Iterator[Explanation]:
             for how, inside in (how_wrong or ways)(case, lambda _, m=mask: m):
                 yield Explanation(
                     "element" if name.startswith("element") else "places",
-                    words.region(name, how),
+                    words.in_part(how, f"in {name}"),
                     lambda draw, m=mask, f=inside: np.where(m, f(draw), case.g(draw)),
                 )
 

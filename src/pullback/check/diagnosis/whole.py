@@ -17,7 +17,9 @@ Quantity = Callable[[Any], Array]
 
 def zero(case: Case) -> Iterator[Explanation]:
     """Nothing flows."""
-    kind, text = ("none", words.NOTHING_FLOWS) if case.none else ("detached", words.DETACHED)
+    kind, text = "detached", "is zero, but the function depends on it: detached?"
+    if case.none:
+        kind, text = "none", "is missing (the rule gives None), but the function depends on it"
     yield Explanation(kind, text, lambda _: np.zeros(case.shape))
 
 
@@ -97,11 +99,16 @@ def _arrays(case: Case, order: str) -> Iterator[tuple[str, Leaf, Callable[[Draw]
             yield said, leaf, lambda d, a=what, s=span: getattr(d, a)[s]
 
 
+_CONJUGATE = (
+    "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
+)
+
+
 def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
     """The right numbers in other places; or summed, averaged, accumulated."""
     for move in moves(case.shape, pairs=case.leaf.is_complex):
         if mixed == (move.kind in MIXING):
-            text = words.CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
+            text = _CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
             yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
@@ -249,7 +256,9 @@ def factor_per_index(case: Case) -> Iterator[Explanation]:
             return np.array(each)[index] * case.g(d)
 
         if case.holds(predict, case.draws.pool):  # else it comes from the values that stand there
-            yield Explanation("factor", words.per_index(k, each), predict)
+            some = ", ".join(map(words.short, each[:4])) + (", …" if size > 4 else "")
+            text = f"is off by a factor that depends only on the index along axis {k}: {some}"
+            yield Explanation("factor", text, predict)
 
 
 def moving_factor(case: Case) -> Iterator[Explanation]:

@@ -18,23 +18,6 @@ CONSTANTS = {
     "ln 10": math.log(10),
     "180/π": 180 / math.pi,
 }
-SWAPPED = "are swapped: each has the other's"
-NOTHING_FLOWS = "is missing (the rule gives None), but the function depends on it"
-DETACHED = "is zero, but the function depends on it: detached?"
-UNUSED = "is the same for every upstream: the upstream gradient is not multiplied in"
-ADDED = (
-    "has something added that does not depend on the upstream: an upstream of zero should give zero"
-)
-CONJUGATE = "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
-DEAD_ZONE = "is zero where its upstream is smaller than {}: a dead zone"
-SECOND = (
-    "is right to first order, wrong to second: a saved tensor was detached, or the rule is not "
-    "differentiable as written"
-)
-SECOND_NOT_FINITE = (
-    "is right to first order, but its own derivative is not finite (NaN or infinite)"
-)
-STALE = "changes if another forward call is made before the backward pass: shared state"
 NOT_LINEAR = "is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
 
 
@@ -111,21 +94,10 @@ def times(number: float) -> str:
     )
 
 
-def per_index(axis: int, factors: Sequence[float]) -> str:
-    """A factor for each index."""
-    some = ", ".join(map(short, factors[:4])) + (", …" if len(factors) > 4 else "")
-    return f"is off by a factor that depends only on the index along axis {axis}: {some}"
-
-
 def named_factor(form: str) -> str:
-    """A factor that is something of the function."""
-    return f"has {factor_form(form)}"
-
-
-def factor_form(form: str) -> str:
-    """A factor too many, or missing where it is one divided by something."""
+    """A factor that is something of the function: too many, or missing where it is one divided by something."""
     missing = form.startswith("1/")
-    return f"a factor {form[2:]} missing" if missing else f"a factor {form} too many"
+    return f"has a factor {form[2:]} missing" if missing else f"has a factor {form} too many"
 
 
 def passed(number: float, how: str, *, idle: bool) -> str:
@@ -161,23 +133,11 @@ def added(number: float, what: str, *, decay: bool) -> str:
 IDLE = ", and should be zero"
 
 
-def region(where: str, how: str) -> str:
-    """Wrong in some places only."""
-    return _in_part(f"in {where}", how)
-
-
-def _in_part(where: str, how: str) -> str:
+def in_part(how: str, where: str) -> str:
+    """Wrong in some places, or for some values, only."""
     if how.endswith(IDLE):
         return f"{how.removesuffix(IDLE)} {where}{IDLE} there; it is right elsewhere"
     return f"{how} {where}, and is right elsewhere"
-
-
-def part_of_outputs(output: str, number: float) -> str:
-    """Wrong for one of several outputs."""
-    if abs(number) < 1e-9:
-        return f"leaves out what `{output}` contributes (its upstream gradient is not used)"
-    how = "the wrong sign" if is_minus_one(number) else f"a factor {short(number)}"
-    return f"has {how} in what `{output}` contributes; the rest is right"
 
 
 def interval(quantity: str, low: float, high: float) -> str:
@@ -199,11 +159,6 @@ def interval(quantity: str, low: float, high: float) -> str:
         if high == math.inf
         else f"{short(low)} < {quantity} < {short(high)}"
     )
-
-
-def condition(how: str, where: str) -> str:
-    """Wrong only for some values."""
-    return _in_part(f"where {where}", how)
 
 
 # slips in the program
