@@ -12,7 +12,7 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
-from pullback.check.diagnosis.explanations import Case, Explanation
+from pullback.check.diagnosis.explanations import Case, Explanation, real_shape
 from pullback.check.diagnosis.parts import Mask, Ways, ways
 from pullback.check.probe import Array
 
@@ -105,8 +105,11 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
             yield f"|{name} − {leaf.name}|", lambda d, f=other: np.abs(case.x(d) - f(d))
             yield f"{name} × {leaf.name}", lambda d, f=other: case.x(d) * f(d)
             yield leaf.name, other
-    for out, span in case.outputs_like_it():
-        yield out, lambda d, s=span: d.y[s].reshape(case.shape)
+    outputs = case.subject.outputs
+    for k, leaf in enumerate(outputs.leaves):
+        span = outputs.span(k)
+        if real_shape(leaf) == case.shape:
+            yield leaf.name, lambda d, s=span: d.y[s].reshape(case.shape)
 
 
 def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array, Array]:

@@ -83,13 +83,6 @@ class Case:
         g, r = self.g(draw), self.r(draw)
         return np.isfinite(g) & ((g != 0) | (r != 0))
 
-    def outputs_like_it(self) -> Iterator[tuple[str, slice]]:
-        """Outputs with as many elements, name and part of the joined vector."""
-        outputs = self.subject.outputs
-        for k, leaf in enumerate(outputs.leaves):
-            if real_shape(leaf) == self.shape:
-                yield leaf.name, outputs.span(k)
-
     def upstreams(self) -> Iterator[tuple[str, Predict]]:
         """Upstreams that can be laid over this input, as they are or spread along axes that the output lacks."""
         outputs, shape = self.subject.outputs, self.shape
