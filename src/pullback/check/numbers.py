@@ -72,8 +72,8 @@ NEAR = 0.1
 # inputs are put between thresholds one by one.
 SEVERAL = 3
 # Bounds of effort. A few: numbers shown one by one, points of a pool, tensors tried in the place of another. Many:
-# neighbours of a point, entries of which differences are taken one by one, steps towards a smaller input, numbers in a
-# script; in inputs of fewer entries chance alone does not bring every value to every place.
+# neighbours of a point, entries of which differences are taken one by one, steps towards a smaller input, rows tried one by
+# one, numbers in a script; in inputs of fewer entries chance alone does not bring every value to every place.
 FEW, MANY = 12, 64
 # With so many entries calls are expensive.
 LARGE_INPUT = 200_000
@@ -86,8 +86,8 @@ ZEROS = (0.2, 0.0)
 # An explanation must predict each entry to AGREE, and leave no more than EXPLAINED of the gap: a small error is not
 # explained by being small. The end of a condition is the constant that lies as near, as a share of the way halved.
 AGREE, EXPLAINED = 1e-6, 2e-3
-# So many wrong elements are named one by one, and so many directions test a slip; so many rows are tried one by one.
-FEW_ELEMENTS, MOST_ROWS = 4, 32
+# So many wrong elements are named one by one, and so many directions test a slip.
+FEW_ELEMENTS = 4
 # The ends of a condition are halved so often.
 HALVINGS = 14
 # A slip in every run of a loop costs a sweep: so many calls are spent on those.

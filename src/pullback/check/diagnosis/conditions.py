@@ -141,8 +141,11 @@ def _interval(values: Array, wrong: Array, constants: tuple[float, ...]) -> Inte
 
 def _between(low: float, high: float, constants: tuple[float, ...]) -> float:
     """Zero or a constant of the program that lies between, or else the middle."""
-    plain = (c for c in (0.0, *constants, *(-c for c in constants)) if low <= c <= high)
-    return next(plain, (low + high) / 2)
+    return next((c for c in _plain_values(constants) if low <= c <= high), (low + high) / 2)
+
+
+def _plain_values(constants: tuple[float, ...]) -> tuple[float, ...]:
+    return 0.0, *constants, *(-c for c in constants)
 
 
 def _sharpened(
@@ -206,7 +209,7 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
 
 def _plain(value: float, width: float, constants: tuple[float, ...]) -> float:
     """A constant of the program, or zero, where the end found is that."""
-    for constant in (0.0, *constants, *(-c for c in constants)):
+    for constant in _plain_values(constants):
         if abs(value - constant) <= n.EXPLAINED * width:
             return float(constant)
     return float(f"{value:.3g}")

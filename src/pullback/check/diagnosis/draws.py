@@ -35,11 +35,8 @@ class Draw:
     def gap(self) -> Array:
         """How far the rule is off; nothing where the truth is not known or within its error."""
         gap = np.abs(self.r - self.g)
-        return np.where(
-            np.isfinite(gap) & (gap > self.floor),
-            gap,
-            np.where(np.isfinite(self.g) & ~np.isfinite(self.r), np.inf, 0.0),
-        )
+        broken = np.where(np.isfinite(self.g) & ~np.isfinite(self.r), np.inf, 0.0)
+        return np.where(np.isfinite(gap) & (gap > self.floor), gap, broken)
 
 
 class Truth:
@@ -153,8 +150,9 @@ def make_draws(
 
     `into` keeps a point within what the function may be called with.
     """
-    rng, size = np.random.default_rng(11), subject.inputs.size
-    entries = np.unique(np.concatenate([wrong[: n.MANY // 2], _spread(rng, size)]).astype(int))
+    rng = np.random.default_rng(11)
+    some = rng.permutation(subject.inputs.size)[: n.MANY]
+    entries = np.unique(np.concatenate([wrong[: n.MANY // 2], some]).astype(int))
     truth = Truth(subject, point.x, w, entries[: n.MANY])
 
     def draw(x: Array, w: Array) -> Draw | None:
@@ -171,7 +169,7 @@ def make_draws(
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
     others = [other for other in others if point.is_placed or not other.is_placed]
-    mixed = [into(_mixed(subject, point.x, order)) for order in (_rolled, _reversed)]
+    mixed = [into(_mixed(subject, point.x, order)) for order in (_rolled, _turned)]
     return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, mixed, draw)
 
 
@@ -186,7 +184,7 @@ def _rolled(a: Array) -> Array:
     return np.roll(a, 1)
 
 
-def _reversed(a: Array) -> Array:
+def _turned(a: Array) -> Array:
     return -a[::-1]
 
 
@@ -195,13 +193,7 @@ def _like(rng: np.random.Generator, w: Array) -> Array:
     return directions.signed(rng, w.size) * max(usual_size(w), 2.0**-n.UPSTREAM_BITS)
 
 
-def _spread(rng: np.random.Generator, size: int) -> Array:
-    return rng.permutation(size)[: n.MANY]
-
-
 def _near(rng: np.random.Generator, point: Point) -> Array:
     """A point like the failing one: placed values and ties stay."""
-    x = point.x
-    if point.keep_ties:
-        return x * rng.uniform(1 - n.NEAR, 1 + n.NEAR)
-    return x * rng.uniform(1 - n.NEAR, 1 + n.NEAR, x.size)
+    size = None if point.keep_ties else point.x.size
+    return point.x * rng.uniform(1 - n.NEAR, 1 + n.NEAR, size)

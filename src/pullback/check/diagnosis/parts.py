@@ -95,7 +95,7 @@ def _along(axis: int, size: int, along: Array) -> Iterator[tuple[str, Array]]:
     yield f"the second half along axis {axis}", along >= size - size // 2
     yield f"every other entry along axis {axis} (0, 2, …)", along % 2 == 0
     yield f"every other entry along axis {axis} (1, 3, …)", along % 2 == 1
-    for k in range(size if size <= n.MOST_ROWS else 0):
+    for k in range(size if size <= n.MANY else 0):
         yield f"index {k} along axis {axis}", along == k
         yield f"index {k} and above along axis {axis}", along >= k
         yield f"below index {k} along axis {axis}", along < k

@@ -246,7 +246,7 @@ def extremes(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
 def factor_per_index(case: Case) -> Iterator[Explanation]:
     """A factor of its own for each index along one axis, the same at every point."""
     for k, size in enumerate(case.shape):
-        if not 1 < size <= n.MOST_ROWS:
+        if not 1 < size <= n.MANY:
             continue
         index = np.indices(case.shape)[k]
         rows = [lambda _, i=i, index=index: index == i for i in range(size)]

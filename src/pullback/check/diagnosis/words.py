@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from pullback.check import numbers as n
 from pullback.check.probe import Step
 
 CONSTANTS = {
@@ -37,18 +38,18 @@ def short(number: float) -> str:
 def plain_number(number: float) -> float:
     """A number without the last digits, where these are noise."""
     plain = float(Fraction(number).limit_denominator(64))
-    return plain if abs(number - plain) < 1e-6 * max(1.0, abs(number)) else number
+    return plain if abs(number - plain) < n.AGREE * max(1.0, abs(number)) else number
 
 
 def oddity(number: float) -> float:
     """How far a factor is from those that people forget: signs, small whole numbers and their inverses."""
     size = max(abs(number), 1 / abs(number)) if number else 0.0
-    return size if abs(size - round(size)) < 1e-6 else 1e6 + size
+    return size if abs(size - round(size)) < n.AGREE else 1e6 + size
 
 
 def is_minus_one(number: float) -> bool:
     """Whether a factor is a flipped sign."""
-    return abs(number + 1) < 1e-6
+    return abs(number + 1) < n.AGREE
 
 
 def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
@@ -68,7 +69,7 @@ def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     named = _named(amount)
     if named:
         text += f": a factor {named} {'too many' if number > 1 else 'is missing'}"
-    same = [what for what, count in (counts or {}).items() if abs(amount - count) < 1e-6 * count]
+    same = [what for what, count in (counts or {}).items() if abs(amount - count) < n.AGREE * count]
     return text + (f" ({short(amount)} is {same[0]})" if same else "")
 
 
@@ -81,10 +82,10 @@ def _named(amount: float) -> str:
     if abs(amount - whole) < 1e-5 * amount and whole < 1e7:
         return str(whole)
     for name, value in CONSTANTS.items():
-        if abs(amount - value) < 1e-6 * value:
+        if abs(amount - value) < n.AGREE * value:
             return name
     plain = Fraction(amount).limit_denominator(12)
-    return str(plain) if abs(amount - plain) < 1e-6 * amount else ""
+    return str(plain) if abs(amount - plain) < n.AGREE * amount else ""
 
 
 def times(number: float) -> str:
