@@ -72,8 +72,8 @@ NEAR = 0.1
 # inputs are put between thresholds one by one.
 SEVERAL = 3
 # Bounds of effort. A few: numbers shown one by one, points of a pool, tensors tried in the place of another. Many:
-# neighbours of a point, entries of which differences are taken one by one, steps towards a smaller input, rows tried one by
-# one, numbers in a script; in inputs of fewer entries chance alone does not bring every value to every place.
+# neighbours of a point, entries and rows that are tried one by one, steps towards a smaller input, numbers in a script;
+# in inputs of fewer entries chance alone does not bring every value to every place.
 FEW, MANY = 12, 64
 # With so many entries calls are expensive.
 LARGE_INPUT = 200_000

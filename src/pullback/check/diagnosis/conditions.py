@@ -48,12 +48,12 @@ def conditions(
             return i.holds(q(d))
 
         for how, inside in how_wrong(case, mask):
-            if case.holds(_only_where(case, mask, inside), draws):
+            if case.holds(case.only_where(mask, inside), draws):
                 ends = _sharpened(case, draws, quantity, found)
                 if ends is None:
                     break
                 where = words.interval(name, ends.low, ends.high)
-                predict = _only_where(case, lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
+                predict = case.only_where(lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
                 yield Explanation("condition", words.in_part(how, f"where {where}"), predict)
 
 
@@ -83,10 +83,6 @@ def two_factors(case: Case) -> Iterator[Explanation]:
 
             if case.holds(predict, draws):
                 yield Explanation("condition", text, predict)
-
-
-def _only_where(case: Case, mask: Mask, inside: Quantity) -> Quantity:
-    return lambda d: np.where(mask(d), inside(d), case.g(d))
 
 
 def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:

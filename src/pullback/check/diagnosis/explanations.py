@@ -110,6 +110,10 @@ class Case:
             under += float(np.sum((a * a)[known]))
         return over / under if under else None
 
+    def only_where(self, mask: Predict, inside: Predict) -> Predict:
+        """Something else where a mask holds, the truth elsewhere."""
+        return lambda draw: np.where(mask(draw), inside(draw), self.g(draw))
+
     def multiple(self, of: Predict, *, added: bool = False) -> tuple[float, Predict]:
         """The multiple of something that is nearest to the rule, or to what it adds to the truth; as a prediction."""
 

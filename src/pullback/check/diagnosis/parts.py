@@ -22,13 +22,16 @@ def regions(case: Case, how_wrong: Ways | None = None) -> Iterator[Explanation]:
     if elsewhere or not wrong.any() or not right.any():
         return
     for name, mask in _named_regions(case, wrong):
-        if mask[wrong].all() and not (mask & right).any():
-            for how, inside in (how_wrong or ways)(case, lambda _, m=mask: m):
-                yield Explanation(
-                    "element" if name.startswith("element") else "places",
-                    words.in_part(how, f"in {name}"),
-                    lambda draw, m=mask, f=inside: np.where(m, f(draw), case.g(draw)),
-                )
+        if not mask[wrong].all() or (mask & right).any():
+            continue
+        kind = "element" if name.startswith("element") else "places"
+
+        def there(_: Draw, mask: Array = mask) -> Array:
+            return mask
+
+        for how, inside in (how_wrong or ways)(case, there):
+            text = words.in_part(how, f"in {name}")
+            yield Explanation(kind, text, case.only_where(there, inside))
 
 
 def _union(case: Case, of: Mask) -> Array:
