@@ -13,7 +13,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation, real_shape
-from pullback.check.diagnosis.parts import Mask, Ways, ways
+from pullback.check.diagnosis.parts import Ways, ways
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
