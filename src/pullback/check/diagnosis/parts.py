@@ -18,8 +18,9 @@ def regions(case: Case, how_wrong: Ways | None = None) -> Iterator[Explanation]:
     """Wrong in some places in a way that can be told, right in all others, whatever the values."""
     wrong, live = (_union(case, of) for of in (case.wrong, case.live))
     right = live & ~wrong
-    elsewhere = any((case.wrong(d) & ~wrong).any() for d in case.draws.pool)
-    if elsewhere or not wrong.any() or not right.any():
+    if not wrong.any() or not right.any():
+        return
+    if any((case.wrong(draw) & ~wrong).any() for draw in case.draws.pool):
         return
     for name, mask in _named_regions(case, wrong):
         if not mask[wrong].all() or (mask & right).any():

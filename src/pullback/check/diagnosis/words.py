@@ -90,9 +90,8 @@ def _named(amount: float) -> str:
 
 def times(number: float) -> str:
     """A factor inside a region or condition."""
-    return (
-        "has the wrong sign" if is_minus_one(number) else f"is {short(number)}× what it should be"
-    )
+    sign = is_minus_one(number)
+    return "has the wrong sign" if sign else f"is {short(number)}× what it should be"
 
 
 def named_factor(form: str) -> str:
@@ -145,21 +144,12 @@ def interval(quantity: str, low: float, high: float) -> str:
     """A condition."""
     if " is the " in quantity:
         return quantity if low == high == 1 else quantity.replace(" is the ", " is not the ")
-    if (
-        " − " in quantity
-        and "|" not in quantity
-        and (low, high) in ((-math.inf, 0.0), (0.0, math.inf), (0.0, 0.0))
-    ):
-        return quantity.replace(" − ", " = " if low == high else " > " if low == 0 else " < ")
-    if low == high:
-        return f"{quantity} = {short(low)}"
-    if low == -math.inf:
-        return f"{quantity} < {short(high)}"
-    return (
-        f"{quantity} > {short(low)}"
-        if high == math.inf
-        else f"{short(low)} < {quantity} < {short(high)}"
-    )
+    if math.isfinite(low) and math.isfinite(high) and low != high:
+        return f"{short(low)} < {quantity} < {short(high)}"
+    sign, end = ("=", low) if low == high else (">", low) if high == math.inf else ("<", high)
+    if end == 0 and " − " in quantity and "|" not in quantity:  # a difference
+        return quantity.replace("−", sign)
+    return f"{quantity} {sign} {short(end)}"
 
 
 # slips in the program
@@ -169,11 +159,8 @@ def operand(step: Step, j: int) -> str:
     """One input of a step, by its name in the source."""
     if step.inputs[j]:
         return f"`{step.inputs[j]}`"
-    return (
-        "its operand"
-        if len(step.inputs) == 1
-        else f"its {('first', 'second', 'third')[min(j, 2)]} operand"
-    )
+    which = "" if len(step.inputs) == 1 else ("first ", "second ", "third ")[min(j, 2)]
+    return f"its {which}operand"
 
 
 def result(step: Step) -> str:
