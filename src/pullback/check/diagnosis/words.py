@@ -148,7 +148,7 @@ def interval(quantity: str, low: float, high: float) -> str:
         return f"{short(low)} < {quantity} < {short(high)}"
     sign, end = ("=", low) if low == high else (">", low) if high == math.inf else ("<", high)
     if end == 0 and " − " in quantity and "|" not in quantity:  # a difference
-        return quantity.replace("−", sign)
+        return quantity.replace(" − ", f" {sign} ")
     return f"{quantity} {sign} {short(end)}"
 
 
