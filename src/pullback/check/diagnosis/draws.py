@@ -65,10 +65,8 @@ class Truth:
         g = self.subject.own_vjp(x, w)
         if g is None or not np.isfinite(g).all():
             return False
-        # among many kinks only short steps meet none
-        return any(
-            self._agrees_along(x, w, g, length) for length in (1.0, self.subject.epsilon**n.FINE)
-        )
+        lengths = 1.0, self.subject.epsilon**n.FINE  # among many kinks only short steps meet none
+        return any(self._agrees_along(x, w, g, length) for length in lengths)
 
     def _agrees_along(self, x: Array, w: Array, g: Array, length: float) -> bool:
         rng = np.random.default_rng(5)

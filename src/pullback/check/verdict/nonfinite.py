@@ -48,13 +48,8 @@ def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
     one, other, both = (_slopes(subject, x, y, v, smooth=True) for v in (u[0], u[1], u[0] + u[1]))
     if one is None or other is None or both is None:
         return False
-    size = np.abs(one) + np.abs(other) + np.abs(both)
-    return bool(
-        np.all(
-            np.abs(one + other - both)
-            <= subject.epsilon**n.FINE * (size + subject.scale.max(initial=0.0))
-        )
-    )
+    size = np.abs(one) + np.abs(other) + np.abs(both) + subject.scale.max(initial=0.0)
+    return bool(np.all(np.abs(one + other - both) <= subject.epsilon**n.FINE * size))
 
 
 def _slopes(
@@ -70,9 +65,8 @@ def _slopes(
     huge = np.full(finite.size, np.finfo(float).max)
     claim = Claim(huge, np.full(finite.size, np.inf), subject.epsilon * size, size, subject.epsilon)
     found = judge(line, claim)
-    both = np.isfinite(line(subject.epsilon**n.MOST_RADIUS)) & np.isfinite(
-        line(-(subject.epsilon**n.MOST_RADIUS))
-    )
+    far = subject.epsilon**n.MOST_RADIUS
+    both = np.isfinite(line(far)) & np.isfinite(line(-far))
     steepest = np.fmax(np.abs(found.low), np.abs(found.high))
     endless = _grows(line, 1.0, claim) | _grows(line, -1.0, claim)
     if not ((found.state == State.WRONG) & both & ~endless & ~(found.bends & smooth)).all():
