@@ -55,11 +55,8 @@ def _scaled(inside: Inside) -> Iterator[Explanation]:
 
     for number, _, group in sorted(found, key=plainness):
         text = words.scaled([(inside.steps[s], j) for s, j in group], number)
-        yield inside.explanation(
-            "slip" if number else "term",
-            text,
-            {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group},
-        )
+        changes = {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group}
+        yield inside.explanation("slip" if number else "term", text, changes)
 
 
 def _parallel(a: Array, b: Array) -> bool:
@@ -294,20 +291,18 @@ def _repeated(inside: Inside) -> Iterator[Explanation]:
         for j in range(len(step.inputs)):
             groups.setdefault((step.place, step.op, step.inputs, j), []).append((s, j))
     several = [group for group in groups.values() if len(group) > 1]
-    if not inside.case.alone or any(
-        origin[0] == -2 for step in inside.steps for origin in step.origins
-    ):
+    left_out = any(origin[0] == -2 for step in inside.steps for origin in step.origins)
+    if left_out or not inside.case.alone:
         return  # what is left out cannot be swept through
     at, spent = inside.at(inside.here), inside.case.subject.calls
     for alterations in (_plain_alterations, _swapped_inputs, _result_alterations):
         for group in several:
             for kind, text, change in alterations(inside, at, *group[-1]):
-                first = [change(at, inside.here, s, j) for s, j in group]
-                moves_any = any(
-                    not np.array_equal(f, at.back[s][j])
-                    for f, (s, j) in zip(first, group, strict=True)
+                changed = any(
+                    not np.array_equal(change(at, inside.here, s, j), at.back[s][j])
+                    for s, j in group
                 )
-                if moves_any and inside.case.subject.calls < spent + n.MOST_SWEEPS:
+                if changed and inside.case.subject.calls < spent + n.MOST_SWEEPS:
                     changes = {e: lambda a, d, e=e, c=change: c(a, d, *e) for e in group}
                     yield inside.repeated(kind, text, changes)
 

@@ -59,11 +59,9 @@ class Course:
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
         self.read_program()
-        # in short formats large values are all rounding
-        is_long = n.ROUNDINGS * self.subject.epsilon < 1
-        for point in points.special(
-            self.rng, self.subject.inputs, self.start, self.facts.constants
-        ):
+        is_long = n.ROUNDINGS * self.subject.epsilon < 1  # else large values are all rounding
+        made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
+        for point in made:
             if is_long or not point.kind.is_far_out:
                 yield from self._made_up(point)
         for moved in (points.flipped_and_grown, points.made_largest):
