@@ -41,7 +41,7 @@ CHANGES = [
     ("MANY", 1, "sort"),
     ("MANY", 400, "one in ten thousand"),
     ("BALLS", (5 / 6, 3 / 4, 2 / 3), "sort"),
-    ("MOST_RADIUS", 5 / 4, "sort"),
+    ("MOST_RADIUS", 1 / 2, "sort"),
     ("LASTING", 50.0, "noisy"),
     ("KEPT", 20.0, "sort"),
     ("LASTING", 0.005, "at zero"),
