@@ -83,13 +83,6 @@ class Case:
         g, r = self.g(draw), self.r(draw)
         return np.isfinite(g) & ((g != 0) | (r != 0))
 
-    def outputs_like_it(self) -> Iterator[tuple[str, slice]]:
-        """Outputs with as many elements, name and part of the joined vector."""
-        outputs = self.subject.outputs
-        for k, leaf in enumerate(outputs.leaves):
-            if real_shape(leaf) == self.shape:
-                yield leaf.name, outputs.span(k)
-
     def upstreams(self) -> Iterator[tuple[str, Predict]]:
         """Upstreams that can be laid over this input, as they are or spread along axes that the output lacks."""
         outputs, shape = self.subject.outputs, self.shape
@@ -106,18 +99,31 @@ class Case:
                 yield "the upstream", lambda d, s=span: np.full(shape, d.w[s][0])
 
     def factor(
-        self, of: Predict, to: Predict, draws: Iterable[Draw], mask: Array | bool = True
+        self, of: Predict, to: Predict, draws: Iterable[Draw], where: Predict | None = None
     ) -> float | None:
-        """The number that `of` is to be multiplied by to be nearest to `to`."""
+        """The number that `of` is to be multiplied by to be nearest to `to`, by least squares."""
         over = under = 0.0
         for draw in draws:
-            a, b = np.broadcast_to(of(draw), self.shape), np.broadcast_to(to(draw), self.shape)
-            known = np.isfinite(a) & np.isfinite(b) & mask
-            over, under = (
-                over + float(np.sum((a * b)[known])),
-                under + float(np.sum((a * a)[known])),
-            )
+            a, b = (np.broadcast_to(f(draw), self.shape) for f in (of, to))
+            known = np.isfinite(a) & np.isfinite(b) & (True if where is None else where(draw))
+            over += float(np.sum((a * b)[known]))
+            under += float(np.sum((a * a)[known]))
         return over / under if under else None
+
+    def only_where(self, mask: Predict, inside: Predict) -> Predict:
+        """Something else where a mask holds, the truth elsewhere."""
+        return lambda draw: np.where(mask(draw), inside(draw), self.g(draw))
+
+    def multiple(self, of: Predict, *, added: bool = False) -> tuple[float, Predict]:
+        """The multiple of something that is nearest to the rule, or to what it adds to the truth; as a prediction."""
+
+        def missing(draw: Draw) -> Array:
+            return self.r(draw) - self.g(draw)
+
+        number = self.factor(of, missing if added else self.r, self.draws.fit) or 0.0
+        if added:
+            return number, lambda draw: self.g(draw) + number * of(draw)
+        return number, lambda draw: number * of(draw)
 
     def holds(self, predict: Predict, draws: Iterable[Draw] | None = None) -> bool:
         """Whether a prediction is what the rule gives, on all draws, and explains all of the gap."""

@@ -43,7 +43,7 @@ class Inside:
         gap = np.where(np.isfinite(self.here.g), self.here.r - self.here.g, 0.0)
         self.tangents: list[Nested] = []
         target: list[float] = []
-        for _ in range(n.EQUATIONS):
+        for _ in range(n.FEW_ELEMENTS):
             u = np.zeros(gap.size)
             u[case.span] = directions.generic(rng, case.layout, self.here.x)[case.span]
             self.tangents.append(steps.tangents(self._xs(self.here), case.layout.split(u)))
@@ -70,7 +70,7 @@ class Inside:
     def fits(self, product: Array) -> bool:
         """Whether a change may be the one."""
         size = np.max(np.abs(self.target)) + np.max(np.abs(product))
-        return bool(np.max(np.abs(product - self.target)) <= n.SLIP_FIT * size)
+        return bool(np.max(np.abs(product - self.target)) <= n.AGREE * size)
 
     def edges(self) -> list[Edge]:
         """Every input of every step, those with a name in the source first."""

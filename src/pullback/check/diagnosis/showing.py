@@ -26,7 +26,7 @@ def shown(
 ) -> Finding:
     """The finding with its numbers and, if calls may be spent on it, the smallest failing input and a picture."""
     layout, found = course.subject.inputs, failing.x
-    keep = not finding.made_up and layout.size <= n.FEW_NUMBERS
+    keep = not finding.made_up and layout.size <= n.FEW
     # a slip here or in a picture must not cost the finding
     with contextlib.suppress(Exception):
         failing = smallest(course, truth, failing, keep=keep) if explain else failing

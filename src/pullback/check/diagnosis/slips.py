@@ -55,15 +55,12 @@ def _scaled(inside: Inside) -> Iterator[Explanation]:
 
     for number, _, group in sorted(found, key=plainness):
         text = words.scaled([(inside.steps[s], j) for s, j in group], number)
-        yield inside.explanation(
-            "slip" if number else "term",
-            text,
-            {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group},
-        )
+        changes = {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group}
+        yield inside.explanation("slip" if number else "term", text, changes)
 
 
 def _parallel(a: Array, b: Array) -> bool:
-    return bool(np.allclose(a * (b @ b), b * (a @ b), n.SLIP_FIT))
+    return bool(np.allclose(a * (b @ b), b * (a @ b), n.AGREE))
 
 
 def _optioned(inside: Inside) -> Iterator[Explanation]:
@@ -109,7 +106,9 @@ def _fitting(
 def _taken_for(inside: Inside) -> Iterator[Explanation]:
     """The derivative of one operation taken for something else, or what flows back put into other places."""
     at = inside.at(inside.here)
-    bent = inside.local(inside.here, [[n.ASIDE * a for a in e] for e in at.inputs], at.cotangents)
+    bent = inside.local(
+        inside.here, [[(1 + n.NEAR) * a for a in e] for e in at.inputs], at.cotangents
+    )
     found: list[tuple[int, Explanation]] = []
     for s, j in inside.edges():
         linear = np.allclose(bent[s][j], at.back[s][j])
@@ -218,49 +217,49 @@ def _swapped(inside: Inside, swap: Swap, s: int) -> Callable[[At, Draw, int], Ar
     return change
 
 
+# What may be put in the place of something that goes into a step, in words, the plain before the complex.
+Choices = Callable[[Inside, At, int, int], list[tuple[str, Array]]]
+
+
 def _swaps(inside: Inside) -> Iterator[Swap]:
     """What goes into a step changed, in all steps at once: its cotangent or an input moved, or an input replaced."""
     most = min(max(len(step.inputs) for step in inside.steps), 2)
-    for m in range(n.MOST_SWAPS):
-        yield lambda a, s, m=m: _with_cotangent_moved(a, s, m)
+    for m in range(n.FEW):
+        yield lambda a, s, m=m: _swap(inside, a, s, -1, m, _turned)
         for i in range(most):
-            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _moved)
-            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _others)
+            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, _moved)
+            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, _others)
 
 
-def _with_cotangent_moved(a: At, s: int, m: int) -> Swapped | None:
-    if len(a.cotangents[s]) != 1:
-        return None
-    known = [move for move in moves(a.cotangents[s][0].shape) if move.kind not in MIXING]
-    if m >= len(known):
-        return None
-    return f"with its upstream {known[m].how}", a.inputs[s], [known[m].apply(a.cotangents[s][0])]
-
-
-Choices = Callable[["Inside", At, int, int], list[tuple[str, Array]]]
-
-
-def _with_input(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
-    if i >= len(a.inputs[s]):
-        return None
-    known = choices(inside, a, s, i)
+def _swap(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
+    """Choice number m in the place of input i of a step, or of its cotangent where i is −1."""
+    known = choices(inside, a, s, i) if i < len(a.inputs[s]) else []
     if m >= len(known):
         return None
     how, value = known[m]
+    if i < 0:
+        return how, a.inputs[s], [value]
     inputs = list(a.inputs[s])
     inputs[i] = np.asarray(value, inputs[i].dtype)
     return how, inputs, a.cotangents[s]
 
 
+def _turned(_: Inside, a: At, s: int, __: int) -> list[tuple[str, Array]]:
+    if len(a.cotangents[s]) != 1:
+        return []
+    return [(f"with its upstream {how}", value) for how, value in _in_places(a.cotangents[s][0])]
+
+
+def _in_places(a: Array) -> list[tuple[str, Array]]:
+    return [(move.how, move.apply(a)) for move in moves(a.shape) if move.kind not in MIXING]
+
+
 def _moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
-    known = [
-        ("conjugated", np.conj(here))
-        if np.iscomplexobj(here)
-        else ("without its sign", np.abs(here))
-    ]
-    known += [(move.how, move.apply(here)) for move in moves(here.shape) if move.kind not in MIXING]
-    return [(f"with {name} {how}", value) for how, value in known]
+    known = ("without its sign", np.abs(here))
+    if np.iscomplexobj(here):
+        known = ("conjugated", np.conj(here))
+    return [(f"with {name} {how}", value) for how, value in (known, *_in_places(here))]
 
 
 def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
@@ -273,25 +272,16 @@ def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     if before >= 0:
         op = inside.steps[before].op
         found += [(f"what goes into {op}", t) for t in a.inputs[before]]
-    for k, other in enumerate(inside.steps):
-        if k != s:
-            found += [
-                (f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name
-            ]
-            found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
-    found += [
-        (f"the result of {other.op}", t)
-        for k, other in enumerate(inside.steps)
-        for t in a.outputs[k]
-        if k != s and not other.output
-    ]
+    rest = [(k, other) for k, other in enumerate(inside.steps) if k != s]
+    for k, other in rest:
+        named = zip(other.inputs, a.inputs[k], strict=True)
+        found += [(f"`{name}`", t) for name, t in named if name]
+        found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
+    for k, other in rest:
+        found += [(f"the result of {other.op}", t) for t in a.outputs[k] if not other.output]
     name = words.operand(step, i)
-    fitting = {
-        f"with {word} in place of {name}": t
-        for word, t in found
-        if t.shape == here.shape and word != name
-    }
-    return list(fitting.items())
+    fits = [(word, t) for word, t in found if t.shape == here.shape and word != name]
+    return list({f"with {word} in place of {name}": t for word, t in fits}.items())
 
 
 def _repeated(inside: Inside) -> Iterator[Explanation]:
@@ -301,20 +291,18 @@ def _repeated(inside: Inside) -> Iterator[Explanation]:
         for j in range(len(step.inputs)):
             groups.setdefault((step.place, step.op, step.inputs, j), []).append((s, j))
     several = [group for group in groups.values() if len(group) > 1]
-    if not inside.case.alone or any(
-        origin[0] == -2 for step in inside.steps for origin in step.origins
-    ):
+    left_out = any(origin[0] == -2 for step in inside.steps for origin in step.origins)
+    if left_out or not inside.case.alone:
         return  # what is left out cannot be swept through
     at, spent = inside.at(inside.here), inside.case.subject.calls
     for alterations in (_plain_alterations, _swapped_inputs, _result_alterations):
         for group in several:
             for kind, text, change in alterations(inside, at, *group[-1]):
-                first = [change(at, inside.here, s, j) for s, j in group]
-                moves_any = any(
-                    not np.array_equal(f, at.back[s][j])
-                    for f, (s, j) in zip(first, group, strict=True)
+                changed = any(
+                    not np.array_equal(change(at, inside.here, s, j), at.back[s][j])
+                    for s, j in group
                 )
-                if moves_any and inside.case.subject.calls < spent + n.MOST_SWEEPS:
+                if changed and inside.case.subject.calls < spent + n.MOST_SWEEPS:
                     changes = {e: lambda a, d, e=e, c=change: c(a, d, *e) for e in group}
                     yield inside.repeated(kind, text, changes)
 
@@ -350,11 +338,12 @@ def _swapped_inputs(
         for choices in (_moved, _others):
             for m, (how, _) in enumerate(choices(inside, at, s, i)[:2]):
 
-                def change(
-                    a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c: Choices = choices
-                ) -> Array:
-                    return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(
-                        a, d, j
-                    )
+                def swap(
+                    a: At, s: int, i: int = i, m: int = m, c: Choices = choices
+                ) -> Swapped | None:
+                    return _swap(inside, a, s, i, m, c)
+
+                def change(a: At, d: Draw, s: int, j: int, swap: Swap = swap) -> Array:
+                    return _swapped(inside, swap, s)(a, d, j)
 
                 yield "slip", words.slip(inside.steps[s], j, how), change

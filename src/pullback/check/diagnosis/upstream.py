@@ -17,7 +17,8 @@ def unused(case: Case) -> Iterator[Explanation]:
     """What the rule gives does not change with the upstream."""
     one, other = (case.r(draw) for draw in case.draws.fit)
     if np.array_equal(one, other) and np.any(one):
-        yield Explanation("upstream", words.UNUSED, lambda d: case.vjp(d.x, np.ones(d.w.size)))
+        text = "is the same for every upstream: the upstream gradient is not multiplied in"
+        yield Explanation("upstream", text, lambda d: case.vjp(d.x, np.ones(d.w.size)))
 
 
 def not_linear(case: Case) -> Iterator[Explanation]:
@@ -28,7 +29,8 @@ def not_linear(case: Case) -> Iterator[Explanation]:
     if all(same) and not np.any(nothing):
         return
     if np.any(nothing):
-        yield Explanation("upstream", words.ADDED, lambda d: case.g(d) + _ruled(case, d, 0.0))
+        text = "has something added that does not depend on the upstream: an upstream of zero should give zero"
+        yield Explanation("upstream", text, lambda d: case.g(d) + _ruled(case, d, 0.0))
         return
     for text, of_upstream, of_result in _BENT:
         yield Explanation("linear", text, _bent(case, of_upstream, of_result, 0.0))
@@ -41,7 +43,8 @@ def not_linear(case: Case) -> Iterator[Explanation]:
     limit = _dead_zone(case, here)
     if limit:
         predict = _bent(case, lambda w, c: np.where(np.abs(w) < c, 0.0, w), None, limit)
-        yield Explanation("linear", words.DEAD_ZONE.format(words.short(limit)), predict)
+        text = f"is zero where its upstream is smaller than {words.short(limit)}: a dead zone"
+        yield Explanation("linear", text, predict)
 
 
 Bend = Callable[[Array, float], Array]
@@ -96,16 +99,18 @@ def by_output(case: Case) -> Iterator[Explanation]:
     """What one output contributes is left out, has the wrong sign or a factor."""
     outputs = case.subject.outputs
     for k, leaf in enumerate(outputs.leaves if len(outputs.leaves) > 1 else ()):
-        span = outputs.span(k)
-        parts = {id(d): _of_output(case, d, span) for d in case.draws.tested}
-
-        def part(d: Draw, parts: dict[int, Array] = parts) -> Array:
-            return parts[id(d)]
-
-        off = case.factor(part, lambda d: case.r(d) - case.g(d), case.draws.fit)
+        parts = {id(d): _of_output(case, d, outputs.span(k)) for d in case.draws.tested}
+        off, predict = case.multiple(lambda d, p=parts: p[id(d)], added=True)
         if off:
-            text = words.part_of_outputs(leaf.name, 1 + off)
-            yield Explanation("term", text, lambda d, p=part, c=off: case.g(d) + c * p(d))
+            yield Explanation("term", _in_what(leaf.name, 1 + off), predict)
+
+
+def _in_what(output: str, number: float) -> str:
+    if abs(number) < 1e-9:
+        return f"leaves out what `{output}` contributes (its upstream gradient is not used)"
+    sign = words.is_minus_one(number)
+    how = "the wrong sign" if sign else f"a factor {words.short(number)}"
+    return f"has {how} in what `{output}` contributes; the rest is right"
 
 
 def _of_output(case: Case, draw: Draw, span: slice) -> Array:

@@ -66,7 +66,7 @@ class Window:
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
         near = np.where(np.isfinite(claim), near, 0.0)
-        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.STILL * near
+        return moved <= n.NOISE_FACTOR * (self.rounding + smaller.rounding) + n.STILL * near
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def details(report: Report, finding: Finding) -> list[str]:
 
 
 def _is_long(report: Report) -> bool:
-    return sum(line.leaf.size for line in report.inputs) > n.FEW_NUMBERS
+    return sum(line.leaf.size for line in report.inputs) > n.FEW
 
 
 def _numbers(report: Report, finding: Finding) -> str:
@@ -128,7 +128,7 @@ def arrays(values: Mapping[str, Array]) -> str:
 
 
 def _array(value: Array) -> str:
-    if value.size <= n.FEW_NUMBERS:
+    if value.size <= n.FEW:
         return _listed(value)
     known = all_but_one(value)
     if known is None:

@@ -99,7 +99,7 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     """The points of a full check, the most telling first."""
     scale = leaf_scales(layout, x)
     base = np.where(x == 0, scale * rng.normal(size=x.size), x)
-    zeros = n.ZEROS if base.size <= n.SMALL_INPUT else n.ZEROS[:1]
+    zeros = n.ZEROS if base.size <= n.MANY else n.ZEROS[:1]
     yield from _threshold_points(rng, layout, base, [c for c in constants if c])
     yield Point(Kind.NEGATIVE, -np.abs(base) * rng.uniform(0.5, 3, base.size))
     for share in zeros:
@@ -159,8 +159,8 @@ def _threshold_points(
     if not constants:
         return
     at, between = _candidates(constants)
-    leaves = [layout.span(k) for k in range(min(len(layout.leaves), n.MOST_LEAVES))]
-    for span in [slice(None), *leaves * (2 if base.size <= n.SMALL_INPUT else 1)]:
+    leaves = [layout.span(k) for k in range(min(len(layout.leaves), n.SEVERAL))]
+    for span in [slice(None), *leaves * (2 if base.size <= n.MANY else 1)]:
         x, (part, _) = base.copy(), _sprinkle(rng, base[span], between)
         # hardly moved, so that no two entries are equal by chance
         x[span] = part * rng.uniform(0.998, 1.002, part.size)

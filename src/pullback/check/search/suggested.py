@@ -89,7 +89,7 @@ def _has_rows(part: Array, of: int) -> bool:
 
 
 def _sums_to_one(part: Array) -> bool:
-    return _has_rows(part, n.ROW) and bool(np.all(np.abs(np.sum(part, -1) - 1) < n.UNIT_SUM))
+    return _has_rows(part, n.SEVERAL) and bool(np.all(np.abs(np.sum(part, -1) - 1) < n.UNIT_SUM))
 
 
 def _is_shares(part: Array) -> bool:
@@ -107,11 +107,11 @@ def _of_length_one(part: Array) -> Array:
 
 
 def _is_sorted(part: Array) -> bool:
-    return _has_rows(part, n.ROW + 1) and bool((np.diff(part) >= 0).all() and np.ptp(part) > 0)
+    return _has_rows(part, n.SEVERAL + 1) and bool((np.diff(part) >= 0).all() and np.ptp(part) > 0)
 
 
 def _is_whole(part: Array) -> bool:
-    return part.size >= n.ROW and bool((part == np.round(part)).all() and np.ptp(part) > 0)
+    return part.size >= n.SEVERAL and bool((part == np.round(part)).all() and np.ptp(part) > 0)
 
 
 _SIGNS = (
@@ -132,7 +132,7 @@ def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int, flo
     for (a, one), (b, other) in permutations(enumerate(parts), 2):
         pair = layout.leaves[a], layout.leaves[b]
         if one.shape == other.shape and all(map(_is_plain, pair)):
-            many = one.size > n.ROW or all(_BOUNDS.search(leaf.name) for leaf in pair)
+            many = one.size > n.SEVERAL or all(_BOUNDS.search(leaf.name) for leaf in pair)
             if many and (one < other).all():
                 found.append((a, b, float(np.median(other - one))))
     return found
