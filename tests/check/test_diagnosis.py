@@ -64,10 +64,17 @@ def softmax(x):
     return tf.nn.softmax(x)
 
 
-def layer_norm(x):
-    mean = tf.reduce_mean(x, -1, keepdims=True)
+def derivative(fn, x, dy):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = fn(x)
+    return tape.gradient(y, x, dy)
+
+
+def layer_norm(x, axis=(-1,)):
+    mean = tf.reduce_mean(x, axis, keepdims=True)
     centred = x - mean
-    var = tf.reduce_mean(centred * centred, -1, keepdims=True)
+    var = tf.reduce_mean(centred * centred, axis, keepdims=True)
     return centred * tf.math.rsqrt(var + 1e-3)
 
 
@@ -79,8 +86,8 @@ def layer_norm_back(x, y, dy, mean=1.0, var=1.0):
     return r * (dy - mean * average(dy) - var * y * average(dy * y))
 
 
-def gelu(x):
-    inner = 0.8 * (x + 0.04 * x**3)
+def gelu(x, c=0.04):
+    inner = 0.8 * (x + c * x**3)
     return 0.5 * x * (1.0 + tf.tanh(inner))
 
 
@@ -154,7 +161,65 @@ def triangular(n):
     return tf.constant(np.tril(np.ones((n, n))))
 
 
+ROWS, COLUMNS = [0, 1, 1, 3], [2, 0, 3, 1]
+
+
+def sparse(v, x):
+    return tf.math.unsorted_segment_sum(v * tf.gather(x, COLUMNS), ROWS, 4)
+
+
+def masked(x):
+    return tf.where([True, False, True, True, False], x, 0.1 * x) ** 2
+
+
 CASES = {
+    # the function computed anew with something else in it
+    "another constant": (
+        gelu,
+        lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
+        [X],
+        "is that of the function with 0.044 in place of 0.04 in `inner = 0.8 * (x + c * x**3)`",
+    ),
+    "another mask": (
+        masked,
+        lambda x, y, dy: 2 * dy * x,
+        [M],
+        "with the condition of SelectV2 taken as true everywhere in `tf.where(",
+    ),
+    "other axes": (
+        layer_norm,
+        lambda x, y, dy: derivative(lambda x: layer_norm(x, [0, 1]), x, dy),
+        [M],
+        "is that of the function with Mean along axes [0, 1]",
+    ),
+    "other indices": (
+        sparse,
+        lambda v, x, y, dy: [
+            tf.gather(dy, ROWS) * tf.gather(x, COLUMNS),
+            tf.math.unsorted_segment_sum(v * tf.gather(dy, COLUMNS), ROWS, 4),
+        ],
+        [normal(4), normal(4)],
+        "the indices of GatherV2 and the indices of UnsortedSegmentSum in each other's place",
+    ),
+    # another upstream
+    "upstreams swapped": (
+        polar,
+        lambda r, t, _, dx, dy: [
+            dy * tf.cos(t) + dx * tf.sin(t),
+            r * (dx * tf.cos(t) - dy * tf.sin(t)),
+        ],
+        [positive(5), normal(5)],
+        "takes the upstreams of `out[0]` and `out[1]` in each other's place",
+    ),
+    "upstream in part": (
+        total,
+        lambda x, w, y, dy: [
+            dy[:, None] * w,
+            tf.reduce_sum(dy[:-1, None] * x[:-1], 0),
+        ],
+        [M, normal(5)],
+        "`w` takes its upstream as if it were zero in its last entry along axis 0",
+    ),
     # the whole gradient
     "factor": (
         sine,
@@ -362,13 +427,13 @@ CASES = {
         layer_norm,
         functools.partial(layer_norm_back, mean=0.0, var=0.0),
         [M],
-        "treats `x` as a constant in Mean of `mean = tf.reduce_mean(x, -1, keepdims=True)`, and `var` as a constant",
+        "treats `x` as a constant in Mean of `mean = tf.reduce_mean(x, axis, keepdims=True)`, and `var` as a constant",
     ),
     "inner factor": (
         gelu,
         functools.partial(gelu_back, power=1.0),
         [X],
-        "through Pow of `inner = 0.8 * (x + 0.04 * x**3)`, which is 3×",
+        "through Pow of `inner = 0.8 * (x + c * x**3)`, which is 3×",
     ),
     "no sum": (
         lambda x: tf.sin(softmax(x)),

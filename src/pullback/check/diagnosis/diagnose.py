@@ -42,6 +42,7 @@ PLAIN: tuple[Search, ...] = (
     whole.instead_of_derivative,
 )
 DEEPER: tuple[Search, ...] = (
+    upstream.moved,
     slips,
     partial(whole.rearranged, mixed=True),
     whole.anothers,

@@ -21,12 +21,16 @@ Nested = Sequence[Sequence[Array]]
 
 @dataclass(frozen=True)
 class At:
-    """The program at one draw: values, cotangents of results, and `back`, the cotangents of inputs."""
+    """The program at one draw: values, cotangents of results, and `back`, the cotangents of inputs.
+
+    `held` are operands that do not depend on the arguments.
+    """
 
     inputs: Nested
     outputs: Nested
     cotangents: Nested
     back: Nested
+    held: Nested = ()
 
 
 # A changed cotangent: of a step's input number j, given the program at a draw.
@@ -55,12 +59,19 @@ class Inside:
         if id(draw) not in self.known:
             found = self.program.values(self._xs(draw), self.case.subject.upstream(draw.w))
             back = self.program.local(self._xs(draw), found.inputs, found.cotangents)
-            self.known[id(draw)] = At(found.inputs, found.outputs, found.cotangents, back)
+            self.known[id(draw)] = At(
+                found.inputs, found.outputs, found.cotangents, back, found.held
+            )
         return self.known[id(draw)]
 
     def local(self, draw: Draw, inputs: Nested, cotangents: Nested) -> Nested:
         """What every step makes of other values and cotangents."""
         return self.program.local(self._xs(draw), inputs, cotangents)
+
+    def altered(self, draw: Draw, held: Nested) -> Array:
+        """The gradient of the program with other operands."""
+        ws = self.case.subject.upstream(draw.w)
+        return self.case.part(self.case.layout.join(self.program.altered(self._xs(draw), ws, held)))
 
     def product(self, edge: Edge, change: Array) -> Array:
         """What a change at an edge adds to the gradient, along each direction."""

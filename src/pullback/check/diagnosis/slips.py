@@ -11,6 +11,7 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
+from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested
@@ -25,7 +26,8 @@ def slips(case: Case) -> Iterator[Explanation]:
     if steps is None or not steps.steps:
         return
     inside = Inside(case, steps)
-    for search in (_scaled, _optioned, _taken_for, _differentiated_otherwise, _repeated):
+    searches = _scaled, _optioned, _taken_for, altered, _differentiated_otherwise, _repeated
+    for search in searches:
         with contextlib.suppress(Exception):  # a slip of ours costs its line
             yield from search(inside)
 
@@ -81,7 +83,7 @@ def _variants(
 ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
     inside.case.subject.calls += 1
     xs = inside.case.layout.split(draw.x)
-    return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents))
+    return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents, at.held))
 
 
 def _fitting(

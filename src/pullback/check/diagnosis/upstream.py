@@ -1,13 +1,16 @@
 """Explanations by the upstream: not used, not in proportion to it, or what one output contributes."""
 
 from collections.abc import Callable, Iterator
+from itertools import permutations
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
-from pullback.check.diagnosis.explanations import Case, Explanation, Predict
+from pullback.check.diagnosis.explanations import Case, Explanation, Predict, real_shape
+from pullback.check.diagnosis.moves import moves
+from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array
 
 _SMALL = 2.0**-n.UPSTREAM_BITS
@@ -117,3 +120,35 @@ def _of_output(case: Case, draw: Draw, span: slice) -> Array:
     w = np.zeros(draw.w.size)
     w[span] = draw.w[span]
     return case.vjp(draw.x, w)
+
+
+def moved(case: Case) -> Iterator[Explanation]:
+    """The gradient for another upstream: in other places, in part left out, or that of another output."""
+    if not case.draws.truth.own:
+        return
+    for how, change in _moved_upstreams(case):
+        yield Explanation("upstream", f"takes {how}", lambda d, c=change: case.vjp(d.x, c(d.w)))
+
+
+def _moved_upstreams(case: Case) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    outputs = case.subject.outputs
+    parts = [(leaf, outputs.span(k), real_shape(leaf)) for k, leaf in enumerate(outputs.leaves)]
+    for (one, a, shape), (other, b, its) in permutations(parts, 2):
+        if shape == its:
+            how = f"the upstreams of `{one.name}` and `{other.name}` in each other's place"
+            yield how, lambda w, a=a, b=b: _put(_put(w, a, w[b]), b, w[a])
+        if lies_over(its, shape):
+            how = f"the upstream of `{other.name}` in place of that of `{one.name}`"
+            wide = np.zeros(shape)
+            yield how, lambda w, a=a, b=b, s=its, z=wide: _put(w, a, w[b].reshape(s) + z)
+    for leaf, span, shape in parts:
+        name = "its upstream" if len(parts) == 1 else f"the upstream of `{leaf.name}`"
+        for move in moves(shape, pairs=leaf.is_complex):
+            how = f"{name} as if it were {move.how}"
+            yield how, lambda w, m=move, k=span, s=shape: _put(w, k, m.apply(w[k].reshape(s)))
+
+
+def _put(w: Array, span: slice, part: Array) -> Array:
+    changed = w.copy()
+    changed[span] = part.ravel()
+    return changed

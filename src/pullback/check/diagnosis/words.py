@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from pullback.check import numbers as n
-from pullback.check.probe import Step
+from pullback.check.probe import Array, Step
 
 CONSTANTS = {
     "π": math.pi,
@@ -203,6 +203,20 @@ def slip(step: Step, j: int | None, how: str) -> str:
     """One derivative taken wrongly."""
     by = "" if j is None or len(step.inputs) == 1 else f" by {operand(step, j)}"
     return f"has the derivative of {step.op} in {_line(step)}{by} {how}"
+
+
+def held(steps: Sequence[Step], value: Array) -> str:
+    """An operand that does not depend on the arguments: its value, or what it is."""
+    if value.dtype.kind == "f" and value.size == 1:
+        return short(abs(float(value.ravel()[0])))
+    what = {"f": "the constant", "b": "the condition"}.get(value.dtype.kind, "the indices")
+    return f"{what} of {steps[0].op}"
+
+
+def altered(how: str, steps: Sequence[Step]) -> str:
+    """The gradient of a function that differs from this one in one thing."""
+    where = f" in {_line(steps[0])}" if len({step.place for step in steps}) == 1 else ""
+    return f"is that of the function with {how}{where}"
 
 
 # other findings

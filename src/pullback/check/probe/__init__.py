@@ -135,17 +135,22 @@ class Step:
 
 @dataclass(frozen=True)
 class StepValues:
-    """What goes into and comes out of every step, and the cotangents of what comes out."""
+    """What goes into and comes out of every step, the cotangents of what comes out, and what holders hold."""
 
     inputs: Sequence[Arrays]
     outputs: Sequence[Arrays]
     cotangents: Sequence[Arrays]
+    held: Sequence[Arrays]
 
 
 class Steps(Protocol):
-    """The program of a function, operation by operation, for slips to be made in its derivative."""
+    """The program of a function, operation by operation, for slips to be made in its derivative.
+
+    `holders` are those with operands that do not depend on the arguments: constants, masks, indices, axes.
+    """
 
     steps: tuple[Step, ...]
+    holders: tuple[Step, ...]
 
     def values(self, xs: Arrays, ws: Arrays) -> StepValues:
         """What every step computes, and what flows back to it from upstream gradients."""
@@ -165,6 +170,10 @@ class Steps(Protocol):
         self, xs: Arrays, values: StepValues
     ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
         """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
+        ...
+
+    def altered(self, xs: Arrays, ws: Arrays, held: Sequence[Arrays]) -> list[Array]:
+        """The gradients of the program in which the holders hold something else."""
         ...
 
     def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
