@@ -113,9 +113,9 @@ def dense_back(x, w, y, dy):
     return back @ tf.transpose(w), tf.transpose(x) @ back
 
 
-def recurrent(x, u):
+def recurrent(x, u, runs=3):
     h = tf.zeros_like(x[0])
-    for t in range(3):
+    for t in range(runs):
         h = tf.tanh(x[t] + h @ u)
     return h
 
@@ -131,6 +131,23 @@ def recurrent_back(x, u, _, dy):
         du += tf.transpose(hs[t]) @ dh
         dh = dh @ tf.transpose(u)
     return tf.stack(dx[::-1]), du
+
+
+def scan(a, x):
+    found = [x[0]]
+    for t in range(1, 4):
+        found.append(a[t] * found[-1] + x[t])
+    return tf.stack(found)
+
+
+def scan_back(a, x, h, dy, carry=1.0, own=False):
+    """Backwards in time; without the carry, or with the state after each step."""
+    back = [dy[3]]
+    for t in (2, 1, 0):
+        back.insert(0, dy[t] + carry * a[t + 1] * back[0])
+    before = h[1:] if own else h[:-1]
+    da = tf.concat([tf.zeros_like(a[:1]), tf.stack(back[1:]) * before], 0)
+    return da, tf.stack(back)
 
 
 def polar(r, t):
@@ -169,7 +186,7 @@ def sparse(v, x):
 
 
 def masked(x):
-    return tf.where([True, False, True, True, False], x, 0.1 * x) ** 2
+    return tf.nn.softmax(tf.where([True, False, True, True, False], x, -9.0))
 
 
 CASES = {
@@ -182,9 +199,9 @@ CASES = {
     ),
     "another mask": (
         masked,
-        lambda x, y, dy: 2 * dy * x,
+        lambda x, y, dy: derivative(softmax, x, dy),
         [M],
-        "with the condition of SelectV2 taken as true everywhere in `tf.where(",
+        "with the condition of SelectV2 taken as true everywhere in `tf.nn.softmax(tf.where(",
     ),
     "other axes": (
         layer_norm,
@@ -478,6 +495,27 @@ CASES = {
         recurrent_back,
         [normal(3, 2, 2), normal(2, 2)],
         "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
+    ),
+    "no carry": (
+        scan,
+        functools.partial(scan_back, carry=0.0),
+        [normal(4, 2), normal(4, 2)],
+        "for `a` and `x` treats its second operand as a constant in Mul of `found.append(",
+    ),
+    "state of another run": (
+        scan,
+        functools.partial(scan_back, own=True),
+        [normal(4, 2), normal(4, 2)],
+        "with the result of AddV2, 2 operations later, in place of its second operand",
+    ),
+    "one run": (
+        recurrent,
+        lambda x, u, y, dy: [
+            derivative(lambda x: recurrent(x, u), x, dy),
+            tf.transpose(recurrent(x, u, 2)) @ (dy * (1 - y * y)),
+        ],
+        [normal(3, 2, 2), normal(2, 2)],
+        "to `u` through MatMul of `h = tf.tanh(x[t] + h @ u)`, which is zero but in the last run",
     ),
     "extreme": (
         spread,

@@ -1,7 +1,8 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -9,18 +10,42 @@ from typing import Any, cast
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis import conditions, parts, upstream, whole, words
+from pullback.check.diagnosis import conditions, parts, slips, upstream, whole, words
+from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
+from pullback.check.diagnosis.inside import Inside
+from pullback.check.diagnosis.runs import runs
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
-from pullback.check.diagnosis.slips import slips
 from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding
 from pullback.check.search.points import Point
 from pullback.check.verdict.course import Course
 from pullback.check.verdict.record import Failure, Problem
 from pullback.check.verdict.trial import Trial
+
+# Slips in the program, the plain before the complex.
+SLIPS = (
+    slips.scaled,
+    slips.optioned,
+    slips.taken_for,
+    altered,
+    slips.differentiated_otherwise,
+    runs,
+)
+
+
+def inside_program(case: Case) -> Iterator[Explanation]:
+    """What was done wrongly inside the program."""
+    steps = case.subject.steps() if case.draws.truth.own else None
+    if steps is None or not steps.steps:
+        return
+    inside = Inside(case, steps)
+    for search in SLIPS:
+        with contextlib.suppress(Exception):  # a slip of ours costs its line
+            yield from search(inside)
+
 
 # The plain before the complex: what needs no look into the program, then slips in it, then what says less.
 PLAIN: tuple[Search, ...] = (
@@ -43,7 +68,7 @@ PLAIN: tuple[Search, ...] = (
 )
 DEEPER: tuple[Search, ...] = (
     upstream.moved,
-    slips,
+    inside_program,
     partial(whole.rearranged, mixed=True),
     whole.anothers,
     whole.passed_to_extremes,
@@ -146,10 +171,9 @@ def _explained(cases: list[Case]) -> list[Found]:
     if len(cases) > 1 and (None in texts or len(texts) > 1):
         first = cases[0]
         joint = Case(first.subject, first.draws, None)
-        one, tried = first_that_holds(joint, (slips,))
+        one, tried = first_that_holds(joint, DEEPER[:2])
         if one is not None:
             return [(cases, one, tried)]
-        cases = [replace(case, alone=False) for case in cases]
     found: list[Found] = []
     for case, (one, tried) in zip(cases, plain, strict=True):
         more = 0

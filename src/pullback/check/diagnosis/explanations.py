@@ -32,7 +32,6 @@ class Case:
     which: int | None
     none: bool = False
     constants: tuple[float, ...] = ()
-    alone: bool = True
 
     @property
     def layout(self) -> Layout:

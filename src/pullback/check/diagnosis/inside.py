@@ -33,6 +33,18 @@ class At:
     held: Nested = ()
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """One way back through the program: the values that steps are differentiated at, and what flows along edges.
+
+    That is what a step makes of what comes to it times `factors`, and what comes to it times `own`.
+    """
+
+    inputs: list[list[Array]]
+    factors: list[list[Array]]
+    own: list[list[Array]]
+
+
 # A changed cotangent: of a step's input number j, given the program at a draw.
 Change = Callable[[At, Draw], Array]
 
@@ -108,56 +120,12 @@ class Inside:
 
         return Explanation(kind, text, predict)
 
-    def repeated(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
-        """The gradient with cotangents changed that depend on one another: swept back until nothing changes."""
-
-        def predict(draw: Draw) -> Array:
-            at, leaves = self.at(draw), self.case.layout.split(draw.g)
-            outer = _minus(at.cotangents, self._gathered(at.back)[0])
-            rest = _minus([leaves], [self._gathered(at.back)[1]])[0]
-            reached: Sequence[Array] = []
-            for _ in range(len(self.steps) + 1):
-                back = [list(step) for step in self.local(draw, at.inputs, at.cotangents)]
-                at = At(at.inputs, at.outputs, at.cotangents, back)
-                for (s, j), change in changes.items():
-                    back[s][j] = np.asarray(change(at, draw), back[s][j].dtype)
-                inner, reached = self._gathered(back)
-                new = _minus(outer, inner, -1)
-                same = all(
-                    np.array_equal(a, b)
-                    for a, b in zip(_flat(new), _flat(at.cotangents), strict=True)
-                )
-                at = At(at.inputs, at.outputs, new, back)
-                if same:
-                    break
-            return self.case.part(self.case.layout.join(_minus([rest], [reached], -1)[0]))
-
-        return Explanation(kind, text, predict)
-
-    def _gathered(self, back: Nested) -> tuple[Nested, Sequence[Array]]:
-        """What flows back to every result of a step, and to every input of the function."""
-        at = self.at(self.here)
-        results = [[np.zeros_like(o) for o in step] for step in at.outputs]
-        leaves = [np.zeros_like(leaf) for leaf in self.case.layout.split(self.here.x)]
-        for step, made in zip(self.steps, back, strict=True):
-            for (s, k), cotangent in zip(step.origins, made, strict=True):
-                if s == -1:
-                    leaves[k] = leaves[k] + cotangent
-                else:
-                    results[s][k] = results[s][k] + cotangent
-        return results, leaves
+    def swept(self, draw: Draw, sweep: Sweep) -> Array:
+        """The gradient with slips that depend on one another."""
+        ws = self.case.subject.upstream(draw.w)
+        pulled = self.program.swept(self._xs(draw), ws, sweep.inputs, sweep.factors, sweep.own)
+        return self.case.part(self.case.layout.join(pulled))
 
     def _xs(self, draw: Draw) -> list[Array]:
         self.case.subject.calls += 1
         return self.case.layout.split(draw.x)
-
-
-def _minus(some: Nested, others: Nested, sign: int = 1) -> list[list[Array]]:
-    return [
-        [a - sign * b for a, b in zip(*pair, strict=True)]
-        for pair in zip(some, others, strict=True)
-    ]
-
-
-def _flat(nested: Nested) -> list[Array]:
-    return [array for arrays in nested for array in arrays]

@@ -11,28 +11,15 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
-from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw
-from pullback.check.diagnosis.explanations import Case, Explanation
+from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested
 from pullback.check.diagnosis.moves import FORMS, MIXING, forms, moves
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array, StepValues
 
 
-def slips(case: Case) -> Iterator[Explanation]:
-    """One operation whose derivative is taken wrongly; the plain before the complex."""
-    steps = case.subject.steps() if case.draws.truth.own else None
-    if steps is None or not steps.steps:
-        return
-    inside = Inside(case, steps)
-    searches = _scaled, _optioned, _taken_for, altered, _differentiated_otherwise, _repeated
-    for search in searches:
-        with contextlib.suppress(Exception):  # a slip of ours costs its line
-            yield from search(inside)
-
-
-def _scaled(inside: Inside) -> Iterator[Explanation]:
+def scaled(inside: Inside) -> Iterator[Explanation]:
     """What flows back along one edge, through one operation, or along two edges, is left out or has a factor."""
     at = inside.at(inside.here)
     edges, operations = inside.groups()
@@ -65,7 +52,7 @@ def _parallel(a: Array, b: Array) -> bool:
     return bool(np.allclose(a * (b @ b), b * (a @ b), n.AGREE))
 
 
-def _optioned(inside: Inside) -> Iterator[Explanation]:
+def optioned(inside: Inside) -> Iterator[Explanation]:
     """An option of one operation taken wrongly: another axis, the other direction, an operand transposed."""
     at = inside.at(inside.here)
     found = _variants(inside, at, inside.here)
@@ -105,7 +92,7 @@ def _fitting(
             )
 
 
-def _taken_for(inside: Inside) -> Iterator[Explanation]:
+def taken_for(inside: Inside) -> Iterator[Explanation]:
     """The derivative of one operation taken for something else, or what flows back put into other places."""
     at = inside.at(inside.here)
     bent = inside.local(
@@ -186,7 +173,7 @@ def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]
             yield f"{minus}upstream @ {name}{mark}", lambda q, w, t=turn, c=sign: c * w @ t(q)
 
 
-def _differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
+def differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
     """One operation differentiated at other values, or for another cotangent."""
     at = inside.at(inside.here)
     for swap in _swaps(inside):
@@ -229,8 +216,8 @@ def _swaps(inside: Inside) -> Iterator[Swap]:
     for m in range(n.FEW):
         yield lambda a, s, m=m: _swap(inside, a, s, -1, m, _turned)
         for i in range(most):
-            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, _moved)
-            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, _others)
+            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, moved)
+            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, others)
 
 
 def _swap(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
@@ -256,7 +243,8 @@ def _in_places(a: Array) -> list[tuple[str, Array]]:
     return [(move.how, move.apply(a)) for move in moves(a.shape) if move.kind not in MIXING]
 
 
-def _moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+def moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+    """An input of a step put into other places."""
     here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
     known = ("without its sign", np.abs(here))
     if np.iscomplexobj(here):
@@ -264,7 +252,7 @@ def _moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     return [(f"with {name} {how}", value) for how, value in (known, *_in_places(here))]
 
 
-def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+def others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     """Tensors of the program that fit in the place of an input; one is the plainest."""
     here, step = a.inputs[s][i], inside.steps[s]
     found = [("1", np.ones_like(here))]
@@ -284,68 +272,3 @@ def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     name = words.operand(step, i)
     fits = [(word, t) for word, t in found if t.shape == here.shape and word != name]
     return list({f"with {word} in place of {name}": t for word, t in fits}.items())
-
-
-def _repeated(inside: Inside) -> Iterator[Explanation]:
-    """The same slip in each run of a line: of a loop that was unrolled."""
-    groups: dict[tuple[str, str, tuple[str, ...], int], list[Edge]] = {}
-    for s, step in enumerate(inside.steps):
-        for j in range(len(step.inputs)):
-            groups.setdefault((step.place, step.op, step.inputs, j), []).append((s, j))
-    several = [group for group in groups.values() if len(group) > 1]
-    left_out = any(origin[0] == -2 for step in inside.steps for origin in step.origins)
-    if left_out or not inside.case.alone:
-        return  # what is left out cannot be swept through
-    at, spent = inside.at(inside.here), inside.case.subject.calls
-    for alterations in (_plain_alterations, _swapped_inputs, _result_alterations):
-        for group in several:
-            for kind, text, change in alterations(inside, at, *group[-1]):
-                changed = any(
-                    not np.array_equal(change(at, inside.here, s, j), at.back[s][j])
-                    for s, j in group
-                )
-                if changed and inside.case.subject.calls < spent + n.MOST_SWEEPS:
-                    changes = {e: lambda a, d, e=e, c=change: c(a, d, *e) for e in group}
-                    yield inside.repeated(kind, text, changes)
-
-
-# A changed cotangent of any edge of a group.
-GroupChange = Callable[[At, Draw, int, int], Array]
-
-
-def _plain_alterations(
-    inside: Inside, at: At, s: int, j: int
-) -> Iterator[tuple[str, str, GroupChange]]:
-    step = inside.steps[s]
-    yield "term", words.scaled([(step, j)], 0.0), lambda a, _d, s, j: 0 * a.back[s][j]
-    yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, _d, s, j: -a.back[s][j]
-    if at.cotangents[s][0].shape == at.back[s][j].shape:
-        yield "slip", words.slip(step, j, "taken as 1"), lambda a, _d, s, _j: a.cotangents[s][0]
-
-
-def _result_alterations(
-    inside: Inside, at: At, s: int, j: int
-) -> Iterator[tuple[str, str, GroupChange]]:
-    step = inside.steps[s]
-    if at.cotangents[s][0].shape == at.back[s][j].shape:
-        for text, form in forms(words.result(step)):
-            how = words.slip(step, j, f"taken as {text}")
-            yield "slip", how, lambda a, _d, s, _j, f=form: f(a.outputs[s][0]) * a.cotangents[s][0]
-
-
-def _swapped_inputs(
-    inside: Inside, at: At, s: int, j: int
-) -> Iterator[tuple[str, str, GroupChange]]:
-    for i in range(len(inside.steps[s].inputs)):
-        for choices in (_moved, _others):
-            for m, (how, _) in enumerate(choices(inside, at, s, i)[:2]):
-
-                def swap(
-                    a: At, s: int, i: int = i, m: int = m, c: Choices = choices
-                ) -> Swapped | None:
-                    return _swap(inside, a, s, i, m, c)
-
-                def change(a: At, d: Draw, s: int, j: int, swap: Swap = swap) -> Array:
-                    return _swapped(inside, swap, s)(a, d, j)
-
-                yield "slip", words.slip(inside.steps[s], j, how), change

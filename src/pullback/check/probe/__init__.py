@@ -176,6 +176,17 @@ class Steps(Protocol):
         """The gradients of the program in which the holders hold something else."""
         ...
 
+    def swept(
+        self,
+        xs: Arrays,
+        ws: Arrays,
+        inputs: Sequence[Arrays],
+        factors: Sequence[Arrays],
+        own: Sequence[Arrays],
+    ) -> list[Array]:
+        """The gradients if steps are differentiated at `inputs`, with factors of what they make and get."""
+        ...
+
     def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
         """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
         ...

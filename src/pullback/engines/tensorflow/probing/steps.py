@@ -57,9 +57,10 @@ class Program:
         self.holding = [k for k in range(count) if found.steps[k].held]
         self.holders = tuple(named[k] for k in self.holding)
         self._alter = tf.function(self._altered, autograph=False)
-        self._trace, self._local, self._pull, self._push, self._vary = map(
-            _Once, (self._traced, self._differentiated, self._pulled, self._pushed, self._varied)
+        self._trace, self._local, self._pull = map(
+            _Once, (self._traced, self._differentiated, self._pulled)
         )
+        self._push, self._vary, self._sweep = map(_Once, (self._pushed, self._varied, self._swept))
 
     def values(self, xs: Arrays, ws: Arrays) -> StepValues:
         """What goes into and comes out of every step, and the cotangents that come back to it."""
@@ -85,6 +86,14 @@ class Program:
         found = self._alter(self.probe.tensors(xs), self.probe.upstream(ys, ws), _tensors(held))
         return _arrays([found])[0]
 
+    def swept(
+        self, xs: Arrays, ws: Arrays, inputs: Nested, factors: Nested, own: Nested
+    ) -> list[Array]:
+        """The gradients with other values at steps, and factors of what they make of cotangents and of these."""
+        ws = self.probe.upstream(self.copy.outputs, ws)
+        fed = map(_tensors, (inputs, factors, own))
+        return _arrays([self._sweep(self.probe.tensors(xs), ws, *fed)])[0]
+
     def variants(self, xs: Arrays, values: StepValues) -> list[list[tuple[str, list[Array]]]]:
         """What steps would give if an option were another one: an axis, a direction, an operand transposed."""
         inputs, cotangents = _tensors(values.inputs), _tensors(values.cotangents)
@@ -109,6 +118,25 @@ class Program:
     def _altered(self, xs: Any, ws: Any, held: Any) -> Any:
         replay = _Replay(self, dict(zip(self.holding, held, strict=True)))
         return _filled(tf.gradients(replay.run(xs), xs, ws), xs)
+
+    def _swept(self, xs: Any, ws: Any, inputs: Any, factors: Any, own: Any) -> Any:
+        replay = _Replay(self)
+        ys = replay.run(xs)
+        flows: dict[Any, list[Any]] = {}
+        for y, w in zip(ys, ws, strict=True):
+            flows.setdefault(replay.origin.get(y.ref()), []).append(w)
+        for k, step in reversed(list(enumerate(replay.steps))):
+            come = [
+                tf.add_n(flows[k, i]) if (k, i) in flows else tf.zeros_like(out)
+                for i, out in enumerate(step.outputs)
+            ]
+            made = _floats(_made(step.op, step.with_edges(inputs[k])))
+            back = _filled(tf.gradients(made, inputs[k], come), inputs[k])
+            for origin, b, c, f in zip(step.origins, back, factors[k], own[k], strict=True):
+                passed = [f * come[0]] if f.shape == come[0].shape else []
+                flows.setdefault(origin, []).append(tf.add_n([c * b, *passed]))
+        leaves = [flows.get((-1, k), [tf.zeros_like(x)]) for k, x in enumerate(xs)]
+        return list(map(tf.add_n, leaves))
 
     def _differentiated(self, xs: Any, inputs: Any, cotangents: Any) -> Any:
         replay = _Replay(self)
