@@ -113,9 +113,16 @@ def dense_back(x, w, y, dy):
     return back @ tf.transpose(w), tf.transpose(x) @ back
 
 
-def recurrent(x, u, runs=3):
+def powers(a, x):
+    h = x[0]
+    for t in range(1, 5):
+        h = a * h + x[t]
+    return h
+
+
+def recurrent(x, u):
     h = tf.zeros_like(x[0])
-    for t in range(runs):
+    for t in range(3):
         h = tf.tanh(x[t] + h @ u)
     return h
 
@@ -148,6 +155,20 @@ def scan_back(a, x, h, dy, carry=1.0, own=False):
     before = h[1:] if own else h[:-1]
     da = tf.concat([tf.zeros_like(a[:1]), tf.stack(back[1:]) * before], 0)
     return da, tf.stack(back)
+
+
+def unit(v):
+    length = tf.norm(v, axis=1, keepdims=True)
+    return v / length
+
+
+def weighed(x):
+    return 0.3 * tf.exp(x) + 0.7 * tf.cos(x)
+
+
+def margin(a, b):
+    own = tf.reduce_sum(a * a, 1)
+    return own + tf.reduce_sum(b * b - 2 * a * b, 1)
 
 
 def polar(r, t):
@@ -496,6 +517,27 @@ CASES = {
         [normal(3, 2, 2), normal(2, 2)],
         "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
     ),
+    "tensor of the program": (
+        unit,
+        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
+        [M],
+        "`v` has a factor `length` too many",
+    ),
+    "factor on the way": (
+        margin,
+        lambda a, b, y, dy: [
+            2 * dy[:, None] * (a / tf.norm(a, axis=1, keepdims=True) - b),
+            2 * dy[:, None] * (b - a),
+        ],
+        [M, M[::-1]],
+        "which has a factor √`own` missing",
+    ),
+    "a factor each": (
+        weighed,
+        lambda x, y, dy: dy * (0.7 * tf.exp(x) - 0.3 * tf.sin(x)),
+        [X],
+        "which is 2.333× too large: a factor 7/3 too many, and what flows back to `x` through Cos",
+    ),
     "no carry": (
         scan,
         functools.partial(scan_back, carry=0.0),
@@ -509,13 +551,10 @@ CASES = {
         "with the result of AddV2, 2 operations later, in place of its second operand",
     ),
     "one run": (
-        recurrent,
-        lambda x, u, y, dy: [
-            derivative(lambda x: recurrent(x, u), x, dy),
-            tf.transpose(recurrent(x, u, 2)) @ (dy * (1 - y * y)),
-        ],
-        [normal(3, 2, 2), normal(2, 2)],
-        "to `u` through MatMul of `h = tf.tanh(x[t] + h @ u)`, which is zero but in the last run",
+        powers,
+        lambda a, x, y, dy: [dy * a**3 * x[0], tf.stack([dy * a**k for k in (4, 3, 2, 1, 0)])],
+        [positive(3), normal(5, 3)],
+        "to `a` through Mul of `h = a * h + x[t]`, which is zero but in the first run",
     ),
     "extreme": (
         spread,

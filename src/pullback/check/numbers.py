@@ -90,8 +90,8 @@ AGREE, EXPLAINED = 1e-6, 2e-3
 FEW_ELEMENTS = 4
 # The ends of a condition are halved so often.
 HALVINGS = 14
-# A slip in every run of a loop costs a sweep: so many calls are spent on those.
-MOST_SWEEPS = 400
+# A slip in every run of a loop costs a sweep through the program: so many are tried.
+MOST_SWEEPS = 150
 
 # The smallest failing input: digits tried for its numbers; and the seconds that it may take, and a picture again.
 DIGITS, SECONDS = (1, 2, 3, 5), 3.0

@@ -30,6 +30,8 @@ SLIPS = (
     slips.scaled,
     slips.optioned,
     slips.taken_for,
+    slips.factors,
+    partial(slips.scaled, unlike=True),
     altered,
     slips.differentiated_otherwise,
     runs,

@@ -97,6 +97,7 @@ FORMS: dict[str, Callable[[Array], Array]] = {
     "(1 − {}²)": lambda q: 1 - q * q,
     "(1 + {}²)": lambda q: 1 + q * q,
     "{0}·(1 − {0})": lambda q: q * (1 - q),
+    "(1 − {0})/(1 + {0})": lambda q: (1 - q) / (1 + q),
     "√{}": np.sqrt,
     "exp({})": np.exp,
     "|{}|": np.abs,

@@ -63,7 +63,7 @@ def _scaled(inside: Inside, group: list[int]) -> Iterator[Slip]:
     """Left out, or with the wrong sign; left out in all runs but one; or passed through."""
     step = inside.steps[group[-1]]
     for j in range(len(step.inputs)):
-        yield "term", words.scaled([(step, j)], 0.0), _times(group, j, 0.0)
+        yield "term", words.scaled([[(step, j)]], [0.0]), _times(group, j, 0.0)
         yield "sign", words.flows_back(step, j, "has the wrong sign"), _times(group, j, -1.0)
         for word, rest in (("first", group[1:]), ("last", group[:-1])):
             text = words.flows_back(step, j, f"is zero but in the {word} run of the line")

@@ -6,6 +6,8 @@ if it passes, entry by entry at all draws.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +21,11 @@ from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array, StepValues
 
 
-def scaled(inside: Inside) -> Iterator[Explanation]:
-    """What flows back along one edge, through one operation, or along two edges, is left out or has a factor."""
+def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
+    """What flows back along one edge, through one operation, or along two edges, is left out or has a factor.
+
+    `unlike`: along two edges, with a factor of its own each.
+    """
     at = inside.at(inside.here)
     edges, operations = inside.groups()
     product_of = {(s, j): inside.product((s, j), at.back[s][j]) for s, j in inside.edges()}
@@ -29,23 +34,26 @@ def scaled(inside: Inside) -> Iterator[Explanation]:
         product = np.sum([product_of[edge] for edge in group], axis=0)
         if np.any(product) and not any(_parallel(product, other) for _, other in distinct):
             distinct.append((group, product))
-    pairs = [[*a, *b] for k, (a, _) in enumerate(distinct) for b, _ in distinct[k + 1 :]]
-    singles = [*edges, *operations]
-    found: list[tuple[float, int, list[Edge]]] = []
-    for k, group in enumerate([*singles, *pairs]):
-        product = np.sum([product_of[edge] for edge in group], axis=0)
-        size = float(product @ product)
-        number = words.plain_number(1 + float(product @ inside.target) / size) if size else 1.0
-        if number != 1 and inside.fits((number - 1) * product):
-            found.append((number, k, group))
+    singles = [[group] for group in (*edges, *operations)]
+    pairs = [list(pair) for pair in combinations([group for group, _ in distinct], 2)]
+    found: list[tuple[list[float], int, list[list[Edge]]]] = []
+    for k, groups in enumerate([*singles, *pairs]):
+        products = np.array([np.sum([product_of[e] for e in g], axis=0) for g in groups]).T
+        off = np.linalg.lstsq(products, inside.target)[0] if np.any(products) else np.zeros(1)
+        numbers = [words.plain_number(1 + float(number)) for number in off]
+        if 1 in numbers or (len(set(numbers)) > 1) != unlike:
+            continue
+        if inside.fits(products @ (np.array(numbers) - 1)):
+            found.append((numbers, k, groups))
 
-    def plainness(one: tuple[float, int, list[Edge]]) -> tuple[bool, bool, float, int]:
-        return one[0] != 0, one[1] >= len(singles), words.oddity(one[0]), one[1]
+    def plainness(one: tuple[list[float], int, list[list[Edge]]]) -> tuple[object, ...]:
+        return any(one[0]), one[1] >= len(singles), max(map(words.oddity, one[0])), one[1]
 
-    for number, _, group in sorted(found, key=plainness):
-        text = words.scaled([(inside.steps[s], j) for s, j in group], number)
-        changes = {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group}
-        yield inside.explanation("slip" if number else "term", text, changes)
+    for numbers, _, groups in sorted(found, key=plainness):
+        text = words.scaled([[(inside.steps[s], j) for s, j in g] for g in groups], numbers)
+        factors = {e: number for g, number in zip(groups, numbers, strict=True) for e in g}
+        changes = {e: lambda a, _, e=e, c=c: c * a.back[e[0]][e[1]] for e, c in factors.items()}
+        yield inside.explanation("slip" if any(numbers) else "term", text, changes)
 
 
 def _parallel(a: Array, b: Array) -> bool:
@@ -113,8 +121,8 @@ def _alterations(
 ) -> Iterator[tuple[int, str, str, Change]]:
     """How odd it is, and what is done; the derivative of a linear operation is taken for nothing but a number."""
     shape, step = at.back[s][j].shape, inside.steps[s]
-    wide = _spread(at.cotangents[s][0].shape, shape) if len(at.outputs[s]) == 1 else None
-    if wide is not None:
+    wide = next(_spreads(at.cotangents[s][0].shape, shape), None)
+    if wide is not None and len(at.outputs[s]) == 1:
         for number in (1, -1, 0.5, 2):
             text = words.slip(step, j, f"taken as {words.short(number)}")
             yield 0, "slip", text, lambda a, _, c=number: c * _laid(a.cotangents[s][0], wide, shape)
@@ -126,18 +134,19 @@ def _alterations(
             text,
             lambda a, _, m=move: m.apply(a.back[s][j]),
         )
-    if not linear and not np.iscomplexobj(at.back[s][j]):
-        yield from _formed(inside, at, s, j, alone=wide == shape)
+    if not np.iscomplexobj(at.back[s][j]):
+        yield from _formed(inside, at, s, j, alone=wide == shape, linear=linear)
 
 
 def _formed(
-    inside: Inside, at: At, s: int, j: int, *, alone: bool
+    inside: Inside, at: At, s: int, j: int, *, alone: bool, linear: bool
 ) -> Iterator[tuple[int, str, str, Change]]:
     """Some form of an operand or of the result in the place of a derivative, or as a factor of it."""
     shape, step = at.back[s][j].shape, inside.steps[s]
-    named = [(words.result(step), lambda a: a.outputs[s][0])]
+    named = [] if linear else [(words.result(step), lambda a: a.outputs[s][0])]
     named += [
-        (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
+        (words.operand(step, i), lambda a, i=i: a.inputs[s][i])
+        for i in ([j] if linear else range(len(step.inputs)))
     ]
     rank = 4 if len(step.inputs) == 1 else 4 + len(FORMS)
     for name, of in named:
@@ -147,18 +156,18 @@ def _formed(
                 yield 2, "slip", how, lambda a, _, q=of, f=product: f(q(a), a.cotangents[s][0])
         if not lies_over(of(at).shape, shape):
             continue
-        for k, (text, form) in enumerate(forms(name, few=len(step.inputs) > 1)):
-            if alone:
+        for k, (text, form) in enumerate(forms(name, few=linear or len(step.inputs) > 1)):
+            if alone and not linear:
                 how = words.slip(step, j, f"taken as {text}")
                 yield rank + k, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.cotangents[s][0]
             how = words.flows_back(step, j, words.named_factor(text))
             yield rank + k + 1, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.back[s][j]
 
 
-def _spread(shape: tuple[int, ...], over: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape in which an array can be laid over one with an axis more, or of greater sizes."""
+def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The shapes in which an array can be laid over one with an axis more, or of greater sizes."""
     wider = [shape, *((*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1))]
-    return next((w for w in wider if len(w) == len(over) and lies_over(w, over)), None)
+    return (w for w in wider if len(w) == len(over) and lies_over(w, over))
 
 
 def _laid(a: Array, wide: tuple[int, ...], shape: tuple[int, ...]) -> Array:
@@ -171,6 +180,20 @@ def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]
         for mark, turn in (("", lambda q: q), ("ᵀ", lambda q: np.swapaxes(q, -1, -2))):
             yield f"{minus}{name}{mark} @ upstream", lambda q, w, t=turn, c=sign: c * t(q) @ w
             yield f"{minus}upstream @ {name}{mark}", lambda q, w, t=turn, c=sign: c * w @ t(q)
+
+
+def factors(inside: Inside) -> Iterator[Explanation]:
+    """The whole gradient has a factor that is some form of a tensor of the program."""
+    at, case = inside.at(inside.here), inside.case
+    for s, step in sorted(enumerate(inside.steps), key=lambda one: not one[1].output):
+        name, where = words.tensor(step)
+        for wide in _spreads(at.outputs[s][0].shape, case.shape):
+            for text, form in (*forms(name), (f"{name}[0]/{name}", lambda q: q[:1] / q)):
+
+                def predict(d: Draw, s: int = s, w: Any = wide, f: Any = form) -> Array:
+                    return f(inside.at(d).outputs[s][0].reshape(w)) * case.g(d)
+
+                yield Explanation("factor", words.named_factor(text) + where, predict)
 
 
 def differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:

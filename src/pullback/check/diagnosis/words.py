@@ -168,25 +168,38 @@ def result(step: Step) -> str:
     return f"`{step.output}`" if step.output else "its result"
 
 
+def tensor(step: Step) -> tuple[str, str]:
+    """A name for what a step gives, and what it is where that is not its name in the source."""
+    return (
+        (f"`{step.output}`", "")
+        if step.output
+        else ("q", f", where q is the result of {step.op} in {_line(step)}")
+    )
+
+
 def _line(step: Step) -> str:
     return f"`{step.line.removeprefix('return ')}`" if step.line else f"the operation {step.op}"
 
 
-def scaled(edges: Sequence[tuple[Step, int]], number: float) -> str:
+def scaled(groups: Sequence[Sequence[tuple[Step, int]]], numbers: Sequence[float]) -> str:
     """What flows back along some edges is left out, or has a factor; all edges of one operation are that operation."""
-    steps = {id(step): (step, j) for step, j in edges}
     places = [
-        (step, j if len(step.inputs) == 1 or len(edges) == len(steps) else None)
-        for step, j in steps.values()
+        (g[0][0], g[0][1] if len(g) == 1 or len(g[0][0].inputs) == 1 else None) for g in groups
     ]
-    if number:
-        texts = [_back(step, j) for step, j in places]
-        return f"is right but for what flows back {' and '.join(texts)}, which {factor(number)}"
+    if not any(numbers):
+        texts = [
+            f"{result(step) if j is None else operand(step, j)} as a constant in {step.op} of {_line(step)}"
+            for step, j in places
+        ]
+        return f"treats {', and '.join(texts)}"
+    if len(set(numbers)) == 1:
+        to = " and ".join(_back(step, j) for step, j in places)
+        return f"is right but for what flows back {to}, which {factor(numbers[0])}"
     texts = [
-        f"{result(step) if j is None else operand(step, j)} as a constant in {step.op} of {_line(step)}"
-        for step, j in places
+        f"what flows back {_back(step, j)}, which {factor(number)}"
+        for (step, j), number in zip(places, numbers, strict=True)
     ]
-    return f"treats {', and '.join(texts)}"
+    return f"is right but for {', and '.join(texts)}"
 
 
 def _back(step: Step, j: int | None) -> str:
