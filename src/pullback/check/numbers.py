@@ -91,7 +91,7 @@ FEW_ELEMENTS = 4
 # The ends of a condition are halved so often.
 HALVINGS = 14
 # A slip in every run of a loop costs a sweep through the program: so many are tried.
-MOST_SWEEPS = 150
+MOST_SWEEPS = 100
 
 # The smallest failing input: digits tried for its numbers; and the seconds that it may take, and a picture again.
 DIGITS, SECONDS = (1, 2, 3, 5), 3.0

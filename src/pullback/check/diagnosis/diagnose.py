@@ -31,10 +31,10 @@ SLIPS = (
     slips.optioned,
     slips.taken_for,
     slips.factors,
-    partial(slips.scaled, unlike=True),
     altered,
     slips.differentiated_otherwise,
     runs,
+    partial(slips.scaled, unlike=True),
 )
 
 
@@ -292,14 +292,37 @@ def _not_finite(course: Course, problem: Problem, explain: bool) -> Finding:
     x, w = cast("Point", problem.point).x, course.upstream
     which = layout.leaf_of(entry)
     span = layout.span(which)
-    values = x[[p for p in problem.positions if span.start <= p < span.stop]]
-    where = f"at {values.size} elements"
-    if np.unique(values).size == 1:
-        where = f"where {layout.leaves[which].name} = {words.short(float(values[0]))}"
+    broken = np.array([p for p in problem.positions if span.start <= p < span.stop])
+    where = _where_broken(course, x, broken, which) or f"at {broken.size} elements"
     text = f"is not finite {where}, where the function is finite and has finite slopes"
     finding = _about(course, problem, "nonfinite", [which], text)
     truth = Truth(course.subject, x, w, np.array([entry]))
     return shown(course, truth, Failing(x, w, entry, np.nan), finding, explain=explain)
+
+
+def _where_broken(course: Course, x: Array, broken: Array, which: int) -> str:
+    """What the entries have in common: a value, or that of another input; it must matter, and nothing else."""
+    layout, leaf = course.subject.inputs, course.subject.inputs.leaves[which]
+    spans = [layout.span(k) for k, other in enumerate(layout.leaves) if other.shape == leaf.shape]
+    twins = [broken - layout.span(which).start + span.start for span in spans]
+    named = {layout.leaves[layout.leaf_of(int(twin[0]))].name: twin for twin in twins}
+    claims = [(words.short(float(x[broken[0]])), broken, x[broken] == x[broken[0]])]
+    claims += [
+        (name, np.r_[broken, t], x[broken] == x[t])
+        for name, t in named.items()
+        if name != leaf.name
+    ]
+
+    def is_broken(moved: Array) -> bool:
+        at = x.copy()
+        at[moved] = np.where(at[moved] == 0, n.NEAR, (1 + n.NEAR) * at[moved])
+        return not np.isfinite(course.subject.pull_or_nan(at, course.upstream)[1][broken]).any()
+
+    for name, held, same in claims:
+        others = np.setdiff1d(np.arange(x.size), held)
+        if same.all() and is_broken(others) and not is_broken(broken):
+            return f"where {leaf.name} = {name}"
+    return ""
 
 
 def _second(course: Course, problem: Problem) -> Finding:

@@ -5,7 +5,7 @@ elsewhere differences entry by entry, at no more than a grid of entries.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,8 +130,15 @@ class Draws:
     @functools.cached_property
     def pool(self) -> tuple[Draw, ...]:
         """Draws at points of other kinds; at kinks the program's derivative is one of several that are right."""
-        w = self.fit[0].w
-        found = [self.draw(x, w) for x in (*self.mixed, *(p.x for p in self.others[: n.FEW]))]
+        return *self.turned, *self._at(point.x for point in self.others[: n.FEW])
+
+    @functools.cached_property
+    def turned(self) -> tuple[Draw, ...]:
+        """Draws at the mixed points."""
+        return self._at(self.mixed)
+
+    def _at(self, points: Iterable[Array]) -> tuple[Draw, ...]:
+        found = [self.draw(x, self.fit[0].w) for x in points]
         return tuple(draw for draw in found if draw is not None)
 
 

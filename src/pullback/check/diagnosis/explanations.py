@@ -126,19 +126,25 @@ class Case:
 
     def holds(self, predict: Predict, draws: Iterable[Draw] | None = None) -> bool:
         """Whether a prediction is what the rule gives, on all draws, and explains all of the gap."""
-        explained = False
-        for draw in self.draws.tested if draws is None else draws:
-            g, r, floor = self.g(draw), self.r(draw), self.part(draw.floor)
-            predicted = np.broadcast_to(predict(draw), self.shape)
-            known = np.isfinite(g)
-            left, gap = np.abs(predicted - r)[known], np.abs(r - g)[known]
-            size = np.maximum(np.abs(r), np.abs(predicted))[known]
-            if not np.all(left <= n.AGREE * size + floor[known]):
-                return False
-            if not np.sum(left) <= n.EXPLAINED * np.sum(gap) + np.sum(floor[known]):
-                return False
-            explained |= bool(np.any(gap > floor[known]))
-        return explained
+        draws = list(self.draws.tested if draws is None else draws)
+        return all(self.agrees(predict, draw) for draw in draws) and any(
+            self.wrong(draw).any() for draw in draws
+        )
+
+    def agrees(self, predict: Predict, draw: Draw) -> bool:
+        """Whether a prediction is what the rule gives at one draw."""
+        g, r, floor = self.g(draw), self.r(draw), self.part(draw.floor)
+        predicted = np.broadcast_to(predict(draw), self.shape)
+        known = np.isfinite(g)
+        left, gap = np.abs(predicted - r)[known], np.abs(r - g)[known]
+        size = np.maximum(np.abs(r), np.abs(predicted))[known]
+        explained = np.sum(left) <= n.EXPLAINED * np.sum(gap) + np.sum(floor[known])
+        return bool(explained and np.all(left <= n.AGREE * size + floor[known]))
+
+    def survives(self, predict: Predict) -> bool:
+        """Whether a prediction is not wrong where the values of the inputs stand in other places."""
+        draws = [draw for draw in self.draws.turned if np.isfinite(self.r(draw)).all()]
+        return all(self.agrees(predict, draw) for draw in draws)
 
 
 def real_shape(leaf: Leaf) -> tuple[int, ...]:
@@ -157,7 +163,7 @@ def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanatio
             for explanation in search(case):
                 tried += 1
                 progress.say(f"wrong, {tried} explanations tried")
-                if case.holds(explanation.predict):
+                if case.holds(explanation.predict) and case.survives(explanation.predict):
                     return explanation, tried
         except Exception:  # a slip here must not cost the verdict
             continue

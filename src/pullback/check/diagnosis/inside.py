@@ -120,11 +120,26 @@ class Inside:
 
         return Explanation(kind, text, predict)
 
-    def swept(self, draw: Draw, sweep: Sweep) -> Array:
+    @property
+    def is_whole(self) -> bool:
+        """Whether no step is left out: only then can the program be swept through."""
+        return all(origin[0] != -2 for step in self.steps for origin in step.origins)
+
+    def swept(self, kind: str, text: str, change: Callable[[At, Sweep], None]) -> Explanation:
         """The gradient with slips that depend on one another."""
-        ws = self.case.subject.upstream(draw.w)
-        pulled = self.program.swept(self._xs(draw), ws, sweep.inputs, sweep.factors, sweep.own)
-        return self.case.part(self.case.layout.join(pulled))
+
+        def predict(draw: Draw) -> Array:
+            at, ws = self.at(draw), self.case.subject.upstream(draw.w)
+            sweep = Sweep(
+                [list(step) for step in at.inputs],
+                [[np.ones((), a.dtype) for a in step] for step in at.inputs],
+                [[np.zeros_like(a) for a in step] for step in at.inputs],
+            )
+            change(at, sweep)
+            pulled = self.program.swept(self._xs(draw), ws, sweep.inputs, sweep.factors, sweep.own)
+            return self.case.part(self.case.layout.join(pulled))
+
+        return Explanation(kind, text, predict)
 
     def _xs(self, draw: Draw) -> list[Array]:
         self.case.subject.calls += 1

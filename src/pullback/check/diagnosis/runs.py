@@ -10,7 +10,6 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
-from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import At, Inside, Sweep
 from pullback.check.diagnosis.moves import forms
@@ -23,14 +22,12 @@ Slip = tuple[str, str, Callable[[At, Sweep], None]]
 
 def runs(inside: Inside) -> Iterator[Explanation]:
     """One slip in all runs of an operation, or in all but one; the plain before the complex."""
-    if any(origin[0] == -2 for step in inside.steps for origin in step.origins):
-        return  # what is left out cannot be swept through
-    groups, tried = list(_groups(inside)), 0
+    groups, tried = list(_groups(inside)) if inside.is_whole else [], 0
     for slips_of in (_scaled, _replaced, _neighbours, _formed):
         for kind, text, change in (slip for group in groups for slip in slips_of(inside, group)):
             tried += 1
             if tried <= n.MOST_SWEEPS:
-                yield Explanation(kind, text, lambda d, c=change: _swept(inside, c, d))
+                yield inside.swept(kind, text, change)
 
 
 def _groups(inside: Inside) -> Iterator[list[int]]:
@@ -46,17 +43,6 @@ def _groups(inside: Inside) -> Iterator[list[int]]:
                 # a first run may begin with a constant
                 inputs = len(inside.steps[group[-1]].inputs)
                 yield [s for s in group if len(inside.steps[s].inputs) == inputs]
-
-
-def _swept(inside: Inside, change: Callable[[At, Sweep], None], draw: Draw) -> Array:
-    at = inside.at(draw)
-    sweep = Sweep(
-        [list(step) for step in at.inputs],
-        [[np.ones((), a.dtype) for a in step] for step in at.inputs],
-        [[np.zeros_like(a) for a in step] for step in at.inputs],
-    )
-    change(at, sweep)
-    return inside.swept(draw, sweep)
 
 
 def _scaled(inside: Inside, group: list[int]) -> Iterator[Slip]:

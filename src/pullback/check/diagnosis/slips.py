@@ -15,7 +15,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
-from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested
+from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested, Sweep
 from pullback.check.diagnosis.moves import FORMS, MIXING, forms, moves
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array, StepValues
@@ -26,34 +26,48 @@ def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
 
     `unlike`: along two edges, with a factor of its own each.
     """
-    at = inside.at(inside.here)
-    edges, operations = inside.groups()
-    product_of = {(s, j): inside.product((s, j), at.back[s][j]) for s, j in inside.edges()}
-    distinct: list[tuple[list[Edge], Array]] = []
-    for group in edges:
-        product = np.sum([product_of[edge] for edge in group], axis=0)
-        if np.any(product) and not any(_parallel(product, other) for _, other in distinct):
-            distinct.append((group, product))
-    singles = [[group] for group in (*edges, *operations)]
-    pairs = [list(pair) for pair in combinations([group for group, _ in distinct], 2)]
-    found: list[tuple[list[float], int, list[list[Edge]]]] = []
-    for k, groups in enumerate([*singles, *pairs]):
+    found: list[tuple[bool, bool, float, list[tuple[Edge, ...]], list[float]]] = []
+    product_of = _products_of(inside)
+    for groups in _scalable(inside, product_of):
         products = np.array([np.sum([product_of[e] for e in g], axis=0) for g in groups]).T
         off = np.linalg.lstsq(products, inside.target)[0] if np.any(products) else np.zeros(1)
         numbers = [words.plain_number(1 + float(number)) for number in off]
         if 1 in numbers or (len(set(numbers)) > 1) != unlike:
             continue
         if inside.fits(products @ (np.array(numbers) - 1)):
-            found.append((numbers, k, groups))
-
-    def plainness(one: tuple[list[float], int, list[list[Edge]]]) -> tuple[object, ...]:
-        return any(one[0]), one[1] >= len(singles), max(map(words.oddity, one[0])), one[1]
-
-    for numbers, _, groups in sorted(found, key=plainness):
+            oddity = max(map(words.oddity, numbers))
+            found.append((any(numbers), len(groups) > 1, oddity, groups, numbers))
+    for *_, groups, numbers in sorted(found, key=lambda one: one[:3]):
         text = words.scaled([[(inside.steps[s], j) for s, j in g] for g in groups], numbers)
         factors = {e: number for g, number in zip(groups, numbers, strict=True) for e in g}
-        changes = {e: lambda a, _, e=e, c=c: c * a.back[e[0]][e[1]] for e, c in factors.items()}
-        yield inside.explanation("slip" if any(numbers) else "term", text, changes)
+        kind = "slip" if any(numbers) else "term"
+        if len(groups) > 1 and inside.is_whole:  # one of them may lie on the way from the other
+
+            def change(_: At, sweep: Sweep, factors: dict[Edge, float] = factors) -> None:
+                for (s, j), number in factors.items():
+                    sweep.factors[s][j] = number * sweep.factors[s][j]
+
+            yield inside.swept(kind, text, change)
+        elif not unlike:
+            changes = {e: lambda a, _, e=e, c=c: c * a.back[e[0]][e[1]] for e, c in factors.items()}
+            yield inside.explanation(kind, text, changes)
+
+
+def _products_of(inside: Inside) -> dict[Edge, Array]:
+    back = inside.at(inside.here).back
+    return {(s, j): inside.product((s, j), back[s][j]) for s, j in inside.edges()}
+
+
+def _scalable(inside: Inside, product_of: dict[Edge, Array]) -> Iterator[list[tuple[Edge, ...]]]:
+    """Edges one by one, all of an operation, and every two that are not the same in effect."""
+    edges, operations = inside.groups()
+    yield from ([tuple(group)] for group in (*edges, *operations))
+    distinct: list[tuple[tuple[Edge, ...], Array]] = []
+    for group in edges:
+        product = np.sum([product_of[edge] for edge in group], axis=0)
+        if np.any(product) and not any(_parallel(product, other) for _, other in distinct):
+            distinct.append((tuple(group), product))
+    yield from map(list, combinations([group for group, _ in distinct], 2))
 
 
 def _parallel(a: Array, b: Array) -> bool:

@@ -142,16 +142,14 @@ def _is_rounded(case: Case, unit: float) -> bool:
     every = np.concatenate([_relative(case, d).ravel() for d in case.draws.tested])
     if np.max(np.abs(every), initial=0) > 8 * unit or np.sqrt(np.mean(every**2)) > 2 * unit:
         return False
-    here = case.draws.fit[0]
-    errors = [_relative(case, here)]
-    for move in n.CLAIM_MOVES:
-        moved = case.draws.draw(here.x * (1 + n.UNITS * move * unit), here.w)
+    here, errors = case.draws.fit[0], list[Array]()
+    for move in range(2 * n.SEVERAL):
+        moved = case.draws.draw(here.x * (1 + n.SEVERAL * n.UNITS * move * unit), here.w)
         if moved is None:
             return False
         errors.append(_relative(case, moved))
-    errors = np.array(errors)
-    spread = np.max(errors, 0) - np.min(errors, 0)
-    return bool(np.median(spread) > unit / 8 and np.any(errors > 0) and np.any(errors < 0))
+    bend = np.max(np.abs(np.diff(errors, 2, axis=0)), axis=0)  # next to nothing for what is smooth
+    return bool(np.median(bend) > unit / 8 and np.any(every > 0) and np.any(every < 0))
 
 
 def _relative(case: Case, draw: Draw) -> Array:
@@ -268,7 +266,12 @@ def moving_factor(case: Case) -> Iterator[Explanation]:
         if size > n.SEVERAL and (axis is None or case.leaf.size > size):
             where = "" if axis is None else f" along axis {axis}"
             text = f"is off by one factor for all elements{where}, which changes with the point"
-            yield Explanation("factor", text, lambda d, k=axis: case.g(d) * _ratio(case, d, k))
+
+            def predict(d: Draw, k: int | None = axis) -> Array:
+                return case.g(d) * _ratio(case, d, k)
+
+            if case.holds(predict, case.draws.pool):
+                yield Explanation("factor", text, predict)
 
 
 def _ratio(case: Case, draw: Draw, axis: int | None) -> Array:
