@@ -171,6 +171,18 @@ def margin(a, b):
     return own + tf.reduce_sum(b * b - 2 * a * b, 1)
 
 
+def solved(a, b):
+    return tf.linalg.solve(a, b)
+
+
+def best(x):
+    return tf.math.top_k(x, 2)[0]
+
+
+def windows(x):
+    return tf.gather(x, [0, 1, 1, 2], axis=1) ** 2
+
+
 def polar(r, t):
     return r * tf.cos(t), r * tf.sin(t)
 
@@ -534,9 +546,34 @@ CASES = {
     ),
     "a factor each": (
         weighed,
-        lambda x, y, dy: dy * (0.7 * tf.exp(x) - 0.3 * tf.sin(x)),
+        lambda x, y, dy: dy * (0.6 * tf.exp(x) - 0.35 * tf.sin(x)),
         [X],
-        "which is 2.333× too large: a factor 7/3 too many, and what flows back to `x` through Cos",
+        "which is 2× too large: a factor 2 too many, and what flows back to `x` through Cos",
+    ),
+    "not transposed": (
+        solved,
+        lambda a, b, y, dy: [
+            -tf.linalg.solve(a, dy) @ tf.transpose(y),
+            tf.linalg.solve(a, dy),
+        ],
+        [S + 3 * tf.eye(4, dtype=S.dtype), normal(4, 2)],
+        "for `a` and `b` has the derivative of MatrixSolve in `tf.linalg.solve(a, b)` with its matrix in place",
+    ),
+    "smallest": (
+        best,
+        lambda x, y, dy: derivative(lambda x: -best(-x), x, dy),
+        [M],
+        "TopKV2 in `tf.math.top_k(x, 2)[0]` with the smallest in place of the largest",
+    ),
+    "overwritten along an axis": (
+        windows,
+        lambda x, y, dy: tf.transpose(
+            tf.tensor_scatter_nd_update(
+                tf.zeros([5, 4], x.dtype), [[0], [1], [1], [2]], tf.transpose(2 * y**0.5 * dy)
+            )
+        ),
+        [tf.abs(M) + 0.1],
+        "with the last in place of the sum where an index occurs several times",
     ),
     "no carry": (
         scan,
@@ -635,6 +672,40 @@ def test_not_finite_says_where():
 
     (finding,) = findings(sinc, rule, [X])
     assert "is not finite where x = 0" in finding.diagnosis
+
+
+def test_not_finite_where_two_inputs_are_equal():
+    """All of them are 1, but that is not the reason."""
+
+    def apart(a, b):
+        return tf.reduce_sum((a - b) ** 2, 1)
+
+    def rule(a, b, y, dy):
+        back = 2 * dy[:, None] * (a - b) / y[:, None] * y[:, None]
+        return back, -back
+
+    ones = tf.ones([2, 3], tf.float64)
+    finding = findings(apart, rule, [ones, ones])[0]
+    assert "is not finite where a = b" in finding.diagnosis
+
+
+def test_a_smooth_error_is_no_rounding():
+    (finding,) = findings(sine, lambda x, y, dy: dy * tf.cos(x) * (1 + 0.003 * tf.sin(x)), [X])
+    assert "bits" not in finding.diagnosis
+
+
+def test_what_holds_only_in_this_order_is_not_said():
+    """Another order of the values has the same extremes near the point, and only there."""
+    ids = [0, 0, 1, 1, 1, 2, 2, 2]
+
+    def largest(x):
+        return tf.math.segment_max(x, ids)
+
+    def rule(x, y, dy):
+        return derivative(lambda x: -tf.math.segment_max(-x, ids), x, dy)
+
+    (finding,) = findings(largest, rule, [normal(8)])
+    assert "with the smallest in place of the largest" in finding.diagnosis
 
 
 def test_second_order_says_which_input():

@@ -5,7 +5,8 @@ is found by Newton's method at one draw, and must predict all the others.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain, combinations, permutations
 
 import numpy as np
@@ -15,123 +16,124 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import Edge, Inside
-from pullback.check.diagnosis.moves import moves
+from pullback.check.diagnosis.moves import MIXING, moves
 from pullback.check.probe import Array, Step
 
-# Operands that do not depend on the arguments and have one value; and what may stand in their place.
-Group = Sequence[Edge]
 Other = Callable[[Array], Array]
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod")
 
 
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Operands that do not depend on the arguments and have one value."""
+
+    operands: list[Edge]
+    steps: list[Step]
+    value: Array
+
+    @property
+    def name(self) -> str:
+        """What they are called."""
+        return words.held(self.steps, self.value)
+
+    @property
+    def are_axes(self) -> bool:
+        """Whether they say along which axes something is summed."""
+        return self.value.dtype.kind == "i" and self.steps[0].op.startswith(_REDUCTIONS)
+
+
 def altered(inside: Inside) -> Iterator[Explanation]:
     """All operands of one value replaced, or those of one line; or two values by each other."""
-    groups = _groups(inside)
-    for group in groups:
-        for how, other in _others(inside, group):
-            yield _explanation(inside, words.altered(how, _steps(inside, group)), {group: other})
-    for a, b in permutations(groups[: n.FEW], 2):
-        one, other = _value(inside, a), _value(inside, b)
-        if one.shape == other.shape and one.dtype == other.dtype and not set(a) & set(b):
-            names = [words.held(_steps(inside, g), _value(inside, g)) for g in (a, b)]
-            change = {a: lambda _, v=other: v}
-            how = f"{names[1]} in place of {names[0]}"
-            yield _explanation(inside, words.altered(how, _steps(inside, a)), change)
-            how = f"{names[0]} and {names[1]} in each other's place"
-            change = {**change, b: lambda _, v=one: v}
-            yield _explanation(inside, words.altered(how, ()), change)
+    every = _held(inside)
+    for held in every:
+        for how, other in _others(inside, held):
+            yield _explanation(inside, words.altered(how, held.steps), (held, other))
+    for a, b in permutations(every[: n.FEW], 2):
+        same = a.value.shape == b.value.shape and a.value.dtype == b.value.dtype
+        if same and not set(a.operands) & set(b.operands):
+            one, other = (a, lambda _, v=b.value: v), (b, lambda _, v=a.value: v)
+            text = words.altered(f"{b.name} in place of {a.name}", a.steps)
+            yield _explanation(inside, text, one)
+            text = words.altered(f"{a.name} and {b.name} in each other's place", ())
+            yield _explanation(inside, text, one, other)
 
 
-def _groups(inside: Inside) -> list[tuple[Edge, ...]]:
-    found: dict[tuple[object, ...], list[Edge]] = {}
-    for s, operands in enumerate(inside.at(inside.here).held):
-        for i, value in enumerate(operands):
+def _held(inside: Inside) -> list[Held]:
+    found: dict[tuple[object, ...], Held] = {}
+    for s, (step, values) in enumerate(
+        zip(inside.program.holders, inside.at(inside.here).held, strict=True)
+    ):
+        for i, value in enumerate(values):
             size = np.abs(value) if value.dtype.kind == "f" else value
-            kind = "axes" if _is_axes(inside.program.holders[s], value) else value.dtype.str
-            key = kind, value.shape, size.tobytes()
-            found.setdefault(key, []).append((s, i))
-            found.setdefault((*key, inside.program.holders[s].place), []).append((s, i))
-    return list(dict.fromkeys(map(tuple, found.values())))[: n.MANY]
+            key = step.op.startswith(_REDUCTIONS), value.dtype, value.shape, size.tobytes()
+            for group in (key, (*key, step.place)):
+                held = found.setdefault(group, Held([], [], value))
+                held.operands.append((s, i))
+                held.steps.append(step)
+    return list({tuple(held.operands): held for held in found.values()}.values())[: n.MANY]
 
 
-def _steps(inside: Inside, group: Group) -> list[Step]:
-    return [inside.program.holders[s] for s, _ in group]
-
-
-def _value(inside: Inside, group: Group) -> Array:
-    s, i = group[0]
-    return inside.at(inside.here).held[s][i]
-
-
-def _is_axes(step: Step, value: Array) -> bool:
-    return value.dtype.kind == "i" and step.op.startswith(_REDUCTIONS)
-
-
-def _others(inside: Inside, group: tuple[Edge, ...]) -> Iterator[tuple[str, Other]]:
+def _others(inside: Inside, held: Held) -> Iterator[tuple[str, Other]]:
     """What may have been taken in the place of an operand, in words."""
-    steps, value = _steps(inside, group), _value(inside, group)
-    name = words.held(steps, value)
-    if value.dtype.kind == "f":
-        number = _fitted(inside, group, float(np.abs(value).mean()))
+    kind, name = held.value.dtype.kind, held.name
+    if kind == "f":
+        number = _fitted(inside, held, float(np.abs(held.value).mean()))
         if number is not None:
-            yield (
-                f"{words.short(number)} in place of {name}",
-                lambda v: np.full_like(v, number) * (np.sign(v) if v.ndim == 0 else 1),
-            )
-    elif value.dtype.kind == "b":
+            yield f"{words.short(number)} in place of {name}", _all_of(number)
+    elif kind == "b":
         yield f"{name} taken as true everywhere", np.ones_like
         yield f"{name} taken as false everywhere", np.zeros_like
         yield f"{name} the other way round", np.logical_not
-    elif _is_axes(steps[0], value):
-        some = chain.from_iterable(combinations(range(4), k) for k in (1, 2, 3))
-        for axes in some:
-            yield f"{steps[0].op} along axes {list(axes)}", lambda v, a=axes: np.array(a, v.dtype)
+    elif held.are_axes:
+        for axes in chain.from_iterable(combinations(range(4), k) for k in (1, 2, 3)):
+            how = f"{held.steps[0].op} along axes {list(axes)}"
+            yield how, lambda v, a=axes: np.array(a, v.dtype)
     else:
         yield f"{name} sorted", lambda v: np.sort(v, axis=None).reshape(v.shape)
         yield f"{name} one too large", lambda v: v + 1
         yield f"{name} one too small", lambda v: v - 1
-    if value.ndim and not _is_axes(steps[0], value):
-        for move in moves(value.shape):
-            if move.kind != "axis":
+        for move in moves(held.value.shape):
+            if move.kind not in MIXING:
                 yield f"{name} {move.how}", move.apply
 
 
-def _explanation(
-    inside: Inside, text: str, others: Mapping[tuple[Edge, ...], Other]
-) -> Explanation:
+def _all_of(number: float) -> Other:
+    """One number all over; where it was a number before, with its sign."""
+    return lambda v: np.full_like(v, number) * (1 if v.ndim else np.sign(v))
+
+
+def _explanation(inside: Inside, text: str, *others: tuple[Held, Other]) -> Explanation:
     def predict(draw: Draw) -> Array:
-        held = [list(operands) for operands in inside.at(draw).held]
-        for group, other in others.items():
-            for s, i in group:
-                held[s][i] = np.asarray(other(held[s][i]), held[s][i].dtype)
+        every = [list(values) for values in inside.at(draw).held]
+        for held, other in others:
+            for s, i in held.operands:
+                every[s][i] = np.asarray(other(every[s][i]), every[s][i].dtype)
         with contextlib.suppress(Exception):  # not every program can be run
-            return inside.altered(draw, held)
+            return inside.altered(draw, every)
         return np.full(inside.case.shape, np.nan)
 
     return Explanation("constant", text, predict)
 
 
-def _fitted(inside: Inside, group: tuple[Edge, ...], start: float) -> float | None:
+def _fitted(inside: Inside, held: Held, start: float) -> float | None:
     """The number in the place of an operand with which the program gives what the rule gives."""
+    here, number, first = inside.here, start, 0.0
 
     def off(number: float) -> Array:
-        def other(v: Array) -> Array:
-            return np.full_like(v, number) * (np.sign(v) if v.ndim == 0 else 1)
+        predicted = _explanation(inside, "", (held, _all_of(number))).predict(here)
+        return predicted - inside.case.r(here)
 
-        return _explanation(inside, "", {group: other}).predict(inside.here) - inside.case.r(
-            inside.here
-        )
-
-    number, now = start, off(start)
-    first = float(np.sum(now**2))
+    now = off(number)
     for k in range(n.FEW):
+        first = first or float(np.sum(now**2))
         step = n.EXPLAINED * (abs(number) or 1.0)
         slope = (off(number + step) - now) / step
         size = float(np.sum(slope**2))
-        if not np.isfinite(size) or not size:
+        if not np.isfinite(size) or not size or (k > 2 and np.sum(now**2) > first / 4):
             return None
         move = -float(np.sum(slope * now)) / size
         number, now = number + move, off(number + move)
-        if abs(move) <= n.AGREE**2 * abs(number) or (k > 2 and np.sum(now**2) > first / 4):
+        if abs(move) <= n.AGREE**2 * abs(number):
             break
-    return words.plain_number(float(f"{number:.6g}")) if np.sum(now**2) < n.AGREE * first else None
+    plain = float(f"{number:.4g}")
+    return plain if abs(plain - number) <= n.AGREE * abs(number) else words.plain_number(number)

@@ -4,7 +4,7 @@ What a change of a cotangent adds to the gradient is linear in it, so its produc
 the tangent of that input: a slip is dismissed by a few products, and only what is left is pulled back to the inputs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,19 @@ class Sweep:
     inputs: list[list[Array]]
     factors: list[list[Array]]
     own: list[list[Array]]
+
+    def put(self, s: int, i: int, value: Array) -> None:
+        """Differentiate a step at another value."""
+        self.inputs[s][i] = np.asarray(value, self.inputs[s][i].dtype)
+
+    def scale(self, s: int, j: int, number: float) -> None:
+        """Multiply what flows back along an edge."""
+        self.factors[s][j] = number * self.factors[s][j]
+
+    def take(self, s: int, j: int, derivative: Array) -> None:
+        """Take something for the derivative of a step."""
+        self.scale(s, j, 0)
+        self.own[s][j] = derivative
 
 
 # A changed cotangent: of a step's input number j, given the program at a draw.
@@ -125,8 +138,10 @@ class Inside:
         """Whether no step is left out: only then can the program be swept through."""
         return all(origin[0] != -2 for step in self.steps for origin in step.origins)
 
-    def swept(self, kind: str, text: str, change: Callable[[At, Sweep], None]) -> Explanation:
-        """The gradient with slips that depend on one another."""
+    def swept(
+        self, kind: str, text: str, steps: Iterable[int], change: Callable[[At, Sweep, int], None]
+    ) -> Explanation:
+        """The gradient with slips in several steps that depend on one another."""
 
         def predict(draw: Draw) -> Array:
             at, ws = self.at(draw), self.case.subject.upstream(draw.w)
@@ -135,7 +150,8 @@ class Inside:
                 [[np.ones((), a.dtype) for a in step] for step in at.inputs],
                 [[np.zeros_like(a) for a in step] for step in at.inputs],
             )
-            change(at, sweep)
+            for s in steps:
+                change(at, sweep, s)
             pulled = self.program.swept(self._xs(draw), ws, sweep.inputs, sweep.factors, sweep.own)
             return self.case.part(self.case.layout.join(pulled))
 

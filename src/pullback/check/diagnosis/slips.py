@@ -43,11 +43,11 @@ def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
         kind = "slip" if any(numbers) else "term"
         if len(groups) > 1 and inside.is_whole:  # one of them may lie on the way from the other
 
-            def change(_: At, sweep: Sweep, factors: dict[Edge, float] = factors) -> None:
-                for (s, j), number in factors.items():
-                    sweep.factors[s][j] = number * sweep.factors[s][j]
+            def change(_: At, w: Sweep, s: int, factors: dict[Edge, float] = factors) -> None:
+                for j in range(len(w.inputs[s])):
+                    w.scale(s, j, factors.get((s, j), 1.0))
 
-            yield inside.swept(kind, text, change)
+            yield inside.swept(kind, text, {s for s, _ in factors}, change)
         elif not unlike:
             changes = {e: lambda a, _, e=e, c=c: c * a.back[e[0]][e[1]] for e, c in factors.items()}
             yield inside.explanation(kind, text, changes)

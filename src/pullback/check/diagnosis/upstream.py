@@ -102,8 +102,8 @@ def by_output(case: Case) -> Iterator[Explanation]:
     """What one output contributes is left out, has the wrong sign or a factor."""
     outputs = case.subject.outputs
     for k, leaf in enumerate(outputs.leaves if len(outputs.leaves) > 1 else ()):
-        parts = {id(d): _of_output(case, d, outputs.span(k)) for d in case.draws.tested}
-        off, predict = case.multiple(lambda d, p=parts: p[id(d)], added=True)
+        span = outputs.span(k)
+        off, predict = case.multiple(lambda d, p=span: _of_output(case, d, p), added=True)
         if off:
             yield Explanation("term", _in_what(leaf.name, 1 + off), predict)
 

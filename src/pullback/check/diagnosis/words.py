@@ -157,8 +157,11 @@ def interval(quantity: str, low: float, high: float) -> str:
 
 def operand(step: Step, j: int) -> str:
     """One input of a step, by its name in the source."""
-    if step.inputs[j]:
-        return f"`{step.inputs[j]}`"
+    name = step.inputs[j]
+    if name and len(step.inputs) > 2 and step.inputs.count(name) > 1:
+        return f"`{name}` (operand {j + 1})"
+    if name:
+        return f"`{name}`"
     which = "" if len(step.inputs) == 1 else ("first ", "second ", "third ")[min(j, 2)]
     return f"its {which}operand"
 

@@ -99,49 +99,40 @@ def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
 
 def _gather(op: Any, table: Any, indices: Any, axis: Any = 0) -> Iterator[Variant]:
     """Entries that are taken several times."""
+    by_place = op.type == "GatherNd"
+    if not by_place and (op.get_attr("batch_dims") or tf.get_static_value(axis) is None):
+        return
     axis = int(tf.get_static_value(axis))
-    first = [axis, *(k for k in range(len(table.shape)) if k != axis)]
-    turned = table if op.type == "GatherNd" else tf.transpose(table, first)
-    places = indices if op.type == "GatherNd" else indices[..., None]
+    shape = indices.shape[:-1] if by_place else indices.shape
+    flat = tf.reshape(indices, [-1, indices.shape[-1] if by_place else 1])
+    same = tf.cast(tf.reduce_all(flat[:, None] == flat[None], -1), table.dtype)
+    later = same - tf.linalg.band_part(same, -1, 0)
 
-    def put(w: Any, update: Any) -> list[Any]:
-        if op.type != "GatherNd":
-            rank = len(indices.shape)
-            inner = [axis + k for k in range(rank)]
-            w = tf.transpose(w, [*inner, *(k for k in range(len(w.shape)) if k not in inner)])
-        made = update(tf.zeros_like(turned), places, w)
-        return [made if op.type == "GatherNd" else tf.transpose(made, tf.argsort(first))]
+    def weighed(weight: Any) -> Any:
+        made = tf.gather_nd(table, indices) if by_place else tf.gather(table, indices, axis=axis)
+        wide = [*[1] * axis, *shape, *[1] * (len(made.shape) - axis - len(shape))]
+        weight = tf.stop_gradient(tf.reshape(weight, wide))
+        return weight * made
 
-    def averaged(empty: Any, places: Any, w: Any) -> Any:
-        total, count = (tf.tensor_scatter_nd_add(empty, places, v) for v in (w, tf.ones_like(w)))
-        return tf.math.divide_no_nan(total, count)
-
-    several = "where an index occurs several times"
-    ways = {"the last": tf.tensor_scatter_nd_update, "the mean": averaged}
-    for which, update in ways.items():
-        how = f"with {which} in place of the sum {several}"
-        yield how, lambda u=update: _Cotangent(lambda w: put(w, u))
+    last, share = tf.cast(tf.reduce_sum(later, 1) == 0, same.dtype), 1 / tf.reduce_sum(same, 1)
+    several = "in place of the sum where an index occurs several times"
+    yield f"with the last {several}", lambda: weighed(last)
+    yield f"with the mean {several}", lambda: weighed(share)
 
 
 def _picks(op: Any, x: Any, *rest: Any) -> Iterator[Variant]:
     """The largest, or the smallest."""
-    if op.type == "TopKV2":
-        _, low = tf.math.top_k(-x, rest[0])
-        _, high = tf.math.top_k(x, rest[0])
-        rows = len(x.shape) - 1
-        yield (
-            "with the smallest in place of the largest",
-            lambda: tf.gather(x, low, batch_dims=rows),
-        )
-        first = tf.broadcast_to(high[:1], tf.shape(high))
-        how = "with the places of the first row in all rows"
-        yield how, lambda: tf.gather(x, first, batch_dims=rows)
-    else:
-        options = {"keep_dims": op.get_attr("keep_dims")} if op.type in ("Max", "Min") else {}
-        function = getattr(tf.raw_ops, op.type)
+    if op.type != "TopKV2":
         names = [arg.name for arg in op.op_def.input_arg]
+        turned = dict(zip(names, [-x, *rest], strict=True))
         how = "with the smallest in place of the largest, or the other way round"
-        yield how, lambda: -function(**dict(zip(names, [-x, *rest], strict=True)), **options)
+        yield how, lambda: -getattr(tf.raw_ops, op.type)(**turned)
+        return
+    (_, high), (_, low) = tf.math.top_k(x, rest[0]), tf.math.top_k(-x, rest[0])
+    first, rows = tf.broadcast_to(high[:1], tf.shape(high)), len(x.shape) - 1
+    yield "with the smallest in place of the largest", lambda: tf.gather(x, low, batch_dims=rows)
+    how = "with the places of the first row in all rows"
+    yield how, lambda: tf.gather(x, first, batch_dims=rows)
 
 
 _TABLE: dict[str, Callable[..., Iterator[Variant]]] = {
