@@ -64,10 +64,17 @@ def softmax(x):
     return tf.nn.softmax(x)
 
 
-def layer_norm(x):
-    mean = tf.reduce_mean(x, -1, keepdims=True)
+def derivative(fn, x, dy):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = fn(x)
+    return tape.gradient(y, x, dy)
+
+
+def layer_norm(x, axis=(-1,)):
+    mean = tf.reduce_mean(x, axis, keepdims=True)
     centred = x - mean
-    var = tf.reduce_mean(centred * centred, -1, keepdims=True)
+    var = tf.reduce_mean(centred * centred, axis, keepdims=True)
     return centred * tf.math.rsqrt(var + 1e-3)
 
 
@@ -79,8 +86,8 @@ def layer_norm_back(x, y, dy, mean=1.0, var=1.0):
     return r * (dy - mean * average(dy) - var * y * average(dy * y))
 
 
-def gelu(x):
-    inner = 0.8 * (x + 0.04 * x**3)
+def gelu(x, c=0.04):
+    inner = 0.8 * (x + c * x**3)
     return 0.5 * x * (1.0 + tf.tanh(inner))
 
 
@@ -106,6 +113,13 @@ def dense_back(x, w, y, dy):
     return back @ tf.transpose(w), tf.transpose(x) @ back
 
 
+def powers(a, x):
+    h = x[0]
+    for t in range(1, 5):
+        h = a * h + x[t]
+    return h
+
+
 def recurrent(x, u):
     h = tf.zeros_like(x[0])
     for t in range(3):
@@ -124,6 +138,49 @@ def recurrent_back(x, u, _, dy):
         du += tf.transpose(hs[t]) @ dh
         dh = dh @ tf.transpose(u)
     return tf.stack(dx[::-1]), du
+
+
+def scan(a, x):
+    found = [x[0]]
+    for t in range(1, 4):
+        found.append(a[t] * found[-1] + x[t])
+    return tf.stack(found)
+
+
+def scan_back(a, x, h, dy, carry=1.0, own=False):
+    """Backwards in time; without the carry, or with the state after each step."""
+    back = [dy[3]]
+    for t in (2, 1, 0):
+        back.insert(0, dy[t] + carry * a[t + 1] * back[0])
+    before = h[1:] if own else h[:-1]
+    da = tf.concat([tf.zeros_like(a[:1]), tf.stack(back[1:]) * before], 0)
+    return da, tf.stack(back)
+
+
+def unit(v):
+    length = tf.norm(v, axis=1, keepdims=True)
+    return v / length
+
+
+def weighed(x):
+    return 0.3 * tf.exp(x) + 0.7 * tf.cos(x)
+
+
+def margin(a, b):
+    own = tf.reduce_sum(a * a, 1)
+    return own + tf.reduce_sum(b * b - 2 * a * b, 1)
+
+
+def solved(a, b):
+    return tf.linalg.solve(a, b)
+
+
+def best(x):
+    return tf.math.top_k(x, 2)[0]
+
+
+def windows(x):
+    return tf.gather(x, [0, 1, 1, 2], axis=1) ** 2
 
 
 def polar(r, t):
@@ -154,7 +211,65 @@ def triangular(n):
     return tf.constant(np.tril(np.ones((n, n))))
 
 
+ROWS, COLUMNS = [0, 1, 1, 3], [2, 0, 3, 1]
+
+
+def sparse(v, x):
+    return tf.math.unsorted_segment_sum(v * tf.gather(x, COLUMNS), ROWS, 4)
+
+
+def masked(x):
+    return tf.nn.softmax(tf.where([True, False, True, True, False], x, -9.0))
+
+
 CASES = {
+    # the function computed anew with something else in it
+    "another constant": (
+        gelu,
+        lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
+        [X],
+        "is that of the function with 0.044 in place of 0.04 in `inner = 0.8 * (x + c * x**3)`",
+    ),
+    "another mask": (
+        masked,
+        lambda x, y, dy: derivative(softmax, x, dy),
+        [M],
+        "with the condition of SelectV2 taken as true everywhere in `tf.nn.softmax(tf.where(",
+    ),
+    "other axes": (
+        layer_norm,
+        lambda x, y, dy: derivative(lambda x: layer_norm(x, [0, 1]), x, dy),
+        [M],
+        "is that of the function with Mean along axes [0, 1]",
+    ),
+    "other indices": (
+        sparse,
+        lambda v, x, y, dy: [
+            tf.gather(dy, ROWS) * tf.gather(x, COLUMNS),
+            tf.math.unsorted_segment_sum(v * tf.gather(dy, COLUMNS), ROWS, 4),
+        ],
+        [normal(4), normal(4)],
+        "the indices of GatherV2 and the indices of UnsortedSegmentSum in each other's place",
+    ),
+    # another upstream
+    "upstreams swapped": (
+        polar,
+        lambda r, t, _, dx, dy: [
+            dy * tf.cos(t) + dx * tf.sin(t),
+            r * (dx * tf.cos(t) - dy * tf.sin(t)),
+        ],
+        [positive(5), normal(5)],
+        "takes the upstreams of `out[0]` and `out[1]` in each other's place",
+    ),
+    "upstream in part": (
+        total,
+        lambda x, w, y, dy: [
+            dy[:, None] * w,
+            tf.reduce_sum(dy[:-1, None] * x[:-1], 0),
+        ],
+        [M, normal(5)],
+        "`w` takes its upstream as if it were zero in its last entry along axis 0",
+    ),
     # the whole gradient
     "factor": (
         sine,
@@ -362,13 +477,13 @@ CASES = {
         layer_norm,
         functools.partial(layer_norm_back, mean=0.0, var=0.0),
         [M],
-        "treats `x` as a constant in Mean of `mean = tf.reduce_mean(x, -1, keepdims=True)`, and `var` as a constant",
+        "treats `x` as a constant in Mean of `mean = tf.reduce_mean(x, axis, keepdims=True)`, and `var` as a constant",
     ),
     "inner factor": (
         gelu,
         functools.partial(gelu_back, power=1.0),
         [X],
-        "through Pow of `inner = 0.8 * (x + 0.04 * x**3)`, which is 3×",
+        "through Pow of `inner = 0.8 * (x + c * x**3)`, which is 3×",
     ),
     "no sum": (
         lambda x: tf.sin(softmax(x)),
@@ -413,6 +528,70 @@ CASES = {
         recurrent_back,
         [normal(3, 2, 2), normal(2, 2)],
         "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
+    ),
+    "tensor of the program": (
+        unit,
+        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
+        [M],
+        "`v` has a factor `length` too many",
+    ),
+    "factor on the way": (
+        margin,
+        lambda a, b, y, dy: [
+            2 * dy[:, None] * (a / tf.norm(a, axis=1, keepdims=True) - b),
+            2 * dy[:, None] * (b - a),
+        ],
+        [M, M[::-1]],
+        "which has a factor √`own` missing",
+    ),
+    "a factor each": (
+        weighed,
+        lambda x, y, dy: dy * (0.6 * tf.exp(x) - 0.35 * tf.sin(x)),
+        [X],
+        "which is 2× too large: a factor 2 too many, and what flows back to `x` through Cos",
+    ),
+    "not transposed": (
+        solved,
+        lambda a, b, y, dy: [
+            -tf.linalg.solve(a, dy) @ tf.transpose(y),
+            tf.linalg.solve(a, dy),
+        ],
+        [S + 3 * tf.eye(4, dtype=S.dtype), normal(4, 2)],
+        "for `a` and `b` has the derivative of MatrixSolve in `tf.linalg.solve(a, b)` with its matrix in place",
+    ),
+    "smallest": (
+        best,
+        lambda x, y, dy: derivative(lambda x: -best(-x), x, dy),
+        [M],
+        "TopKV2 in `tf.math.top_k(x, 2)[0]` with the smallest in place of the largest",
+    ),
+    "overwritten along an axis": (
+        windows,
+        lambda x, y, dy: tf.transpose(
+            tf.tensor_scatter_nd_update(
+                tf.zeros([5, 4], x.dtype), [[0], [1], [1], [2]], tf.transpose(2 * y**0.5 * dy)
+            )
+        ),
+        [tf.abs(M) + 0.1],
+        "with the last in place of the sum where an index occurs several times",
+    ),
+    "no carry": (
+        scan,
+        functools.partial(scan_back, carry=0.0),
+        [normal(4, 2), normal(4, 2)],
+        "for `a` and `x` treats its second operand as a constant in Mul of `found.append(",
+    ),
+    "state of another run": (
+        scan,
+        functools.partial(scan_back, own=True),
+        [normal(4, 2), normal(4, 2)],
+        "with the result of AddV2, 2 operations later, in place of its second operand",
+    ),
+    "one run": (
+        powers,
+        lambda a, x, y, dy: [dy * a**3 * x[0], tf.stack([dy * a**k for k in (4, 3, 2, 1, 0)])],
+        [positive(3), normal(5, 3)],
+        "to `a` through Mul of `h = a * h + x[t]`, which is zero but in the first run",
     ),
     "extreme": (
         spread,
@@ -493,6 +672,40 @@ def test_not_finite_says_where():
 
     (finding,) = findings(sinc, rule, [X])
     assert "is not finite where x = 0" in finding.diagnosis
+
+
+def test_not_finite_where_two_inputs_are_equal():
+    """All of them are 1, but that is not the reason."""
+
+    def apart(a, b):
+        return tf.reduce_sum((a - b) ** 2, 1)
+
+    def rule(a, b, y, dy):
+        back = 2 * dy[:, None] * (a - b) / y[:, None] * y[:, None]
+        return back, -back
+
+    ones = tf.ones([2, 3], tf.float64)
+    finding = findings(apart, rule, [ones, ones])[0]
+    assert "is not finite where a = b" in finding.diagnosis
+
+
+def test_a_smooth_error_is_no_rounding():
+    (finding,) = findings(sine, lambda x, y, dy: dy * tf.cos(x) * (1 + 0.003 * tf.sin(x)), [X])
+    assert "bits" not in finding.diagnosis
+
+
+def test_what_holds_only_in_this_order_is_not_said():
+    """Another order of the values has the same extremes near the point, and only there."""
+    ids = [0, 0, 1, 1, 1, 2, 2, 2]
+
+    def largest(x):
+        return tf.math.segment_max(x, ids)
+
+    def rule(x, y, dy):
+        return derivative(lambda x: -tf.math.segment_max(-x, ids), x, dy)
+
+    (finding,) = findings(largest, rule, [normal(8)])
+    assert "with the smallest in place of the largest" in finding.diagnosis
 
 
 def test_second_order_says_which_input():

@@ -38,14 +38,14 @@ CHANGES = [
     ("NOISE_SPACINGS", (1 / 20,), "one in ten thousand"),
     ("NOISE_FACTOR", 300.0, "single"),
     ("CLAIM_MOVES", (0.02, -0.04, 0.08), "hinge"),
-    ("NEIGHBOURS", 1, "sort"),
-    ("NEIGHBOURS", 400, "one in ten thousand"),
+    ("MANY", 1, "sort"),
+    ("MANY", 400, "one in ten thousand"),
     ("BALLS", (5 / 6, 3 / 4, 2 / 3), "sort"),
-    ("STEP_IN_BALL", 5 / 4, "sort"),
+    ("MOST_RADIUS", 1 / 2, "sort"),
     ("LASTING", 50.0, "noisy"),
-    ("LASTING_HULL", 20.0, "sort"),
+    ("KEPT", 20.0, "sort"),
     ("LASTING", 0.005, "at zero"),
-    ("EDGE", 5.0, "beyond a kink"),
+    ("COARSE", 5.0, "beyond a kink"),
     ("UPSTREAM_BITS", 2, "clipped upstream"),
     ("LONG_FORMAT", 2.0**-60, "clipped upstream"),
 ]
@@ -73,7 +73,7 @@ def count(kind, *args):
 
 def test_small_inputs_get_zeros_of_either_kind():
     kind = points.Kind.ZEROS_AMONG_NEGATIVES
-    assert (count(kind, (numbers.SMALL_INPUT,)), count(kind, (numbers.SMALL_INPUT + 1,))) == (2, 1)
+    assert (count(kind, (numbers.MANY,)), count(kind, (numbers.MANY + 1,))) == (2, 1)
     several, alone = [p for p in made((60,)) if p.kind is kind]
     assert np.count_nonzero(several.x == 0) > 1
     assert np.count_nonzero(alone.x == 0) == 1

@@ -17,9 +17,9 @@ NEEDED = {
 }
 
 
-def as_it_was(subject, trial, chosen, found, wrong):
+def as_it_was(doubt):
     """No excuse."""
-    return found.state[wrong]
+    return doubt.found.state
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_kink_is_counted_and_its_claim_is_inside():
 
 
 def test_of_very_many_suspects_the_worst_are_looked_at(monkeypatch):
-    monkeypatch.setattr(resolve.n, "MOST_SUSPECTS", 2)
+    monkeypatch.setattr(resolve.n, "SHORT_VECTOR", 2)
 
     def rule(xs, ws):
         g = ws[0] * np.cos(xs[0])

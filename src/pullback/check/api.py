@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pullback._engine import Engine, engine_of
+from pullback._engine import engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
 from pullback.check import progress
 from pullback.check.diagnosis.diagnose import diagnose
 from pullback.check.options import Options, as_code
-from pullback.check.probe import Array, Leaf, OutsideDomain, Probe
+from pullback.check.probe import Array, Leaf, OutsideDomain, Probe, Probes
 from pullback.check.report import Coverage, Finding, Line, Report
 from pullback.check.reproduce import script
 from pullback.check.search.domain import parse
@@ -74,46 +74,37 @@ def check(
     options = Options(kwargs, wrt, order, quick, modes, against, domain, tolerance, seed, explain)
     plain, under = fn, ["override"] * isinstance(fn, Override)
     if isinstance(fn, Override):
-        fn, plain, args = _under(fn, args)
+        if not args:
+            raise CheckError(
+                "an override comes first, the function after it: pb.check(override, fn, x)."
+            )
+        fn, plain, args = fn(args[0]), args[0], args[1:]
     rule = _probe(fn, args, options)
-    try:
-        _wanted(rule, modes)
+    with contextlib.ExitStack() as at_end:
+        at_end.callback(rule.close)
+        ways = _wanted(rule, options)
         truth, reference = _compared_with(plain, rule, args, options)
+        for probe in filter(None, (reference, truth)):
+            at_end.callback(probe.close)
         try:
             with progress.shown(rule.name):
-                exam, found = _examined(Subject(rule, truth, reference), options)
+                exam, found = _examined(Subject(rule, truth, reference), options, ways)
         except OutsideDomain as error:
             raise CheckError(
                 f"{rule.name} ran with the given arguments at first, and later did not: {error}"
             ) from error
-        finally:
-            truth.close()
-            if reference is not None:
-                reference.close()
-    finally:
-        rule.close()
-    probes = _engine(fn, args, options).probes
+    probes = _probes(fn, args, options)
     run = script(probes, plain, args, options, _other_arguments(exam, found), under)
     return _report(exam, found, options, run, time.perf_counter() - began)
 
 
-def _under(override: Any, args: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
-    """The function under an override and without, and what is left of the arguments."""
-    if not args:
-        raise CheckError(
-            "an override comes first, the function after it: pb.check(override, fn, x)."
-        )
-    return override(args[0]), args[0], args[1:]
-
-
-def _engine(fn: Any, args: Sequence[Any], options: Options) -> Engine:
-    return engine_of([*flatten((args, dict(options.kwargs or {})))[0], fn])
+def _probes(fn: Any, args: Sequence[Any], options: Options) -> Probes:
+    return engine_of([*flatten((args, dict(options.kwargs or {})))[0], fn]).probes
 
 
 def _probe(fn: Any, args: Sequence[Any], options: Options) -> Probe:
-    kwargs = dict(options.kwargs or {})
-    make = _engine(fn, args, options).probes.make_probe
-    return make(fn, args, kwargs, options.names, options.seed)
+    make = _probes(fn, args, options).make_probe
+    return make(fn, args, dict(options.kwargs or {}), options.names, options.seed)
 
 
 def _compared_with(
@@ -122,7 +113,7 @@ def _compared_with(
     """The function whose derivative is meant, and the reference where a rule is meant instead."""
     if options.against is None:
         return rule, None
-    is_custom = _engine(fn, args, options).probes.is_custom_gradient
+    is_custom = _probes(fn, args, options).is_custom_gradient
     try:
         reference = reference_of(options.against, fn, is_custom)
         if reference is not None:
@@ -132,28 +123,24 @@ def _compared_with(
         raise CheckError(f"against: {error}") from error
 
 
-def _examined(subject: Subject, options: Options) -> tuple[Course, tuple[Finding, ...]]:
+def _examined(
+    subject: Subject, options: Options, modes: Sequence[str]
+) -> tuple[Course, tuple[Finding, ...]]:
+    _require_same_shapes(subject.rule, subject.reference or subject.truth)
+    order, tolerance = 1 if options.quick else options.order, float(options.tolerance)
     with np.errstate(all="ignore"):
-        course = _course_of(subject, options)
-        problem = next(_parts(course, options.quick, options.modes), None)
+        domain = parse(options.domain, subject.inputs, subject.start())
+        course = Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
+        problem = next(_parts(course, options.quick, modes), None)
         course.finish()
         if problem is None:
             return course, ()
         return course, diagnose(course, problem, explain=options.explain)
 
 
-def _course_of(subject: Subject, options: Options) -> Course:
-    _require_same_shapes(subject.rule, subject.reference or subject.truth)
-    domain = parse(options.domain, subject.inputs, subject.start())
-    order = 1 if options.quick else options.order
-    tolerance = float(options.tolerance)
-    return Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
-
-
 def _require_same_shapes(rule: Probe, truth: Probe) -> None:
     for what in ("inputs", "outputs"):
-        ours = [_shape(leaf) for leaf in getattr(rule, what)]
-        theirs = [_shape(leaf) for leaf in getattr(truth, what)]
+        ours, theirs = (list(map(_shape, getattr(probe, what))) for probe in (rule, truth))
         if ours != theirs:
             raise CheckError(
                 f"{rule.name} and against={truth.name} differ in their {what}: "
@@ -166,29 +153,28 @@ def _shape(leaf: Leaf) -> str:
     return f"{leaf.name if leaf.kind == 'variable' else ''}{list(leaf.shape)}"
 
 
-def _parts(course: Course, quick: bool, modes: str | Sequence[str] | None) -> Iterator[Problem]:
+def _parts(course: Course, quick: bool, modes: Sequence[str]) -> Iterator[Problem]:
     if course.subject.reference is not None:
         yield from compare(course, quick=quick)
     else:
         yield from course.quick()
-    if quick and modes is None:
-        return
-    if not quick and course.subject.reference is None:
-        yield from course.full()
-    yield from in_modes(course, _wanted(course.subject.rule, modes))
+        if not quick:
+            yield from course.full()
+    yield from in_modes(course, modes)
 
 
-def _wanted(rule: Probe, modes: str | Sequence[str] | None) -> Sequence[str]:
+def _wanted(rule: Probe, options: Options) -> Sequence[str]:
+    modes = options.modes
     if modes is None:
-        return rule.default_modes()
+        return () if options.quick else rule.default_modes()
     known = rule.modes()
     if modes in ("all", "none"):
         return known if modes == "all" else ()
     wanted = [modes] if isinstance(modes, str) else list(modes)
-    for mode in wanted:
-        if mode not in known:
-            offered = ", ".join(map(repr, (*known, "all", "none")))
-            raise CheckError(f"no mode {mode!r}. There are: {offered}.")
+    unknown = [mode for mode in wanted if mode not in known]
+    if unknown:
+        offered = ", ".join(map(repr, (*known, "all", "none")))
+        raise CheckError(f"no mode {unknown[0]!r}. There are: {offered}.")
     return wanted
 
 
@@ -200,6 +186,9 @@ def _report(
     line = subject.rule.source_line() if findings else ""
     seen = _coverage(exam)
     decided = not seen.open_given and not seen.reasons
+    against = "" if options.against is None else subject.truth.name
+    if subject.reference is not None:
+        against = as_code(options.against, "the reference")
     return Report(
         name=subject.rule.name,
         seed=int(options.seed),
@@ -210,29 +199,18 @@ def _report(
         coverage=seen,
         reproduce=run,
         seconds=seconds,
-        against=_against(subject, options),
+        against=against,
     )
-
-
-def _against(subject: Subject, options: Options) -> str:
-    """What the rule was compared with, if not with the function itself."""
-    if options.against is None:
-        return ""
-    rule = subject.reference is not None
-    return as_code(options.against, "the reference") if rule else subject.truth.name
 
 
 def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, Array]:
     """The failing input by path, if arguments are all that must change for it."""
-    at = findings[0].at if findings else {}
-    leaves = exam.subject.inputs.leaves
-    given = exam.subject.inputs.split(exam.start)
-    changed = [
-        leaf.kind
-        for leaf, part in zip(leaves, given, strict=True)
-        if leaf.name in at and not np.array_equal(at[leaf.name], part, equal_nan=True)
-    ]
-    return {} if "variable" in changed else {leaf.path: at[leaf.name] for leaf in leaves if at}
+    at, layout = findings[0].at if findings else {}, exam.subject.inputs
+    both = zip(layout.leaves, layout.split(exam.start), strict=True) if at else ()
+    changed = [v for v, x in both if not np.array_equal(at[v.name], x, equal_nan=True)]
+    if any(leaf.kind == "variable" for leaf in changed):
+        return {}
+    return {leaf.path: at[leaf.name] for leaf in layout.leaves if at}
 
 
 def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
@@ -246,8 +224,6 @@ def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
 
 def _coverage(course: Course) -> Coverage:
     record = course.record
-    tested = any(point.is_given for point in record.points[1])
-    reasons = [*record.reasons, *([] if tested else ["the given arguments were not tested"])]
     dead = int(np.count_nonzero(~course.reached)) if record.points[1] else 0
     return Coverage(
         points=tuple(map(str, record.points[1])),
@@ -259,43 +235,24 @@ def _coverage(course: Course) -> Coverage:
         entries=course.reached.size,
         modes=tuple(record.modes),
         constants=course.facts.constants,
-        notes=(
-            *course.subject.rule.notes,
-            *_not_finite(course),
-            *_kept(course),
-            *record.notes,
-            *_tolerated(course),
-        ),
+        notes=tuple(_notes(course)),
         open_given=record.open_given,
-        reasons=tuple(dict.fromkeys(reasons)),
+        reasons=tuple(dict.fromkeys(record.reasons)),
     )
 
 
-def _kept(course: Course) -> list[str]:
-    """What made-up points have in common with the given arguments, where there are such points."""
-    kept = course.suggested.describe() if course.has_read else []
-    return [f"other points keep what the given arguments are: {', '.join(kept)}"] if kept else []
-
-
-def _tolerated(course: Course) -> list[str]:
-    share = course.record.tolerated
-    if not share:
-        return []
+def _notes(course: Course) -> Iterator[str]:
+    layout, share = course.subject.inputs, course.record.tolerated
+    yield from course.subject.rule.notes
+    for k, leaf in enumerate(layout.leaves):
+        count = int(np.count_nonzero(~np.isfinite(course.start[layout.span(k)])))
+        entries = f"{leaf.name}: {count} of {leaf.size} entries are NaN or infinite as given"
+        yield from [f"{entries}: nothing is told about them"] if count else []
+    kept = course.suggested.describe() if course.has_read else []  # else no points were made up
+    if kept:
+        yield f"other points keep what the given arguments are: {', '.join(kept)}"
+    yield from course.record.notes
     within = f"within tolerance={course.tolerance:g}"
     hidden = "which the rounding of the arguments hides"
-    return [f"off by up to {share:.2g} of its size, {within if course.tolerance else hidden}"]
-
-
-def _not_finite(exam: Course) -> list[str]:
-    """Inputs with entries at which nothing can be measured as given."""
-    layout = exam.subject.inputs
-    counts = [
-        int(np.count_nonzero(~np.isfinite(exam.start[layout.span(k)])))
-        for k in range(len(layout.leaves))
-    ]
-    return [
-        f"{leaf.name}: {count} of {leaf.size} entries are NaN or infinite as given: nothing is told "
-        "about them"
-        for leaf, count in zip(layout.leaves, counts, strict=True)
-        if count
-    ]
+    if share:
+        yield f"off by up to {share:.2g} of its size, {within if course.tolerance else hidden}"

@@ -6,11 +6,10 @@ formats. Powers of ε are lengths of steps relative to the direction, whose entr
 
 # How sure a mismatch must be: error bars are those of an extrapolation, and are too small by a few now and then.
 BARS = 30.0
-# Where an error is that of noise as it was measured, not extrapolated, so many do.
-PLAIN_BARS = 5.0
-# A measurement that may be off by more than this share decides nothing.
+# A measurement that may be off by more than this share decides nothing: of a derivative, of values that jump within a
+# spacing, of the width of a hull whose very edge few places meet.
 COARSE = 0.1
-# Claims that move an output by less than a few units of its rounding cannot be told from none.
+# A few times an error as it was measured, or a unit of rounding, cannot be told from none.
 UNITS = 8.0
 # The error that many roundings in a row may add up to: 2¹⁴ units, far below any mistake.
 ROUNDINGS = 2.0**14
@@ -25,10 +24,11 @@ LONG_FORMAT = 2.0**-40
 FEW_UNSETTLED = 0.005
 # Columns of Neville's table: beyond, rounding is all that is extrapolated.
 COLUMNS = 3
-# Vectors up to this length are their own sample; of longer ones so many entries are looked at for what is typical.
+# Vectors up to this length are gone through entry by entry; of longer ones so many entries tell what is typical.
 SHORT_VECTOR, SAMPLE = 16_384, 4_096
 
-# Radii for one-sided quotients: where rounding still leaves a digit, up to where curvature takes over.
+# Radii for one-sided quotients: where rounding still leaves a digit, up to where curvature takes over; the latter is
+# the length of steps inside a ball as well, relative to its radius.
 LEAST_RADIUS, MOST_RADIUS = 3 / 4, 1 / 8  # powers of ε
 RADII = 11
 # The window in which nearly every kink is confirmed, tried before the others.
@@ -36,33 +36,27 @@ FIRST_WINDOW = 3
 # A bar decides if it is below this power of ε relative to the derivative, and below a third of the gap to explain.
 FINE = 1 / 4
 RESOLVED = 1 / 3
-# A value that moves from one radius to the next by more than so many times its rounding, and by more than this share of
+# A value that moves from one radius to the next by more than its rounding may be off by, and by more than this share of
 # its distance from the claim, has not settled: slow powers creep.
-UNSETTLED, STILL = 3.0, 0.01
+STILL = 0.01
 
 # Noise: equally spaced values to one side, differences of these orders, and what few of them may be off by.
 NOISE_POINTS = 17
 NOISE_ORDERS = (4, 5, 6)
-NOISE_SPACINGS, ENOUGH_SPACING = (
-    (1 / 2, 1 / 3, 1 / 6),
-    1 / 3,
-)  # powers of ε; the last for staircases only
+NOISE_SPACINGS = (1 / 2, 1 / 3, 1 / 6)  # powers of ε; the last for staircases only
 NOISE_FACTOR = 3.0
-# Values that jump by this share of their size within a spacing say nothing of a derivative.
-CHAOS = 0.05
 
 # Moves of a point by units of rounding, to see how much of a claim is rounding.
 CLAIM_MOVES = (2.0, -4.0, 8.0)
 
-# Neighbours of a point, for hulls of derivatives: how many, in balls of these radii, with steps this much shorter.
-NEIGHBOURS, FEW_NEIGHBOURS = 64, 6
+# Neighbours of a point, for hulls of derivatives: how many tell at least, in balls of these radii.
+FEW_NEIGHBOURS = 6
 BALLS = (1 / 2, 3 / 8)  # powers of ε
-STEP_IN_BALL = 1 / 8  # power of ε
-# What keeps this share of its size at a smaller distance does not go away: a step is a jump; and a hull that of a kink,
-# where curvature would leave a hundredth.
-LASTING, LASTING_HULL = 0.5, 0.2
-# Few places miss the very edge of a hull by this share of its width.
-EDGE = 0.05
+# What keeps this share of its size at a smaller distance does not go away: a step is a jump.
+LASTING = 0.5
+# What keeps this share is still the same: the hull of a kink in a smaller ball (curvature would leave a hundredth), and
+# the error of a smaller failing input.
+KEPT = 0.2
 
 # Upstreams of other sizes, which a rule that clips or has a dead zone answers differently (bits).
 UPSTREAM_BITS, UPSTREAM_BITS_SHORT = 20, 6
@@ -71,52 +65,36 @@ MODE_UNITS = 1_000.0
 
 # A made-up point outside the domain is tried again this part of the way from the given one.
 PART_OF_THE_WAY = 0.3
-# A value that is not the one in question: beside it by this factor.
-ASIDE = 1.0625
-# In formats as short as this, large values tell nothing.
-COARSEST = 1e-4
+# A value near another, but not the same: it differs by this share.
+NEAR = 0.1
 
-# Entries that are looked at one by one at most, when very many are suspect.
-MOST_SUSPECTS = 20_000
+# What holds in fewer places than these may be chance: entries of a row, values under a condition, fresh points. So many
+# inputs are put between thresholds one by one.
+SEVERAL = 3
+# Bounds of effort. A few: numbers shown one by one, points of a pool, tensors tried in the place of another. Many:
+# neighbours of a point, entries and rows that are tried one by one, steps towards a smaller input, numbers in a script;
+# in inputs of fewer entries chance alone does not bring every value to every place.
+FEW, MANY = 12, 64
+# With so many entries calls are expensive.
+LARGE_INPUT = 200_000
 
-# What given arguments suggest: a property must hold in rows of at least so many entries, or in so many pairs; sums and
-# lengths of one are those of float32.
-ROW = 3
+# Sums and lengths of one are those of float32.
 UNIT_SUM = 1e-5
-
-# With so few entries chance alone does not bring every value to every place; with so many, calls are expensive.
-SMALL_INPUT, LARGE_INPUT = 64, 200_000
 # Shares of zeros among other values: several, then one in each leaf only.
 ZEROS = (0.2, 0.0)
-# So many inputs are put between thresholds one by one.
-MOST_LEAVES = 3
 
 # An explanation must predict each entry to AGREE, and leave no more than EXPLAINED of the gap: a small error is not
-# explained by being small.
+# explained by being small. The end of a condition is the constant that lies as near, as a share of the way halved.
 AGREE, EXPLAINED = 1e-6, 2e-3
-# Entries at which differences are taken where the program gives no derivative; fresh points and how near they are;
-# points of the pool.
-GRID, FRESH, NEAR, POOL = 64, 3, 0.1, 12
-# So many wrong elements are named one by one; so many rows are tried one by one.
-FEW_ELEMENTS, MOST_ROWS = 4, 32
-# A condition needs so many wrong and right values; its ends are halved so often, and taken for a constant this near,
-# as a share of the way that was halved.
-LEAST_VALUES, HALVINGS, SNAP = 3, 14, 1e-3
-# An error within this many times what can be told, just inside the end of an interval, fades out: there is no such end.
-FADED = 100.0
-# Rounding errors change with moves of so many units of rounding, all other errors do not.
-ERRATIC = 64.0
-# A slip in the program is tested by products with so many directions, to this share; so many tensors are tried in the
-# place of each input; a slip in every run of a loop costs a sweep, so many calls are spent on those.
-EQUATIONS, SLIP_FIT, MOST_SWAPS, MOST_SWEEPS = 4, 1e-6, 10, 400
+# So many wrong elements are named one by one, and so many directions test a slip.
+FEW_ELEMENTS = 4
+# The ends of a condition are halved so often.
+HALVINGS = 14
+# A slip in every run of a loop costs a sweep through the program: so many are tried.
+MOST_SWEEPS = 100
 
-# The smallest failing input: steps towards it, digits tried for its numbers; and the seconds that it may take, and a
-# picture again.
-SHRINKS, DIGITS, SECONDS = 60, (1, 2, 3, 5), 3.0
-# It must be wrong by at least this share of what it was.
-AS_FAR_OFF = 0.2
-# So few numbers are shown one by one, and arguments so short stay as they were given; so many fit into a script.
-FEW_NUMBERS, MOST_NUMBERS = 12, 64
+# The smallest failing input: digits tried for its numbers; and the seconds that it may take, and a picture again.
+DIGITS, SECONDS = (1, 2, 3, 5), 3.0
 # Digits of a number that is shown: at least, beyond where two begin to differ, and at most.
 LEAST_DIGITS, MORE_DIGITS, MOST_DIGITS = 6, 2, 17
 # Pictures: points on a line, and cells of a table in each direction.

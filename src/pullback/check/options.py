@@ -25,21 +25,25 @@ class Options:
     explain: Any
 
     def __post_init__(self) -> None:
-        _require(self.kwargs is None or _is_by_name(self.kwargs), "kwargs", self.kwargs, _KWARGS)
-        _require(self.wrt is None or _are_names(self.wrt), "wrt", self.wrt, _WRT)
-        order = self.order is None or (_is_integer(self.order) and self.order in (1, 2))
-        _require(order, "order", self.order, "1 or 2")
-        share = isinstance(self.tolerance, int | float) and 0 <= self.tolerance < 1
-        _require(share, "tolerance", self.tolerance, "a share of the gradient, such as 1e-3")
-        function = self.against is None or isinstance(self.against, str) or callable(self.against)
-        _require(function, "against", self.against, "the function whose derivative is meant")
-        _require(isinstance(self.quick, bool), "quick", self.quick, "True or False")
-        _require(isinstance(self.explain, bool), "explain", self.explain, "True or False")
-        _require(
-            _is_integer(self.seed) and self.seed >= 0, "seed", self.seed, "a whole number >= 0"
-        )
-        known = self.modes is None or _are_texts(self.modes)
-        _require(known, "modes", self.modes, "'all', 'none' or names of ways to run")
+        is_function = isinstance(self.against, str) or callable(self.against)
+        is_share = isinstance(self.tolerance, int | float) and 0 <= self.tolerance < 1
+        wanted = {
+            "kwargs": (_is_by_name(self.kwargs), "a dict by parameter name, such as {'axis': 0}"),
+            "wrt": (_are_texts(self.wrt) and len(self.wrt) > 0, _WRT),
+            "order": (_is_integer(self.order) and self.order in (1, 2), "1 or 2"),
+            "modes": (_are_texts(self.modes), "'all', 'none' or names of ways to run"),
+            "against": (is_function, "the function whose derivative is meant"),
+            "tolerance": (is_share, "a share of the gradient, such as 1e-3"),
+            "quick": (isinstance(self.quick, bool), "True or False"),
+            "explain": (isinstance(self.explain, bool), "True or False"),
+            "seed": (_is_integer(self.seed) and self.seed >= 0, "a whole number >= 0"),
+        }
+        for name, (is_right, what) in wanted.items():
+            value = getattr(self, name)
+            if not is_right and (value is not None or name not in _MAY_BE_LEFT_OUT):
+                plain = isinstance(value, str | int | float | list | dict | tuple)
+                came = f"{type(value).__name__} {repr(value)[:60] if plain else ''}".rstrip()
+                raise CheckError(f"{name} is {what}; got {came}.")
 
     @property
     def names(self) -> Sequence[str] | None:
@@ -48,17 +52,15 @@ class Options:
 
     def as_code(self) -> str:
         """What must be written after the function and its arguments to run the same check."""
-        parts: list[str] = []
         plain = {"order": None, "quick": False, "tolerance": 0.0, "explain": True}
-        parts += [f"{k}={getattr(self, k)!r}" for k, v in plain.items() if getattr(self, k) != v]
-        for name in ("wrt", "modes", "domain"):
-            value = getattr(self, name)
-            parts += [] if value is None else [f"{name}={value!r}"]
+        others = [name for name in ("wrt", "modes", "domain") if getattr(self, name) is not None]
+        kept = [*(name for name, usual in plain.items() if getattr(self, name) != usual), *others]
+        parts = [f"{name}={getattr(self, name)!r}" for name in kept]
         parts += [] if self.against is None else [f"against={as_code(self.against, 'meant')}"]
         return ", ".join([*parts, f"seed={self.seed}"])
 
 
-_KWARGS = "a dict by parameter name, such as {'axis': 0}"
+_MAY_BE_LEFT_OUT = ("kwargs", "wrt", "order", "modes", "against")
 _WRT = "the name of an input or a list of names, such as 'x' or ['x', 'y']"
 
 
@@ -68,13 +70,6 @@ def as_code(fn: Any, otherwise: str = "fn") -> str:
         return repr(fn)
     name = getattr(fn, "__name__", "")
     return name if isinstance(name, str) and name.isidentifier() else otherwise
-
-
-def _require(right: bool, name: str, value: Any, wanted: str) -> None:
-    if not right:
-        text = repr(value) if isinstance(value, str | int | float | list | dict | tuple) else ""
-        kind = type(value).__name__
-        raise CheckError(f"{name} is {wanted}; got {kind} {text[:60]}".rstrip() + ".")
 
 
 def _is_integer(value: Any) -> bool:
@@ -88,7 +83,3 @@ def _is_by_name(value: Any) -> bool:
 def _are_texts(value: Any) -> bool:
     plain = isinstance(value, str | list | tuple | set | frozenset)
     return plain and all(isinstance(item, str) for item in value)
-
-
-def _are_names(value: Any) -> bool:
-    return _are_texts(value) and len(value) > 0

@@ -110,9 +110,9 @@ class _Code:
 
     def _numbers(self, array: Array) -> str:
         """A list, or where there are many numbers and all but one the same, an expression that says so."""
-        known = all_but_one(array) if array.size > n.FEW_NUMBERS else None
+        known = all_but_one(array) if array.size > n.FEW else None
         if known is None:
-            if array.size > n.MOST_NUMBERS:
+            if array.size > n.MANY:
                 raise _NotWritten
             return _listed(array)
         self.imports.add("import numpy as np")

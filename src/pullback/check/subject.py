@@ -78,7 +78,6 @@ class RuleOutput:
     jvp: Array | None
     second: Array | None
     none: tuple[int, ...]
-    no_jvp: Unsupported | None
     no_second: Unsupported | None
 
 
@@ -128,6 +127,13 @@ class Subject:
         y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
         return y, self.inputs.join(r)
 
+    def pull_or_nan(self, x: Array, w: Array) -> tuple[Array, Array]:
+        """The same, not a number where the function raises."""
+        try:
+            return self.pull(x, w)
+        except OutsideDomain:
+            return np.full(w.size, np.nan), np.full(x.size, np.nan)
+
     def own_vjp(self, x: Array, w: Array) -> Array | None:
         """The gradient by the program's own derivative, custom gradients left out, where it can be had."""
         self.calls += 1
@@ -173,26 +179,15 @@ class Subject:
         self.calls += 1
         split = self.inputs.split
         claims = self.rule.claims(split(x), self.upstream(w), split(u), second=second)
-        jvp, no_jvp = _joined(self.outputs, claims.jvp)
-        again, no_second = _joined(self.inputs, claims.second)
+        no_second = claims.second if isinstance(claims.second, Unsupported) else None
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
-        return RuleOutput(
-            values=self.outputs.join(claims.values),
-            r=self.inputs.join(claims.vjp),
-            jvp=jvp,
-            second=again,
-            none=none,
-            no_jvp=no_jvp,
-            no_second=no_second,
-        )
+        values, r = self.outputs.join(claims.values), self.inputs.join(claims.vjp)
+        jvp, again = _joined(self.outputs, claims.jvp), _joined(self.inputs, claims.second)
+        return RuleOutput(values, r, jvp, again, none, no_second)
 
 
-def _joined(
-    layout: Layout, answer: Sequence[Array | None] | Unsupported
-) -> tuple[Array | None, Unsupported | None]:
-    if isinstance(answer, Unsupported):
-        return None, answer
-    return layout.join(answer), None
+def _joined(layout: Layout, answer: Sequence[Array | None] | Unsupported) -> Array | None:
+    return None if isinstance(answer, Unsupported) else layout.join(answer)
 
 
 def _real(array: Array, leaf: Leaf) -> Array:

@@ -12,9 +12,8 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
-from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.diagnosis.parts import Mask, ways
-from pullback.check.diagnosis.whole import extremes
+from pullback.check.diagnosis.explanations import Case, Explanation, real_shape
+from pullback.check.diagnosis.parts import Ways, ways
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
@@ -32,28 +31,14 @@ class Interval:
         return (q >= self.low) & (q <= self.high)
 
 
-def conditions(case: Case) -> Iterator[Explanation]:
-    """Wrong in a way that can be told where a condition holds."""
-    yield from _under_conditions(case, ways)
-
-
-def conditions_on_order(case: Case) -> Iterator[Explanation]:
-    """Wrong in a way that can be told where an element is the largest or smallest, or is not."""
-    yield from _under_conditions(case, ways, extremes(case))
-
-
-def conditions_at_least(case: Case) -> Iterator[Explanation]:
-    """Wrong where a condition holds, without saying how."""
-    yield from _under_conditions(case, lambda case, _: iter([("is wrong", case.r)]))
-
-
-def _under_conditions(
+def conditions(
     case: Case,
-    how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Quantity]]],
-    of: Iterable[tuple[str, Quantity]] | None = None,
+    how_wrong: Ways = ways,
+    of: Callable[[Case], Iterable[tuple[str, Quantity]]] | None = None,
 ) -> Iterator[Explanation]:
+    """Wrong in a way that can be told where a condition holds."""
     draws = [*case.draws.tested, *case.draws.pool]
-    for name, quantity in _quantities(case) if of is None else of:
+    for name, quantity in (of or _quantities)(case):
         values, wrong = _gathered(case, draws, quantity)
         found = _interval(values, wrong, case.constants)
         if found is None:
@@ -63,13 +48,13 @@ def _under_conditions(
             return i.holds(q(d))
 
         for how, inside in how_wrong(case, mask):
-            if case.holds(_only_where(case, mask, inside), draws):
+            if case.holds(case.only_where(mask, inside), draws):
                 ends = _sharpened(case, draws, quantity, found)
                 if ends is None:
                     break
                 where = words.interval(name, ends.low, ends.high)
-                predict = _only_where(case, lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
-                yield Explanation("condition", words.condition(how, where), predict)
+                predict = case.only_where(lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
+                yield Explanation("condition", words.in_part(how, f"where {where}"), predict)
 
 
 def two_factors(case: Case) -> Iterator[Explanation]:
@@ -100,10 +85,6 @@ def two_factors(case: Case) -> Iterator[Explanation]:
                 yield Explanation("condition", text, predict)
 
 
-def _only_where(case: Case, mask: Mask, inside: Quantity) -> Quantity:
-    return lambda d: np.where(mask(d), inside(d), case.g(d))
-
-
 def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
     if case.leaf.is_complex:
         return
@@ -120,8 +101,11 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
             yield f"|{name} − {leaf.name}|", lambda d, f=other: np.abs(case.x(d) - f(d))
             yield f"{name} × {leaf.name}", lambda d, f=other: case.x(d) * f(d)
             yield leaf.name, other
-    for out, span in case.outputs_like_it():
-        yield out, lambda d, s=span: d.y[s].reshape(case.shape)
+    outputs = case.subject.outputs
+    for k, leaf in enumerate(outputs.leaves):
+        span = outputs.span(k)
+        if real_shape(leaf) == case.shape:
+            yield leaf.name, lambda d, s=span: d.y[s].reshape(case.shape)
 
 
 def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array, Array]:
@@ -137,7 +121,7 @@ def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array,
 def _interval(values: Array, wrong: Array, constants: tuple[float, ...]) -> Interval | None:
     """The interval that holds all wrong values and no right ones, its ends between those and the next right ones."""
     bad, good = values[wrong], values[~wrong]
-    if bad.size < n.LEAST_VALUES or good.size < n.LEAST_VALUES or not np.isfinite(bad).all():
+    if bad.size < n.SEVERAL or good.size < n.SEVERAL or not np.isfinite(bad).all():
         return None
     low, high = float(bad.min()), float(bad.max())
     if ((good >= low) & (good <= high)).any():
@@ -153,8 +137,11 @@ def _interval(values: Array, wrong: Array, constants: tuple[float, ...]) -> Inte
 
 def _between(low: float, high: float, constants: tuple[float, ...]) -> float:
     """Zero or a constant of the program that lies between, or else the middle."""
-    plain = (c for c in (0.0, *constants, *(-c for c in constants)) if low <= c <= high)
-    return next(plain, (low + high) / 2)
+    return next((c for c in _plain_values(constants) if low <= c <= high), (low + high) / 2)
+
+
+def _plain_values(constants: tuple[float, ...]) -> tuple[float, ...]:
+    return 0.0, *constants, *(-c for c in constants)
 
 
 def _sharpened(
@@ -169,7 +156,11 @@ def _sharpened(
             pairs = _across(case, draws, quantity, end, sign)
             sharp = [_halved(case, quantity, *pair) for pair in (*pairs[:1], *pairs[1:][-1:])]
             known = [value for value in sharp if value is not None]
-            if not known or len(known) < len(sharp) or not np.allclose(known, known[0], n.SNAP):
+            if (
+                not known
+                or len(known) < len(sharp)
+                or not np.allclose(known, known[0], n.EXPLAINED)
+            ):
                 return None
             end = known[0]
         ends.append(end)
@@ -206,7 +197,7 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
         else:
             high = middle
     entry = case.span.start + element
-    if last.gap[entry] < n.FADED * last.floor[entry]:
+    if last.gap[entry] < n.BARS * last.floor[entry]:
         return None
     values = [quantity(d).ravel()[element] for d in (wrong, last, right)]
     return _plain(float(values[1]), abs(float(values[2] - values[0])), case.constants)
@@ -214,7 +205,7 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
 
 def _plain(value: float, width: float, constants: tuple[float, ...]) -> float:
     """A constant of the program, or zero, where the end found is that."""
-    for constant in (0.0, *constants, *(-c for c in constants)):
-        if abs(value - constant) <= n.SNAP * width:
+    for constant in _plain_values(constants):
+        if abs(value - constant) <= n.EXPLAINED * width:
             return float(constant)
     return float(f"{value:.3g}")

@@ -1,23 +1,53 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis import conditions, parts, upstream, whole, words
+from pullback.check.diagnosis import conditions, parts, slips, upstream, whole, words
+from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
+from pullback.check.diagnosis.inside import Inside
+from pullback.check.diagnosis.runs import runs
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
-from pullback.check.diagnosis.slips import slips
 from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding
 from pullback.check.search.points import Point
 from pullback.check.verdict.course import Course
 from pullback.check.verdict.record import Failure, Problem
 from pullback.check.verdict.trial import Trial
+
+# Slips in the program, the plain before the complex.
+SLIPS = (
+    slips.scaled,
+    slips.optioned,
+    slips.taken_for,
+    slips.factors,
+    altered,
+    slips.differentiated_otherwise,
+    runs,
+    partial(slips.scaled, unlike=True),
+)
+
+
+def inside_program(case: Case) -> Iterator[Explanation]:
+    """What was done wrongly inside the program."""
+    steps = case.subject.steps() if case.draws.truth.own else None
+    if steps is None or not steps.steps:
+        return
+    inside = Inside(case, steps)
+    for search in SLIPS:
+        with contextlib.suppress(Exception):  # a slip of ours costs its line
+            yield from search(inside)
+
 
 # The plain before the complex: what needs no look into the program, then slips in it, then what says less.
 PLAIN: tuple[Search, ...] = (
@@ -39,33 +69,42 @@ PLAIN: tuple[Search, ...] = (
     whole.instead_of_derivative,
 )
 DEEPER: tuple[Search, ...] = (
-    slips,
-    whole.mixed,
+    upstream.moved,
+    inside_program,
+    partial(whole.rearranged, mixed=True),
     whole.anothers,
     whole.passed_to_extremes,
-    conditions.conditions_on_order,
+    partial(conditions.conditions, of=whole.extremes),
     whole.factor_per_index,
     whole.moving_factor,
-    parts.regions_at_least,
-    conditions.conditions_at_least,
+    partial(parts.regions, how_wrong=parts.somehow),
+    partial(conditions.conditions, how_wrong=parts.somehow),
 )
+
+
+# Inputs of which the same is said, what is said, and how many explanations were tried.
+Found = tuple[list[Case], Explanation | None, int]
 
 
 def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
     """What is wrong, as findings: at least one."""
-    plain = {
-        Failure.FAULT: _fault,
-        Failure.STALE: _stale,
-        Failure.NOT_FINITE: _not_finite,
-        Failure.SECOND: _second,
-        Failure.MODE: _mode,
-    }
-    if problem.kind in plain:
-        finding = plain[problem.kind](course, problem)
-        if problem.kind is Failure.NOT_FINITE:
-            finding = _shown_not_finite(course, problem, finding, explain)
-        return (finding,)
-    return _values(course, problem, explain)
+    match problem.kind:
+        case Failure.FAULT:
+            return (_fault(course, problem),)
+        case Failure.STALE:
+            text = "changes if another forward call is made before the backward pass: shared state"
+            return (_about(course, problem, "stale", [0], text),)
+        case Failure.NOT_FINITE:
+            return (_not_finite(course, problem, explain),)
+        case Failure.SECOND:
+            return (_second(course, problem),)
+        case Failure.MODE:
+            got, wanted = problem.numbers or (None, None)
+            source = course.subject.rule.source()
+            text, where = problem.text, problem.where
+            return (Finding("mode", where, text, got=got, wanted=wanted, source=source),)
+        case Failure.VALUE | Failure.UPSTREAM:
+            return _values(course, problem, explain)
 
 
 def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, ...]:
@@ -75,9 +114,11 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
         return (_undetailed(course, problem),)
     if not explain:
         return tuple(_finding(course, problem, [case], None, None) for case in cases)
-    found: list[tuple[list[Case], Explanation | None, int]] = []
+    found: list[Found] = []
     for group in _swapped(cases):
-        found.append((group, Explanation("swapped", words.SWAPPED, group[0].g), 0))
+        found.append(
+            (group, Explanation("swapped", "are swapped: each has the other's", group[0].g), 0)
+        )
         cases = [case for case in cases if case not in group]
     about_upstream = problem.kind is Failure.UPSTREAM
     found += [_bent(case) for case in cases] if about_upstream else _explained(cases)
@@ -115,33 +156,27 @@ def _is_wrong(case: Case) -> bool:
 
 def _swapped(cases: list[Case]) -> list[list[Case]]:
     """Two gradients in each other's place."""
-    for a in cases:
-        for b in cases:
-            if (
-                a.which != b.which
-                and a.shape == b.shape
-                and all(
-                    np.allclose(a.r(d), b.g(d), n.AGREE, 0)
-                    and np.allclose(b.r(d), a.g(d), n.AGREE, 0)
-                    for d in a.draws.tested
-                )
-            ):
-                return [[a, b]]
+
+    def has(a: Case, b: Case) -> bool:
+        return all(np.allclose(a.r(d), b.g(d), n.AGREE, 0) for d in a.draws.tested)
+
+    for a, b in itertools.combinations(cases, 2):
+        if a.shape == b.shape and has(a, b) and has(b, a):
+            return [[a, b]]
     return []
 
 
-def _explained(cases: list[Case]) -> list[tuple[list[Case], Explanation | None, int]]:
+def _explained(cases: list[Case]) -> list[Found]:
     """Each case by itself; where that is not plain for all of them, one slip for all comes first."""
     plain = [first_that_holds(case, PLAIN) for case in cases]
     texts = {None if one is None else one.text for one, _ in plain}
     if len(cases) > 1 and (None in texts or len(texts) > 1):
         first = cases[0]
         joint = Case(first.subject, first.draws, None)
-        one, tried = first_that_holds(joint, (slips,))
+        one, tried = first_that_holds(joint, DEEPER[:2])
         if one is not None:
             return [(cases, one, tried)]
-        cases = [replace(case, alone=False) for case in cases]
-    found: list[tuple[list[Case], Explanation | None, int]] = []
+    found: list[Found] = []
     for case, (one, tried) in zip(cases, plain, strict=True):
         more = 0
         if one is None:
@@ -150,17 +185,15 @@ def _explained(cases: list[Case]) -> list[tuple[list[Case], Explanation | None, 
     return found
 
 
-def _bent(case: Case) -> tuple[list[Case], Explanation | None, int]:
+def _bent(case: Case) -> Found:
     """Not in proportion to the upstream: how is all that is asked."""
     one, tried = first_that_holds(case, (upstream.unused, upstream.not_linear))
     return [case], one or Explanation("linear", words.NOT_LINEAR, case.r), tried
 
 
-def _merged(
-    found: list[tuple[list[Case], Explanation | None, int]],
-) -> list[tuple[list[Case], Explanation | None, int]]:
+def _merged(found: list[Found]) -> list[Found]:
     """Inputs of which the same is said are one finding."""
-    kept: dict[Any, tuple[list[Case], Explanation | None, int]] = {}
+    kept: dict[Any, Found] = {}
     for k, (cases, one, tried) in enumerate(found):
         key = one.text if one is not None else k
         kept[key] = ([*kept[key][0], *cases], one, tried) if key in kept else (cases, one, tried)
@@ -174,20 +207,30 @@ def _finding(
     case = cases[0]
     draw = max(case.draws.fit, key=lambda d: float(np.max(d.gap[case.span])))
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
-    names = [each.leaf.name for each in cases]
-    said = _unexplained(case, draw, tried) if one is None else one.text
-    finding = Finding(
-        "term" if one is None else one.kind,
-        case.leaf.path,
-        words.sentence(names, said) + (_blame(course, problem, 1) if tried is not None else ""),
-        point=str(problem.point),
-        made_up=_is_made_up(problem),
-        source=course.subject.rule.source(),
-        confirmed=0 if one is None else len(case.draws.fresh),
-    )
+    kind, said = ("term", _unexplained(case, draw, tried)) if one is None else (one.kind, one.text)
+    said += _blame(course, problem, 1) if tried is not None else ""
+    confirmed = 0 if one is None else len(case.draws.fresh)
+    inputs = [each.which or 0 for each in cases]
+    finding = _about(course, problem, kind, inputs, said, confirmed=confirmed)
     numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
     failing = Failing(draw.x, draw.w, entry, *numbers)
     return shown(course, case.draws.truth, failing, finding, explain=tried is not None)
+
+
+def _about(
+    course: Course, problem: Problem, kind: str, inputs: Sequence[int], text: str, **more: Any
+) -> Finding:
+    """A finding about some inputs, with where it was met."""
+    point, leaves = problem.point, [course.subject.inputs.leaves[k] for k in inputs]
+    return Finding(
+        kind,
+        leaves[0].path,
+        words.sentence([leaf.name for leaf in leaves], text),
+        point=str(point),
+        made_up=point is not None and not point.is_given,
+        source=course.subject.rule.source(),
+        **more,
+    )
 
 
 def _blame(course: Course, problem: Problem, order: int) -> str:
@@ -195,42 +238,38 @@ def _blame(course: Course, problem: Problem, order: int) -> str:
     subject, point = course.subject, problem.point
     if point is None or course.reads_custom() or subject.reference is not None:
         return ""
-    names = subject.rule.wrong_ops(subject.inputs.split(point.x), order)
-    return words.blamed(names) if names else ""
-
-
-def _is_made_up(problem: Problem) -> bool:
-    return problem.point is not None and not problem.point.is_given
+    names = ", ".join(subject.rule.wrong_ops(subject.inputs.split(point.x), order))
+    return (
+        f" (the engine's own gradient of {names} is wrong there, no rule of yours)" if names else ""
+    )
 
 
 def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:
+    """The honest line: how far off, in how many elements."""
     g, r = case.g(draw), case.r(draw)
     known = np.isfinite(g) & np.isfinite(r)
-    size = float(np.sqrt(np.sum(g[known] ** 2)))
-    gap = float(np.sqrt(np.sum((r - g)[known] ** 2)))
-    share = gap / size if size else np.inf
-    return words.unexplained(share, int(case.wrong(draw).sum()), int(known.sum()), tried)
+    size, gap = (float(np.sqrt(np.sum(a[known] ** 2))) for a in (g, r - g))
+    amount = f"off by {words.short(100 * gap / size)} %" if size else "not zero, as it should be,"
+    wrong, total = int(case.wrong(draw).sum()), int(known.sum())
+    many = "all elements" if wrong == total else f"{wrong} of {total} elements"
+    found = f"; none of {tried} explanations tried predicts it" if tried else ""
+    return f"is {amount} in {many}{found}"
 
 
 def _undetailed(course: Course, problem: Problem) -> Finding:
     """Wrong along a direction, though no entry could be told."""
-    trial, leaf = problem.trial, course.subject.inputs.leaves[0]
-    source, point = course.subject.rule.source(), str(problem.point)
-    if trial is None:
-        text = words.sentence([leaf.name], words.NOT_LINEAR)
-        return Finding("linear", leaf.path, text, point=point, source=source)
-    first = problem.positions[0]
-    return Finding(
-        "term",
-        "",
-        "the gradient is wrong along a direction that moves all inputs, by too little to name an entry",
-        got=float(trial.claimed[first]),
-        wanted=float(trial.slope.value[first]),
-        error=float(trial.slope.error[first]),
-        point=point,
-        made_up=_is_made_up(problem),
-        source=source,
+    if problem.trial is None:
+        return _about(course, problem, "linear", [0], words.NOT_LINEAR)
+    text = "the gradient is wrong along a direction that moves all inputs, by too little to name an entry"
+    found = _about(
+        course, problem, "term", [0], "", **_compared(problem.trial, problem.positions[0])
     )
+    return replace(found, path="", diagnosis=text)
+
+
+def _compared(trial: Trial, entry: int) -> dict[str, float]:
+    values = trial.claimed, trial.slope.value, trial.slope.error
+    return dict(zip(("got", "wanted", "error"), (float(v[entry]) for v in values), strict=True))
 
 
 def _fault(course: Course, problem: Problem) -> Finding:
@@ -240,70 +279,62 @@ def _fault(course: Course, problem: Problem) -> Finding:
         case WrongShape(came):
             kind, text = "shape", words.sentence([leaf.name], words.shape(came, leaf.shape))
         case WrongDtype(came):
-            kind, text = (
-                "dtype",
-                words.sentence([leaf.name], f"is {came}, the input is {leaf.dtype}"),
-            )
+            text = words.sentence([leaf.name], f"is {came}, the input is {leaf.dtype}")
+            kind = "dtype"
         case Raised(error):
             kind, text = "raises", f"the rule raises {error}"
     point = str(problem.point) if problem.point else ""
     return Finding(kind, leaf.path, text, point=point, source=course.subject.rule.source())
 
 
-def _stale(course: Course, problem: Problem) -> Finding:
-    return _about(course, problem, "stale", 0, words.STALE)
-
-
-def _about(
-    course: Course, problem: Problem, kind: str, which: int, text: str, **more: Any
-) -> Finding:
-    leaf = course.subject.inputs.leaves[which]
-    said = words.sentence([leaf.name], text)
-    source = course.subject.rule.source()
-    point, made_up = str(problem.point), _is_made_up(problem)
-    return Finding(kind, leaf.path, said, point=point, made_up=made_up, source=source, **more)
-
-
-def _not_finite(course: Course, problem: Problem) -> Finding:
+def _not_finite(course: Course, problem: Problem, explain: bool) -> Finding:
     layout, entry = course.subject.inputs, int(problem.positions[0])
-    point = cast("Point", problem.point)
+    x, w = cast("Point", problem.point).x, course.upstream
     which = layout.leaf_of(entry)
     span = layout.span(which)
-    here = [p for p in problem.positions if span.start <= p < span.stop]
-    text = words.not_finite(point.x[here], layout.leaves[which].name)
-    return _about(course, problem, "nonfinite", which, text)
+    broken = np.array([p for p in problem.positions if span.start <= p < span.stop])
+    where = _where_broken(course, x, broken, which) or f"at {broken.size} elements"
+    text = f"is not finite {where}, where the function is finite and has finite slopes"
+    finding = _about(course, problem, "nonfinite", [which], text)
+    truth = Truth(course.subject, x, w, np.array([entry]))
+    return shown(course, truth, Failing(x, w, entry, np.nan), finding, explain=explain)
 
 
-def _shown_not_finite(course: Course, problem: Problem, finding: Finding, explain: bool) -> Finding:
-    point, w, entry = cast("Point", problem.point), course.upstream, int(problem.positions[0])
-    truth = Truth(course.subject, point.x, w, np.array([entry]))
-    return shown(course, truth, Failing(point.x, w, entry, np.nan), finding, explain=explain)
+def _where_broken(course: Course, x: Array, broken: Array, which: int) -> str:
+    """What the entries have in common: a value, or that of another input; it must matter, and nothing else."""
+    layout, leaf = course.subject.inputs, course.subject.inputs.leaves[which]
+    spans = [layout.span(k) for k, other in enumerate(layout.leaves) if other.shape == leaf.shape]
+    twins = [broken - layout.span(which).start + span.start for span in spans]
+    named = {layout.leaves[layout.leaf_of(int(twin[0]))].name: twin for twin in twins}
+    claims = [(words.short(float(x[broken[0]])), broken, x[broken] == x[broken[0]])]
+    claims += [
+        (name, np.r_[broken, t], x[broken] == x[t])
+        for name, t in named.items()
+        if name != leaf.name
+    ]
+
+    def is_broken(moved: Array) -> bool:
+        at = x.copy()
+        at[moved] = np.where(at[moved] == 0, n.NEAR, (1 + n.NEAR) * at[moved])
+        return not np.isfinite(course.subject.pull_or_nan(at, course.upstream)[1][broken]).any()
+
+    for name, held, same in claims:
+        others = np.setdiff1d(np.arange(x.size), held)
+        if same.all() and is_broken(others) and not is_broken(broken):
+            return f"where {leaf.name} = {name}"
+    return ""
 
 
 def _second(course: Course, problem: Problem) -> Finding:
     trial, layout = cast("Trial", problem.trial), course.subject.inputs
     entry = int(problem.positions[0])
     finite = bool(np.isfinite(trial.claimed[problem.positions]).all())
-    return _about(
-        course,
-        problem,
-        "second",
-        layout.leaf_of(entry),
-        (words.SECOND if finite else words.SECOND_NOT_FINITE) + _blame(course, problem, 2),
-        got=float(trial.claimed[entry]),
-        wanted=float(trial.slope.value[entry]),
-        error=float(trial.slope.error[entry]),
-        entry=layout.element(entry),
-    )
-
-
-def _mode(course: Course, problem: Problem) -> Finding:
-    got, wanted = problem.numbers or (None, None)
-    return Finding(
-        "mode",
-        problem.where,
-        problem.text,
-        got=got,
-        wanted=wanted,
-        source=course.subject.rule.source(),
-    )
+    text = (
+        "is right to first order, wrong to second: a saved tensor was detached, or the rule is not "
+        "differentiable as written"
+        if finite
+        else "is right to first order, but its own derivative is not finite (NaN or infinite)"
+    ) + _blame(course, problem, 2)
+    numbers, where = _compared(trial, entry), layout.element(entry)
+    which = [layout.leaf_of(entry)]
+    return _about(course, problem, "second", which, text, entry=where, **numbers)

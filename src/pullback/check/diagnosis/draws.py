@@ -5,7 +5,7 @@ elsewhere differences entry by entry, at no more than a grid of entries.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,11 +35,8 @@ class Draw:
     def gap(self) -> Array:
         """How far the rule is off; nothing where the truth is not known or within its error."""
         gap = np.abs(self.r - self.g)
-        return np.where(
-            np.isfinite(gap) & (gap > self.floor),
-            gap,
-            np.where(np.isfinite(self.g) & ~np.isfinite(self.r), np.inf, 0.0),
-        )
+        broken = np.where(np.isfinite(self.g) & ~np.isfinite(self.r), np.inf, 0.0)
+        return np.where(np.isfinite(gap) & (gap > self.floor), gap, broken)
 
 
 class Truth:
@@ -68,10 +65,8 @@ class Truth:
         g = self.subject.own_vjp(x, w)
         if g is None or not np.isfinite(g).all():
             return False
-        # among many kinks only short steps meet none
-        return any(
-            self._agrees_along(x, w, g, length) for length in (1.0, self.subject.epsilon**n.FINE)
-        )
+        lengths = 1.0, self.subject.epsilon**n.FINE  # among many kinks only short steps meet none
+        return any(self._agrees_along(x, w, g, length) for length in lengths)
 
     def _agrees_along(self, x: Array, w: Array, g: Array, length: float) -> bool:
         rng = np.random.default_rng(5)
@@ -135,8 +130,15 @@ class Draws:
     @functools.cached_property
     def pool(self) -> tuple[Draw, ...]:
         """Draws at points of other kinds; at kinks the program's derivative is one of several that are right."""
-        w = self.fit[0].w
-        found = [self.draw(x, w) for x in (*self.mixed, *(p.x for p in self.others[: n.POOL]))]
+        return *self.turned, *self._at(point.x for point in self.others[: n.FEW])
+
+    @functools.cached_property
+    def turned(self) -> tuple[Draw, ...]:
+        """Draws at the mixed points."""
+        return self._at(self.mixed)
+
+    def _at(self, points: Iterable[Array]) -> tuple[Draw, ...]:
+        found = [self.draw(x, self.fit[0].w) for x in points]
         return tuple(draw for draw in found if draw is not None)
 
 
@@ -153,9 +155,10 @@ def make_draws(
 
     `into` keeps a point within what the function may be called with.
     """
-    rng, size = np.random.default_rng(11), subject.inputs.size
-    entries = np.unique(np.concatenate([wrong[: n.GRID // 2], _spread(rng, size)]).astype(int))
-    truth = Truth(subject, point.x, w, entries[: n.GRID])
+    rng = np.random.default_rng(11)
+    some = rng.permutation(subject.inputs.size)[: n.MANY]
+    entries = np.unique(np.concatenate([wrong[: n.MANY // 2], some]).astype(int))
+    truth = Truth(subject, point.x, w, entries[: n.MANY])
 
     def draw(x: Array, w: Array) -> Draw | None:
         try:
@@ -167,11 +170,11 @@ def make_draws(
 
     other = _like(rng, w)
     fit = [draw(point.x, w), draw(point.x, other)]
-    near = [draw(into(_near(rng, point)), _like(rng, w)) for _ in range(n.FRESH)]
+    near = [draw(into(_near(rng, point)), _like(rng, w)) for _ in range(n.SEVERAL)]
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
     others = [other for other in others if point.is_placed or not other.is_placed]
-    mixed = [into(_mixed(subject, point.x, order)) for order in (_rolled, _reversed)]
+    mixed = [into(_mixed(subject, point.x, order)) for order in (_rolled, _turned)]
     return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, mixed, draw)
 
 
@@ -186,7 +189,7 @@ def _rolled(a: Array) -> Array:
     return np.roll(a, 1)
 
 
-def _reversed(a: Array) -> Array:
+def _turned(a: Array) -> Array:
     return -a[::-1]
 
 
@@ -195,13 +198,7 @@ def _like(rng: np.random.Generator, w: Array) -> Array:
     return directions.signed(rng, w.size) * max(usual_size(w), 2.0**-n.UPSTREAM_BITS)
 
 
-def _spread(rng: np.random.Generator, size: int) -> Array:
-    return rng.permutation(size)[: n.GRID]
-
-
 def _near(rng: np.random.Generator, point: Point) -> Array:
     """A point like the failing one: placed values and ties stay."""
-    x = point.x
-    if point.keep_ties:
-        return x * rng.uniform(1 - n.NEAR, 1 + n.NEAR)
-    return x * rng.uniform(1 - n.NEAR, 1 + n.NEAR, x.size)
+    size = None if point.keep_ties else point.x.size
+    return point.x * rng.uniform(1 - n.NEAR, 1 + n.NEAR, size)

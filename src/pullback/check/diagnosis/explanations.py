@@ -32,7 +32,6 @@ class Case:
     which: int | None
     none: bool = False
     constants: tuple[float, ...] = ()
-    alone: bool = True
 
     @property
     def layout(self) -> Layout:
@@ -83,13 +82,6 @@ class Case:
         g, r = self.g(draw), self.r(draw)
         return np.isfinite(g) & ((g != 0) | (r != 0))
 
-    def outputs_like_it(self) -> Iterator[tuple[str, slice]]:
-        """Outputs with as many elements, name and part of the joined vector."""
-        outputs = self.subject.outputs
-        for k, leaf in enumerate(outputs.leaves):
-            if real_shape(leaf) == self.shape:
-                yield leaf.name, outputs.span(k)
-
     def upstreams(self) -> Iterator[tuple[str, Predict]]:
         """Upstreams that can be laid over this input, as they are or spread along axes that the output lacks."""
         outputs, shape = self.subject.outputs, self.shape
@@ -106,34 +98,53 @@ class Case:
                 yield "the upstream", lambda d, s=span: np.full(shape, d.w[s][0])
 
     def factor(
-        self, of: Predict, to: Predict, draws: Iterable[Draw], mask: Array | bool = True
+        self, of: Predict, to: Predict, draws: Iterable[Draw], where: Predict | None = None
     ) -> float | None:
-        """The number that `of` is to be multiplied by to be nearest to `to`."""
+        """The number that `of` is to be multiplied by to be nearest to `to`, by least squares."""
         over = under = 0.0
         for draw in draws:
-            a, b = np.broadcast_to(of(draw), self.shape), np.broadcast_to(to(draw), self.shape)
-            known = np.isfinite(a) & np.isfinite(b) & mask
-            over, under = (
-                over + float(np.sum((a * b)[known])),
-                under + float(np.sum((a * a)[known])),
-            )
+            a, b = (np.broadcast_to(f(draw), self.shape) for f in (of, to))
+            known = np.isfinite(a) & np.isfinite(b) & (True if where is None else where(draw))
+            over += float(np.sum((a * b)[known]))
+            under += float(np.sum((a * a)[known]))
         return over / under if under else None
+
+    def only_where(self, mask: Predict, inside: Predict) -> Predict:
+        """Something else where a mask holds, the truth elsewhere."""
+        return lambda draw: np.where(mask(draw), inside(draw), self.g(draw))
+
+    def multiple(self, of: Predict, *, added: bool = False) -> tuple[float, Predict]:
+        """The multiple of something that is nearest to the rule, or to what it adds to the truth; as a prediction."""
+
+        def missing(draw: Draw) -> Array:
+            return self.r(draw) - self.g(draw)
+
+        number = self.factor(of, missing if added else self.r, self.draws.fit) or 0.0
+        if added:
+            return number, lambda draw: self.g(draw) + number * of(draw)
+        return number, lambda draw: number * of(draw)
 
     def holds(self, predict: Predict, draws: Iterable[Draw] | None = None) -> bool:
         """Whether a prediction is what the rule gives, on all draws, and explains all of the gap."""
-        explained = False
-        for draw in self.draws.tested if draws is None else draws:
-            g, r, floor = self.g(draw), self.r(draw), self.part(draw.floor)
-            predicted = np.broadcast_to(predict(draw), self.shape)
-            known = np.isfinite(g)
-            left, gap = np.abs(predicted - r)[known], np.abs(r - g)[known]
-            size = np.maximum(np.abs(r), np.abs(predicted))[known]
-            if not np.all(left <= n.AGREE * size + floor[known]):
-                return False
-            if not np.sum(left) <= n.EXPLAINED * np.sum(gap) + np.sum(floor[known]):
-                return False
-            explained |= bool(np.any(gap > floor[known]))
-        return explained
+        draws = list(self.draws.tested if draws is None else draws)
+        return all(self.agrees(predict, draw) for draw in draws) and any(
+            self.wrong(draw).any() for draw in draws
+        )
+
+    def agrees(self, predict: Predict, draw: Draw) -> bool:
+        """Whether a prediction is what the rule gives at one draw."""
+        g, r, floor = self.g(draw), self.r(draw), self.part(draw.floor)
+        predicted = np.broadcast_to(predict(draw), self.shape)
+        known = np.isfinite(g)
+        left, gap = np.abs(predicted - r)[known], np.abs(r - g)[known]
+        size = np.maximum(np.abs(r), np.abs(predicted))[known]
+        explained = np.sum(left) <= n.EXPLAINED * np.sum(gap) + np.sum(floor[known])
+        return bool(explained and np.all(left <= n.AGREE * size + floor[known]))
+
+    def survives(self, predict: Predict) -> bool:
+        """Whether a prediction is not wrong where the values of the inputs stand in other places."""
+        draws = [draw for draw in self.draws.turned if np.isfinite(self.r(draw)).all()]
+        return all(self.agrees(predict, draw) for draw in draws)
 
 
 def real_shape(leaf: Leaf) -> tuple[int, ...]:
@@ -152,7 +163,7 @@ def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanatio
             for explanation in search(case):
                 tried += 1
                 progress.say(f"wrong, {tried} explanations tried")
-                if case.holds(explanation.predict):
+                if case.holds(explanation.predict) and case.survives(explanation.predict):
                     return explanation, tried
         except Exception:  # a slip here must not cost the verdict
             continue

@@ -4,7 +4,7 @@ What a change of a cotangent adds to the gradient is linear in it, so its produc
 the tangent of that input: a slip is dismissed by a few products, and only what is left is pulled back to the inputs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +21,41 @@ Nested = Sequence[Sequence[Array]]
 
 @dataclass(frozen=True)
 class At:
-    """The program at one draw: values, cotangents of results, and `back`, the cotangents of inputs."""
+    """The program at one draw: values, cotangents of results, and `back`, the cotangents of inputs.
+
+    `held` are operands that do not depend on the arguments.
+    """
 
     inputs: Nested
     outputs: Nested
     cotangents: Nested
     back: Nested
+    held: Nested = ()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One way back through the program: the values that steps are differentiated at, and what flows along edges.
+
+    That is what a step makes of what comes to it times `factors`, and what comes to it times `own`.
+    """
+
+    inputs: list[list[Array]]
+    factors: list[list[Array]]
+    own: list[list[Array]]
+
+    def put(self, s: int, i: int, value: Array) -> None:
+        """Differentiate a step at another value."""
+        self.inputs[s][i] = np.asarray(value, self.inputs[s][i].dtype)
+
+    def scale(self, s: int, j: int, number: float) -> None:
+        """Multiply what flows back along an edge."""
+        self.factors[s][j] = number * self.factors[s][j]
+
+    def take(self, s: int, j: int, derivative: Array) -> None:
+        """Take something for the derivative of a step."""
+        self.scale(s, j, 0)
+        self.own[s][j] = derivative
 
 
 # A changed cotangent: of a step's input number j, given the program at a draw.
@@ -43,7 +72,7 @@ class Inside:
         gap = np.where(np.isfinite(self.here.g), self.here.r - self.here.g, 0.0)
         self.tangents: list[Nested] = []
         target: list[float] = []
-        for _ in range(n.EQUATIONS):
+        for _ in range(n.FEW_ELEMENTS):
             u = np.zeros(gap.size)
             u[case.span] = directions.generic(rng, case.layout, self.here.x)[case.span]
             self.tangents.append(steps.tangents(self._xs(self.here), case.layout.split(u)))
@@ -55,12 +84,19 @@ class Inside:
         if id(draw) not in self.known:
             found = self.program.values(self._xs(draw), self.case.subject.upstream(draw.w))
             back = self.program.local(self._xs(draw), found.inputs, found.cotangents)
-            self.known[id(draw)] = At(found.inputs, found.outputs, found.cotangents, back)
+            self.known[id(draw)] = At(
+                found.inputs, found.outputs, found.cotangents, back, found.held
+            )
         return self.known[id(draw)]
 
     def local(self, draw: Draw, inputs: Nested, cotangents: Nested) -> Nested:
         """What every step makes of other values and cotangents."""
         return self.program.local(self._xs(draw), inputs, cotangents)
+
+    def altered(self, draw: Draw, held: Nested) -> Array:
+        """The gradient of the program with other operands."""
+        ws = self.case.subject.upstream(draw.w)
+        return self.case.part(self.case.layout.join(self.program.altered(self._xs(draw), ws, held)))
 
     def product(self, edge: Edge, change: Array) -> Array:
         """What a change at an edge adds to the gradient, along each direction."""
@@ -70,7 +106,7 @@ class Inside:
     def fits(self, product: Array) -> bool:
         """Whether a change may be the one."""
         size = np.max(np.abs(self.target)) + np.max(np.abs(product))
-        return bool(np.max(np.abs(product - self.target)) <= n.SLIP_FIT * size)
+        return bool(np.max(np.abs(product - self.target)) <= n.AGREE * size)
 
     def edges(self) -> list[Edge]:
         """Every input of every step, those with a name in the source first."""
@@ -97,56 +133,30 @@ class Inside:
 
         return Explanation(kind, text, predict)
 
-    def repeated(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
-        """The gradient with cotangents changed that depend on one another: swept back until nothing changes."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether no step is left out: only then can the program be swept through."""
+        return all(origin[0] != -2 for step in self.steps for origin in step.origins)
+
+    def swept(
+        self, kind: str, text: str, steps: Iterable[int], change: Callable[[At, Sweep, int], None]
+    ) -> Explanation:
+        """The gradient with slips in several steps that depend on one another."""
 
         def predict(draw: Draw) -> Array:
-            at, leaves = self.at(draw), self.case.layout.split(draw.g)
-            outer = _minus(at.cotangents, self._gathered(at.back)[0])
-            rest = _minus([leaves], [self._gathered(at.back)[1]])[0]
-            reached: Sequence[Array] = []
-            for _ in range(len(self.steps) + 1):
-                back = [list(step) for step in self.local(draw, at.inputs, at.cotangents)]
-                at = At(at.inputs, at.outputs, at.cotangents, back)
-                for (s, j), change in changes.items():
-                    back[s][j] = np.asarray(change(at, draw), back[s][j].dtype)
-                inner, reached = self._gathered(back)
-                new = _minus(outer, inner, -1)
-                same = all(
-                    np.array_equal(a, b)
-                    for a, b in zip(_flat(new), _flat(at.cotangents), strict=True)
-                )
-                at = At(at.inputs, at.outputs, new, back)
-                if same:
-                    break
-            return self.case.part(self.case.layout.join(_minus([rest], [reached], -1)[0]))
+            at, ws = self.at(draw), self.case.subject.upstream(draw.w)
+            sweep = Sweep(
+                [list(step) for step in at.inputs],
+                [[np.ones((), a.dtype) for a in step] for step in at.inputs],
+                [[np.zeros_like(a) for a in step] for step in at.inputs],
+            )
+            for s in steps:
+                change(at, sweep, s)
+            pulled = self.program.swept(self._xs(draw), ws, sweep.inputs, sweep.factors, sweep.own)
+            return self.case.part(self.case.layout.join(pulled))
 
         return Explanation(kind, text, predict)
-
-    def _gathered(self, back: Nested) -> tuple[Nested, Sequence[Array]]:
-        """What flows back to every result of a step, and to every input of the function."""
-        at = self.at(self.here)
-        results = [[np.zeros_like(o) for o in step] for step in at.outputs]
-        leaves = [np.zeros_like(leaf) for leaf in self.case.layout.split(self.here.x)]
-        for step, made in zip(self.steps, back, strict=True):
-            for (s, k), cotangent in zip(step.origins, made, strict=True):
-                if s == -1:
-                    leaves[k] = leaves[k] + cotangent
-                else:
-                    results[s][k] = results[s][k] + cotangent
-        return results, leaves
 
     def _xs(self, draw: Draw) -> list[Array]:
         self.case.subject.calls += 1
         return self.case.layout.split(draw.x)
-
-
-def _minus(some: Nested, others: Nested, sign: int = 1) -> list[list[Array]]:
-    return [
-        [a - sign * b for a, b in zip(*pair, strict=True)]
-        for pair in zip(some, others, strict=True)
-    ]
-
-
-def _flat(nested: Nested) -> list[Array]:
-    return [array for arrays in nested for array in arrays]

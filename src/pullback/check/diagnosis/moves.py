@@ -24,6 +24,8 @@ def moves(shape: tuple[int, ...], *, pairs: bool = False) -> Iterator[Move]:
     """Ways in which people put numbers into the wrong places; `pairs`: the last axis is real and imaginary part."""
     if pairs:
         yield Move("conjugate", "conjugated", lambda a: a * np.array([1.0, -1.0]))
+        yield Move("part", "without its imaginary part", lambda a: a * np.array([1.0, 0.0]))
+        yield Move("part", "without its real part", lambda a: a * np.array([0.0, 1.0]))
     axes = [
         axis for axis, size in enumerate(shape) if size > 1 and (not pairs or axis < len(shape) - 1)
     ]
@@ -61,6 +63,10 @@ def _along(k: int, size: int) -> Iterator[Move]:
     for word, kept in (("first", 0), ("last", size - 1)):
         only = f"zero but for its {word} entry along axis {k}"
         yield Move("part", only, lambda a, e=kept: a * _one_of(a.shape, k, e))
+        without = f"zero in its {word} entry along axis {k}"
+        yield Move("part", without, lambda a, e=kept: a * ~_one_of(a.shape, k, e))
+        same = f"repeated from its {word} entry along axis {k}"
+        yield Move("part", same, lambda a, e=kept: np.take(a, [e], k) + 0 * a)
     yield Move("axis", f"accumulated along axis {k}", lambda a: np.cumsum(a, k))
     back = f"accumulated backwards along axis {k}"
     yield Move("axis", back, lambda a: np.flip(np.cumsum(np.flip(a, k), k), k))
@@ -91,6 +97,7 @@ FORMS: dict[str, Callable[[Array], Array]] = {
     "(1 − {}²)": lambda q: 1 - q * q,
     "(1 + {}²)": lambda q: 1 + q * q,
     "{0}·(1 − {0})": lambda q: q * (1 - q),
+    "(1 − {0})/(1 + {0})": lambda q: (1 - q) / (1 + q),
     "√{}": np.sqrt,
     "exp({})": np.exp,
     "|{}|": np.abs,

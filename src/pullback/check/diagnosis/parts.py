@@ -11,37 +11,28 @@ from pullback.check.diagnosis.explanations import Case, Explanation, Predict
 from pullback.check.probe import Array
 
 Mask = Callable[[Draw], Array]
+Ways = Callable[[Case, Mask], Iterator[tuple[str, Predict]]]
 
 
-def regions(case: Case) -> Iterator[Explanation]:
+def regions(case: Case, how_wrong: Ways | None = None) -> Iterator[Explanation]:
     """Wrong in some places in a way that can be told, right in all others, whatever the values."""
-    yield from _in_regions(case, ways)
-
-
-def regions_at_least(case: Case) -> Iterator[Explanation]:
-    """Wrong in some places, right in all others, without saying how: it must hold over the whole pool."""
-    yield from _in_regions(case, lambda case, _: iter([("is wrong", case.r)]))
-
-
-def _in_regions(
-    case: Case, how_wrong: Callable[[Case, Mask], Iterator[tuple[str, Predict]]]
-) -> Iterator[Explanation]:
     wrong, live = (_union(case, of) for of in (case.wrong, case.live))
     right = live & ~wrong
-    if (
-        not wrong.any()
-        or not right.any()
-        or any((case.wrong(d) & ~wrong).any() for d in case.draws.pool)
-    ):
+    if not wrong.any() or not right.any():
+        return
+    if any((case.wrong(draw) & ~wrong).any() for draw in case.draws.pool):
         return
     for name, mask in _named_regions(case, wrong):
-        if mask[wrong].all() and not (mask & right).any():
-            for how, inside in how_wrong(case, lambda _, m=mask: m):
-                yield Explanation(
-                    "element" if name.startswith("element") else "places",
-                    words.region(name, how),
-                    lambda draw, m=mask, f=inside: np.where(m, f(draw), case.g(draw)),
-                )
+        if not mask[wrong].all() or (mask & right).any():
+            continue
+        kind = "element" if name.startswith("element") else "places"
+
+        def there(_: Draw, mask: Array = mask) -> Array:
+            return mask
+
+        for how, inside in (how_wrong or ways)(case, there):
+            text = words.in_part(how, f"in {name}")
+            yield Explanation(kind, text, case.only_where(there, inside))
 
 
 def _union(case: Case, of: Mask) -> Array:
@@ -55,27 +46,22 @@ def ways(case: Case, mask: Mask) -> Iterator[tuple[str, Predict]]:
     should = words.IDLE if idle else ""
     if not idle:
         yield "is zero", lambda _: np.zeros(case.shape)
-        number = case.factor(
-            lambda d: np.where(mask(d), case.g(d), 0.0),
-            lambda d: np.where(mask(d), case.r(d), 0.0),
-            draws,
-        )
+        number = case.factor(case.g, case.r, draws, mask)
         if number is not None:
             yield words.times(number), lambda draw: number * case.g(draw)
     for name, upstream in case.upstreams():
         yield f"is {name}{' as it came' if should else ''}{should}", upstream
-        number = case.factor(
-            lambda d, f=upstream: np.where(mask(d), f(d), 0.0),
-            lambda d: np.where(mask(d), case.r(d), 0.0),
-            draws,
-        )
+        number = case.factor(upstream, case.r, draws, mask)
         if number:
-            yield (
-                f"is {words.short(number)} times {name}{should}",
-                lambda d, c=number, f=upstream: c * f(d),
-            )
+            text = f"is {words.short(number)} times {name}{should}"
+            yield text, lambda d, c=number, f=upstream: c * f(d)
     if idle:
         yield f"is not zero{should}", case.r
+
+
+def somehow(case: Case, _: Mask) -> Iterator[tuple[str, Predict]]:
+    """Without saying how."""
+    yield "is wrong", case.r
 
 
 def _named_regions(case: Case, wrong: Array) -> Iterator[tuple[str, Array]]:
@@ -113,7 +99,7 @@ def _along(axis: int, size: int, along: Array) -> Iterator[tuple[str, Array]]:
     yield f"the second half along axis {axis}", along >= size - size // 2
     yield f"every other entry along axis {axis} (0, 2, …)", along % 2 == 0
     yield f"every other entry along axis {axis} (1, 3, …)", along % 2 == 1
-    for k in range(size if size <= n.MOST_ROWS else 0):
+    for k in range(size if size <= n.MANY else 0):
         yield f"index {k} along axis {axis}", along == k
         yield f"index {k} and above along axis {axis}", along >= k
         yield f"below index {k} along axis {axis}", along < k

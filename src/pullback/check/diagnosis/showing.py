@@ -1,19 +1,24 @@
 """A finding as it is shown: one entry of the gradient in numbers, the smallest failing input, and a picture."""
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis.draws import Truth
-from pullback.check.diagnosis.pictures import picture_of
+from pullback.check.diagnosis.draws import Draw, Truth
 from pullback.check.diagnosis.shrink import Failing, smallest
-from pullback.check.probe import Array
-from pullback.check.report import Finding
+from pullback.check.probe import Array, OutsideDomain, RuleFault
+from pullback.check.report import Finding, Picture
+from pullback.check.search.domain import NAMED
 from pullback.check.subject import Layout
 from pullback.check.verdict.course import Course
+from pullback.check.verdict.trial import weighted
+
+# Findings about places, which a table shows better than a line.
+PLACES = ("transposed", "reversed", "shifted", "places", "axis", "element", "swapped", "region")
 
 
 def shown(
@@ -21,7 +26,7 @@ def shown(
 ) -> Finding:
     """The finding with its numbers and, if calls may be spent on it, the smallest failing input and a picture."""
     layout, found = course.subject.inputs, failing.x
-    keep = not finding.made_up and layout.size <= n.FEW_NUMBERS
+    keep = not finding.made_up and layout.size <= n.FEW
     # a slip here or in a picture must not cost the finding
     with contextlib.suppress(Exception):
         failing = smallest(course, truth, failing, keep=keep) if explain else failing
@@ -36,7 +41,7 @@ def shown(
         exclude=_exclusion(course, failing) if finding.made_up else "",
     )
     with contextlib.suppress(Exception):
-        picture = picture_of(course, truth, failing, found, finding) if explain else None
+        picture = _picture(course, truth, failing, found, finding) if explain else None
         return replace(finding, picture=picture)
     return finding
 
@@ -73,5 +78,105 @@ def _intervals(given: Array) -> Mapping[str, tuple[float, float]]:
     """Named domains, and the range of the given values with some room."""
     room = max(float(np.ptp(given)), float(np.max(np.abs(given)))) / 2
     low, high = (float(f"{v:.2g}") for v in (np.min(given) - room, np.max(given) + room))
-    named = {"'positive'": (0.0, np.inf), "'negative'": (-np.inf, 0.0), "'unit'": (0.0, 1.0)}
-    return {**named, f"({low:g}, {high:g})": (low, high)}
+    named = {repr(name): ends for name, ends in NAMED.items()}
+    return named | {f"({low:g}, {high:g})": (low, high)}
+
+
+def _picture(
+    course: Course, truth: Truth, failing: Failing, found: Array, finding: Finding
+) -> Picture | None:
+    """The picture, unless it takes too long; tables are of where the error was found, before zeros were put there."""
+    began, layout = time.monotonic(), course.subject.inputs
+    draw = _drawn(course, truth, found, failing.w)
+    if draw is None or (time.monotonic() - began) * n.PICTURE_POINTS > n.SECONDS:
+        return None
+    span = layout.span(layout.leaf_of(failing.entry))
+    gap, live = draw.gap[span], (draw.g[span] != 0) | (draw.r[span] != 0)
+    some = finding.kind != "condition" and not finding.made_up and (gap[live] == 0).any()
+    if gap.size > 1 and (finding.kind in PLACES or some):
+        return _table(course, draw, failing.entry)
+    is_small = finding.kind == "term" and not finding.made_up and truth.own
+    if is_small and max(gap.size, course.subject.outputs.size) <= n.PICTURE_CELLS:
+        return _jacobian(course, truth, found, failing.entry)
+    return _line(course, truth, failing)
+
+
+def _drawn(course: Course, truth: Truth, x: Array, w: Array) -> Draw | None:
+    try:
+        y, r = course.subject.pull(x, w)
+    except (OutsideDomain, RuleFault):
+        return None
+    g, error = truth.vjp(x, w)
+    return Draw(x, w, y, g, r, error)
+
+
+def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
+    """One element moved through its range: the slope, and what the rule gives."""
+    layout, entry, here = course.subject.inputs, failing.entry, float(failing.x[failing.entry])
+    # slopes that are all zero confirm nothing: those at the given arguments may
+    if not _is_cheap(truth):
+        truth = Truth(course.subject, course.start, failing.w, truth.entries)
+    known = np.append(course.start[layout.span(layout.leaf_of(entry))], here)
+    low, high = float(np.nanmin(known)), float(np.nanmax(known))
+    room = max((high - low) / 4, abs(here) / 2, n.NEAR)
+    along = np.linspace(low - room, high + room, n.PICTURE_POINTS)
+    along = np.unique(np.append(along, here))
+    y, r, g, error = np.array([_on_line(course, truth, failing, value) for value in along]).T
+    if not _is_cheap(truth):  # the slopes that the values themselves have, to either side
+        steps = np.diff(y) / np.diff(along)
+        after, before = np.append(steps, np.nan), np.append(np.nan, steps)
+        g, apart = (after + before) / 2, np.abs(after - before) / 2
+        error = np.fmax(np.fmax(apart, np.append(apart[1:], 0)), np.append(0, apart[:-1]))
+    name = f"{layout.leaves[layout.leaf_of(entry)].name}{layout.element(entry)}"
+    return Picture(f"the gradient for {name} as {name} moves", g, r, error, along, here)
+
+
+def _is_cheap(truth: Truth) -> bool:
+    """Whether the truth costs one call, and not differences for every entry."""
+    return truth.own or truth.subject.reference is not None
+
+
+def _on_line(course: Course, truth: Truth, failing: Failing, value: float) -> list[float]:
+    """⟨w, f⟩, and the entry of the gradient by the rule and by the function with its error, for another value."""
+    x, w, entry = failing.x.copy(), failing.w, failing.entry
+    x[entry] = value
+    try:
+        y, r = course.subject.pull(x, w)
+    except (OutsideDomain, RuleFault):
+        return [np.nan] * 4
+    if not np.array_equal(course.domain.into(x), x):
+        return [np.nan] * 4
+    # by differences of its own each value would cost too much
+    g, error = truth.vjp(x, w) if _is_cheap(truth) else (r * np.nan, r * np.nan)
+    return [weighted(y, w), float(r[entry]), float(g[entry]), float(error[entry])]
+
+
+def _table(course: Course, draw: Draw, entry: int) -> Picture:
+    """The gradient of one input: around the wrong element, where it is large."""
+    layout = course.subject.inputs
+    leaf, span = layout.leaves[layout.leaf_of(entry)], layout.span(layout.leaf_of(entry))
+    columns = 2 if leaf.is_complex else leaf.shape[-1]
+    place = divmod(entry - span.start, columns)
+    tables = [v[span].reshape(-1, columns) for v in (draw.g, draw.r, draw.floor)]
+    part = tuple(_window(*pair) for pair in zip(tables[0].shape, place, strict=True))
+    title = f"the gradient for {leaf.name}"
+    if tables[0][part].size < tables[0].size:
+        title += ", " + " × ".join(f"{one.start}–{one.stop - 1}" for one in part)
+    truth, rule, error = (table[part] for table in tables)
+    return Picture(title, truth, rule, error)
+
+
+def _window(size: int, around: int) -> slice:
+    start = max(0, min(around - n.PICTURE_CELLS // 2, size - n.PICTURE_CELLS))
+    return slice(start, min(size, start + n.PICTURE_CELLS))
+
+
+def _jacobian(course: Course, truth: Truth, x: Array, entry: int) -> Picture:
+    """The derivative of every output by every element of one input."""
+    inputs, outputs = course.subject.inputs, course.subject.outputs
+    leaf, span = inputs.leaves[inputs.leaf_of(entry)], inputs.span(inputs.leaf_of(entry))
+    draws = [_drawn(course, truth, x, w) for w in np.eye(outputs.size)]
+    kept = np.array([(d.g[span], d.r[span], d.floor[span]) for d in draws if d is not None])
+    names = ", ".join(output.name for output in outputs.leaves)
+    title = f"the derivative of every output by every element of {leaf.name}"
+    return Picture(title, kept[:, 0], kept[:, 1], kept[:, 2], rows=names, columns=leaf.name)

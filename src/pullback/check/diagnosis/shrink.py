@@ -55,7 +55,7 @@ class _Search:
 
     def __init__(self, course: Course, truth: Truth, failing: Failing) -> None:
         self.course, self.truth, self.first, self.found = course, truth, failing, failing
-        self.left, self.until = n.SHRINKS, time.monotonic() + n.SECONDS
+        self.left, self.until = n.MANY, time.monotonic() + n.SECONDS
         self.bound = [
             into for into in (course.domain.into, course.suggested.into) if _stays(into, failing.x)
         ]
@@ -95,7 +95,7 @@ class _Search:
         if not self.left or not all(_stays(into, x) for into in self.bound):
             return False
         there = self.at(_as_given(self.course.subject.inputs, x), w)
-        if there is None or there.share < n.AS_FAR_OFF * self.first.share:
+        if there is None or there.share < n.KEPT * self.first.share:
             return False
         self.found = there
         return True
@@ -160,10 +160,7 @@ def _rounded(x: Array, digits: int) -> Array:
 
 def _as_given(layout: Layout, x: Array) -> Array:
     """The point as the inputs' own dtypes can hold it."""
-    out = x.copy()
+    out, short = x.copy(), {"float32": "f4", "complex64": "f4", "float16": "f2"}
     for k, leaf in enumerate(layout.leaves):
-        if leaf.dtype in ("float32", "complex64"):
-            out[layout.span(k)] = out[layout.span(k)].astype(np.float32)
-        elif leaf.dtype == "float16":
-            out[layout.span(k)] = out[layout.span(k)].astype(np.float16)
+        out[layout.span(k)] = x[layout.span(k)].astype(short.get(leaf.dtype, "f8"))
     return out

@@ -6,67 +6,75 @@ if it passes, entry by entry at all draws.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
-from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested
+from pullback.check.diagnosis.explanations import Explanation
+from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested, Sweep
 from pullback.check.diagnosis.moves import FORMS, MIXING, forms, moves
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array, StepValues
 
 
-def slips(case: Case) -> Iterator[Explanation]:
-    """One operation whose derivative is taken wrongly; the plain before the complex."""
-    steps = case.subject.steps() if case.draws.truth.own else None
-    if steps is None or not steps.steps:
-        return
-    inside = Inside(case, steps)
-    for search in (_scaled, _optioned, _taken_for, _differentiated_otherwise, _repeated):
-        with contextlib.suppress(Exception):  # a slip of ours costs its line
-            yield from search(inside)
+def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
+    """What flows back along one edge, through one operation, or along two edges, is left out or has a factor.
+
+    `unlike`: along two edges, with a factor of its own each.
+    """
+    found: list[tuple[bool, bool, float, list[tuple[Edge, ...]], list[float]]] = []
+    product_of = _products_of(inside)
+    for groups in _scalable(inside, product_of):
+        products = np.array([np.sum([product_of[e] for e in g], axis=0) for g in groups]).T
+        off = np.linalg.lstsq(products, inside.target)[0] if np.any(products) else np.zeros(1)
+        numbers = [words.plain_number(1 + float(number)) for number in off]
+        if 1 in numbers or (len(set(numbers)) > 1) != unlike:
+            continue
+        if inside.fits(products @ (np.array(numbers) - 1)):
+            oddity = max(map(words.oddity, numbers))
+            found.append((any(numbers), len(groups) > 1, oddity, groups, numbers))
+    for *_, groups, numbers in sorted(found, key=lambda one: one[:3]):
+        text = words.scaled([[(inside.steps[s], j) for s, j in g] for g in groups], numbers)
+        factors = {e: number for g, number in zip(groups, numbers, strict=True) for e in g}
+        kind = "slip" if any(numbers) else "term"
+        if len(groups) > 1 and inside.is_whole:  # one of them may lie on the way from the other
+
+            def change(_: At, w: Sweep, s: int, factors: dict[Edge, float] = factors) -> None:
+                for j in range(len(w.inputs[s])):
+                    w.scale(s, j, factors.get((s, j), 1.0))
+
+            yield inside.swept(kind, text, {s for s, _ in factors}, change)
+        elif not unlike:
+            changes = {e: lambda a, _, e=e, c=c: c * a.back[e[0]][e[1]] for e, c in factors.items()}
+            yield inside.explanation(kind, text, changes)
 
 
-def _scaled(inside: Inside) -> Iterator[Explanation]:
-    """What flows back along one edge, through one operation, or along two edges, is left out or has a factor."""
-    at = inside.at(inside.here)
+def _products_of(inside: Inside) -> dict[Edge, Array]:
+    back = inside.at(inside.here).back
+    return {(s, j): inside.product((s, j), back[s][j]) for s, j in inside.edges()}
+
+
+def _scalable(inside: Inside, product_of: dict[Edge, Array]) -> Iterator[list[tuple[Edge, ...]]]:
+    """Edges one by one, all of an operation, and every two that are not the same in effect."""
     edges, operations = inside.groups()
-    product_of = {(s, j): inside.product((s, j), at.back[s][j]) for s, j in inside.edges()}
-    distinct: list[tuple[list[Edge], Array]] = []
+    yield from ([tuple(group)] for group in (*edges, *operations))
+    distinct: list[tuple[tuple[Edge, ...], Array]] = []
     for group in edges:
         product = np.sum([product_of[edge] for edge in group], axis=0)
         if np.any(product) and not any(_parallel(product, other) for _, other in distinct):
-            distinct.append((group, product))
-    pairs = [[*a, *b] for k, (a, _) in enumerate(distinct) for b, _ in distinct[k + 1 :]]
-    singles = [*edges, *operations]
-    found: list[tuple[float, int, list[Edge]]] = []
-    for k, group in enumerate([*singles, *pairs]):
-        product = np.sum([product_of[edge] for edge in group], axis=0)
-        size = float(product @ product)
-        number = words.plain_number(1 + float(product @ inside.target) / size) if size else 1.0
-        if number != 1 and inside.fits((number - 1) * product):
-            found.append((number, k, group))
-
-    def plainness(one: tuple[float, int, list[Edge]]) -> tuple[bool, bool, float, int]:
-        return one[0] != 0, one[1] >= len(singles), words.oddity(one[0]), one[1]
-
-    for number, _, group in sorted(found, key=plainness):
-        text = words.scaled([(inside.steps[s], j) for s, j in group], number)
-        yield inside.explanation(
-            "slip" if number else "term",
-            text,
-            {e: lambda a, _, e=e, c=number: c * a.back[e[0]][e[1]] for e in group},
-        )
+            distinct.append((tuple(group), product))
+    yield from map(list, combinations([group for group, _ in distinct], 2))
 
 
 def _parallel(a: Array, b: Array) -> bool:
-    return bool(np.allclose(a * (b @ b), b * (a @ b), n.SLIP_FIT))
+    return bool(np.allclose(a * (b @ b), b * (a @ b), n.AGREE))
 
 
-def _optioned(inside: Inside) -> Iterator[Explanation]:
+def optioned(inside: Inside) -> Iterator[Explanation]:
     """An option of one operation taken wrongly: another axis, the other direction, an operand transposed."""
     at = inside.at(inside.here)
     found = _variants(inside, at, inside.here)
@@ -84,7 +92,7 @@ def _variants(
 ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
     inside.case.subject.calls += 1
     xs = inside.case.layout.split(draw.x)
-    return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents))
+    return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents, at.held))
 
 
 def _fitting(
@@ -106,10 +114,12 @@ def _fitting(
             )
 
 
-def _taken_for(inside: Inside) -> Iterator[Explanation]:
+def taken_for(inside: Inside) -> Iterator[Explanation]:
     """The derivative of one operation taken for something else, or what flows back put into other places."""
     at = inside.at(inside.here)
-    bent = inside.local(inside.here, [[n.ASIDE * a for a in e] for e in at.inputs], at.cotangents)
+    bent = inside.local(
+        inside.here, [[(1 + n.NEAR) * a for a in e] for e in at.inputs], at.cotangents
+    )
     found: list[tuple[int, Explanation]] = []
     for s, j in inside.edges():
         linear = np.allclose(bent[s][j], at.back[s][j])
@@ -125,8 +135,8 @@ def _alterations(
 ) -> Iterator[tuple[int, str, str, Change]]:
     """How odd it is, and what is done; the derivative of a linear operation is taken for nothing but a number."""
     shape, step = at.back[s][j].shape, inside.steps[s]
-    wide = _spread(at.cotangents[s][0].shape, shape) if len(at.outputs[s]) == 1 else None
-    if wide is not None:
+    wide = next(_spreads(at.cotangents[s][0].shape, shape), None)
+    if wide is not None and len(at.outputs[s]) == 1:
         for number in (1, -1, 0.5, 2):
             text = words.slip(step, j, f"taken as {words.short(number)}")
             yield 0, "slip", text, lambda a, _, c=number: c * _laid(a.cotangents[s][0], wide, shape)
@@ -138,18 +148,19 @@ def _alterations(
             text,
             lambda a, _, m=move: m.apply(a.back[s][j]),
         )
-    if not linear and not np.iscomplexobj(at.back[s][j]):
-        yield from _formed(inside, at, s, j, alone=wide == shape)
+    if not np.iscomplexobj(at.back[s][j]):
+        yield from _formed(inside, at, s, j, alone=wide == shape, linear=linear)
 
 
 def _formed(
-    inside: Inside, at: At, s: int, j: int, *, alone: bool
+    inside: Inside, at: At, s: int, j: int, *, alone: bool, linear: bool
 ) -> Iterator[tuple[int, str, str, Change]]:
     """Some form of an operand or of the result in the place of a derivative, or as a factor of it."""
     shape, step = at.back[s][j].shape, inside.steps[s]
-    named = [(words.result(step), lambda a: a.outputs[s][0])]
+    named = [] if linear else [(words.result(step), lambda a: a.outputs[s][0])]
     named += [
-        (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
+        (words.operand(step, i), lambda a, i=i: a.inputs[s][i])
+        for i in ([j] if linear else range(len(step.inputs)))
     ]
     rank = 4 if len(step.inputs) == 1 else 4 + len(FORMS)
     for name, of in named:
@@ -159,18 +170,18 @@ def _formed(
                 yield 2, "slip", how, lambda a, _, q=of, f=product: f(q(a), a.cotangents[s][0])
         if not lies_over(of(at).shape, shape):
             continue
-        for k, (text, form) in enumerate(forms(name, few=len(step.inputs) > 1)):
-            if alone:
+        for k, (text, form) in enumerate(forms(name, few=linear or len(step.inputs) > 1)):
+            if alone and not linear:
                 how = words.slip(step, j, f"taken as {text}")
                 yield rank + k, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.cotangents[s][0]
             how = words.flows_back(step, j, words.named_factor(text))
             yield rank + k + 1, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.back[s][j]
 
 
-def _spread(shape: tuple[int, ...], over: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape in which an array can be laid over one with an axis more, or of greater sizes."""
+def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The shapes in which an array can be laid over one with an axis more, or of greater sizes."""
     wider = [shape, *((*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1))]
-    return next((w for w in wider if len(w) == len(over) and lies_over(w, over)), None)
+    return (w for w in wider if len(w) == len(over) and lies_over(w, over))
 
 
 def _laid(a: Array, wide: tuple[int, ...], shape: tuple[int, ...]) -> Array:
@@ -185,7 +196,21 @@ def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]
             yield f"{minus}upstream @ {name}{mark}", lambda q, w, t=turn, c=sign: c * w @ t(q)
 
 
-def _differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
+def factors(inside: Inside) -> Iterator[Explanation]:
+    """The whole gradient has a factor that is some form of a tensor of the program."""
+    at, case = inside.at(inside.here), inside.case
+    for s, step in sorted(enumerate(inside.steps), key=lambda one: not one[1].output):
+        name, where = words.tensor(step)
+        for wide in _spreads(at.outputs[s][0].shape, case.shape):
+            for text, form in (*forms(name), (f"{name}[0]/{name}", lambda q: q[:1] / q)):
+
+                def predict(d: Draw, s: int = s, w: Any = wide, f: Any = form) -> Array:
+                    return f(inside.at(d).outputs[s][0].reshape(w)) * case.g(d)
+
+                yield Explanation("factor", words.named_factor(text) + where, predict)
+
+
+def differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
     """One operation differentiated at other values, or for another cotangent."""
     at = inside.at(inside.here)
     for swap in _swaps(inside):
@@ -218,52 +243,53 @@ def _swapped(inside: Inside, swap: Swap, s: int) -> Callable[[At, Draw, int], Ar
     return change
 
 
+# What may be put in the place of something that goes into a step, in words, the plain before the complex.
+Choices = Callable[[Inside, At, int, int], list[tuple[str, Array]]]
+
+
 def _swaps(inside: Inside) -> Iterator[Swap]:
     """What goes into a step changed, in all steps at once: its cotangent or an input moved, or an input replaced."""
     most = min(max(len(step.inputs) for step in inside.steps), 2)
-    for m in range(n.MOST_SWAPS):
-        yield lambda a, s, m=m: _with_cotangent_moved(a, s, m)
+    for m in range(n.FEW):
+        yield lambda a, s, m=m: _swap(inside, a, s, -1, m, _turned)
         for i in range(most):
-            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _moved)
-            yield lambda a, s, m=m, i=i: _with_input(inside, a, s, i, m, _others)
+            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, moved)
+            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, others)
 
 
-def _with_cotangent_moved(a: At, s: int, m: int) -> Swapped | None:
-    if len(a.cotangents[s]) != 1:
-        return None
-    known = [move for move in moves(a.cotangents[s][0].shape) if move.kind not in MIXING]
-    if m >= len(known):
-        return None
-    return f"with its upstream {known[m].how}", a.inputs[s], [known[m].apply(a.cotangents[s][0])]
-
-
-Choices = Callable[["Inside", At, int, int], list[tuple[str, Array]]]
-
-
-def _with_input(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
-    if i >= len(a.inputs[s]):
-        return None
-    known = choices(inside, a, s, i)
+def _swap(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
+    """Choice number m in the place of input i of a step, or of its cotangent where i is −1."""
+    known = choices(inside, a, s, i) if i < len(a.inputs[s]) else []
     if m >= len(known):
         return None
     how, value = known[m]
+    if i < 0:
+        return how, a.inputs[s], [value]
     inputs = list(a.inputs[s])
     inputs[i] = np.asarray(value, inputs[i].dtype)
     return how, inputs, a.cotangents[s]
 
 
-def _moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+def _turned(_: Inside, a: At, s: int, __: int) -> list[tuple[str, Array]]:
+    if len(a.cotangents[s]) != 1:
+        return []
+    return [(f"with its upstream {how}", value) for how, value in _in_places(a.cotangents[s][0])]
+
+
+def _in_places(a: Array) -> list[tuple[str, Array]]:
+    return [(move.how, move.apply(a)) for move in moves(a.shape) if move.kind not in MIXING]
+
+
+def moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+    """An input of a step put into other places."""
     here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
-    known = [
-        ("conjugated", np.conj(here))
-        if np.iscomplexobj(here)
-        else ("without its sign", np.abs(here))
-    ]
-    known += [(move.how, move.apply(here)) for move in moves(here.shape) if move.kind not in MIXING]
-    return [(f"with {name} {how}", value) for how, value in known]
+    known = ("without its sign", np.abs(here))
+    if np.iscomplexobj(here):
+        known = ("conjugated", np.conj(here))
+    return [(f"with {name} {how}", value) for how, value in (known, *_in_places(here))]
 
 
-def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
+def others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     """Tensors of the program that fit in the place of an input; one is the plainest."""
     here, step = a.inputs[s][i], inside.steps[s]
     found = [("1", np.ones_like(here))]
@@ -273,88 +299,13 @@ def _others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     if before >= 0:
         op = inside.steps[before].op
         found += [(f"what goes into {op}", t) for t in a.inputs[before]]
-    for k, other in enumerate(inside.steps):
-        if k != s:
-            found += [
-                (f"`{name}`", t) for name, t in zip(other.inputs, a.inputs[k], strict=True) if name
-            ]
-            found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
-    found += [
-        (f"the result of {other.op}", t)
-        for k, other in enumerate(inside.steps)
-        for t in a.outputs[k]
-        if k != s and not other.output
-    ]
+    rest = [(k, other) for k, other in enumerate(inside.steps) if k != s]
+    for k, other in rest:
+        named = zip(other.inputs, a.inputs[k], strict=True)
+        found += [(f"`{name}`", t) for name, t in named if name]
+        found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
+    for k, other in rest:
+        found += [(f"the result of {other.op}", t) for t in a.outputs[k] if not other.output]
     name = words.operand(step, i)
-    fitting = {
-        f"with {word} in place of {name}": t
-        for word, t in found
-        if t.shape == here.shape and word != name
-    }
-    return list(fitting.items())
-
-
-def _repeated(inside: Inside) -> Iterator[Explanation]:
-    """The same slip in each run of a line: of a loop that was unrolled."""
-    groups: dict[tuple[str, str, tuple[str, ...], int], list[Edge]] = {}
-    for s, step in enumerate(inside.steps):
-        for j in range(len(step.inputs)):
-            groups.setdefault((step.place, step.op, step.inputs, j), []).append((s, j))
-    several = [group for group in groups.values() if len(group) > 1]
-    if not inside.case.alone or any(
-        origin[0] == -2 for step in inside.steps for origin in step.origins
-    ):
-        return  # what is left out cannot be swept through
-    at, spent = inside.at(inside.here), inside.case.subject.calls
-    for alterations in (_plain_alterations, _swapped_inputs, _result_alterations):
-        for group in several:
-            for kind, text, change in alterations(inside, at, *group[-1]):
-                first = [change(at, inside.here, s, j) for s, j in group]
-                moves_any = any(
-                    not np.array_equal(f, at.back[s][j])
-                    for f, (s, j) in zip(first, group, strict=True)
-                )
-                if moves_any and inside.case.subject.calls < spent + n.MOST_SWEEPS:
-                    changes = {e: lambda a, d, e=e, c=change: c(a, d, *e) for e in group}
-                    yield inside.repeated(kind, text, changes)
-
-
-# A changed cotangent of any edge of a group.
-GroupChange = Callable[[At, Draw, int, int], Array]
-
-
-def _plain_alterations(
-    inside: Inside, at: At, s: int, j: int
-) -> Iterator[tuple[str, str, GroupChange]]:
-    step = inside.steps[s]
-    yield "term", words.scaled([(step, j)], 0.0), lambda a, _d, s, j: 0 * a.back[s][j]
-    yield "sign", words.flows_back(step, j, "has the wrong sign"), lambda a, _d, s, j: -a.back[s][j]
-    if at.cotangents[s][0].shape == at.back[s][j].shape:
-        yield "slip", words.slip(step, j, "taken as 1"), lambda a, _d, s, _j: a.cotangents[s][0]
-
-
-def _result_alterations(
-    inside: Inside, at: At, s: int, j: int
-) -> Iterator[tuple[str, str, GroupChange]]:
-    step = inside.steps[s]
-    if at.cotangents[s][0].shape == at.back[s][j].shape:
-        for text, form in forms(words.result(step)):
-            how = words.slip(step, j, f"taken as {text}")
-            yield "slip", how, lambda a, _d, s, _j, f=form: f(a.outputs[s][0]) * a.cotangents[s][0]
-
-
-def _swapped_inputs(
-    inside: Inside, at: At, s: int, j: int
-) -> Iterator[tuple[str, str, GroupChange]]:
-    for i in range(len(inside.steps[s].inputs)):
-        for choices in (_moved, _others):
-            for m, (how, _) in enumerate(choices(inside, at, s, i)[:2]):
-
-                def change(
-                    a: At, d: Draw, s: int, j: int, i: int = i, m: int = m, c: Choices = choices
-                ) -> Array:
-                    return _swapped(inside, lambda a, s: _with_input(inside, a, s, i, m, c), s)(
-                        a, d, j
-                    )
-
-                yield "slip", words.slip(inside.steps[s], j, how), change
+    fits = [(word, t) for word, t in found if t.shape == here.shape and word != name]
+    return list({f"with {word} in place of {name}": t for word, t in fits}.items())

@@ -10,24 +10,26 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.moves import MIXING, forms, moves
-from pullback.check.probe import Array
+from pullback.check.probe import Array, Leaf
 
 Quantity = Callable[[Any], Array]
 
 
 def zero(case: Case) -> Iterator[Explanation]:
     """Nothing flows."""
-    kind, text = ("none", words.NOTHING_FLOWS) if case.none else ("detached", words.DETACHED)
+    kind, text = "detached", "is zero, but the function depends on it: detached?"
+    if case.none:
+        kind, text = "none", "is missing (the rule gives None), but the function depends on it"
     yield Explanation(kind, text, lambda _: np.zeros(case.shape))
 
 
 def constant_factor(case: Case) -> Iterator[Explanation]:
     """The same factor everywhere."""
-    number = case.factor(case.g, case.r, case.draws.fit)
-    if number is not None:
+    number, predict = case.multiple(case.g)
+    if number:
         near = abs(number - 1) < 0.01
         kind = "sign" if words.is_minus_one(number) else "small" if near else "factor"
-        yield Explanation(kind, words.factor(number, _counts(case)), lambda d: number * case.g(d))
+        yield Explanation(kind, words.factor(number, _counts(case)), predict)
 
 
 def _counts(case: Case) -> dict[str, int]:
@@ -69,38 +71,44 @@ def scalar_factor(case: Case) -> Iterator[Explanation]:
 
 
 _SUMMARIES: dict[str, Callable[[Array], Array]] = {
-    "the sum of `{}`": np.sum,
-    "the mean of `{}`": np.mean,
-    "the length of `{}`": lambda a: np.sqrt(np.sum(a * a)),
-    "the sum of squares of `{}`": lambda a: np.sum(a * a),
-    "the largest of `{}`": np.max,
+    "the sum of {}": np.sum,
+    "the mean of {}": np.mean,
+    "the length of {}": lambda a: np.sqrt(np.sum(a * a)),
+    "the sum of squares of {}": lambda a: np.sum(a * a),
+    "the largest of {}": np.max,
 }
 
 
 def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
-    for layout, what in (
-        (case.layout, "x"),
-        (case.subject.outputs, "y"),
-        (case.subject.outputs, "w"),
-    ):
+    for name, leaf, of in _arrays(case, "xyw"):
+        if leaf.size == 1:
+            yield name, lambda d, f=of: f(d)[0]
+            continue
+        for text, reduce in _SUMMARIES.items():
+            yield text.format(name), lambda d, f=of, r=reduce: r(f(d))
+
+
+def _arrays(case: Case, order: str) -> Iterator[tuple[str, Leaf, Callable[[Draw], Array]]]:
+    """All that belongs to a draw: inputs x, outputs y, upstreams w."""
+    for what in order:
+        layout = case.layout if what == "x" else case.subject.outputs
         for k, leaf in enumerate(layout.leaves):
-            name, span = words.of_draw(leaf.name, what), layout.span(k)
-            if leaf.size == 1:
-                yield name, lambda d, s=span, w=what: getattr(d, w)[s][0]
-                continue
-            for text, reduce in _SUMMARIES.items():
-                yield (
-                    text.replace("`{}`", name),
-                    lambda d, s=span, w=what, f=reduce: f(getattr(d, w)[s]),
-                )
+            name, span = f"`{leaf.name}`", layout.span(k)
+            said = f"the upstream of {name}" if what == "w" else name
+            yield said, leaf, lambda d, a=what, s=span: getattr(d, a)[s]
+
+
+_CONJUGATE = (
+    "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
+)
 
 
 def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
     """The right numbers in other places; or summed, averaged, accumulated."""
     for move in moves(case.shape, pairs=case.leaf.is_complex):
         if mixed == (move.kind in MIXING):
-            text = words.CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
+            text = _CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
             yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
@@ -115,11 +123,6 @@ def conjugated_input(case: Case) -> Iterator[Explanation]:
                 f"is computed with `{leaf.name}` in place of its complex conjugate",
                 lambda draw, s=sign: case.part(case.draws.truth.vjp(s * draw.x, draw.w)[0]),
             )
-
-
-def mixed(case: Case) -> Iterator[Explanation]:
-    """Elements summed, averaged or accumulated that should stay apart, or the other way round."""
-    return rearranged(case, mixed=True)
 
 
 def rounded(case: Case) -> Iterator[Explanation]:
@@ -139,16 +142,14 @@ def _is_rounded(case: Case, unit: float) -> bool:
     every = np.concatenate([_relative(case, d).ravel() for d in case.draws.tested])
     if np.max(np.abs(every), initial=0) > 8 * unit or np.sqrt(np.mean(every**2)) > 2 * unit:
         return False
-    here = case.draws.fit[0]
-    errors = [_relative(case, here)]
-    for k in range(3):
-        moved = case.draws.draw(here.x * (1 + (k + 1) * n.ERRATIC * unit), here.w)
+    here, errors = case.draws.fit[0], list[Array]()
+    for move in range(2 * n.SEVERAL):
+        moved = case.draws.draw(here.x * (1 + n.SEVERAL * n.UNITS * move * unit), here.w)
         if moved is None:
             return False
         errors.append(_relative(case, moved))
-    errors = np.array(errors)
-    spread = np.max(errors, 0) - np.min(errors, 0)
-    return bool(np.median(spread) > unit / 8 and np.any(errors > 0) and np.any(errors < 0))
+    bend = np.max(np.abs(np.diff(errors, 2, axis=0)), axis=0)  # next to nothing for what is smooth
+    return bool(np.median(bend) > unit / 8 and np.any(every > 0) and np.any(every < 0))
 
 
 def _relative(case: Case, draw: Draw) -> Array:
@@ -159,7 +160,7 @@ def _relative(case: Case, draw: Draw) -> Array:
 def passed_through(case: Case) -> Iterator[Explanation]:
     """The upstream as it came, or a multiple of it."""
     for how, upstream in case.upstreams():
-        for number in (1.0, -1.0, case.factor(upstream, case.r, case.draws.fit)):
+        for number in (1.0, -1.0, case.multiple(upstream)[0]):
             if number:
                 idle = not any(np.any(case.g(d)[case.wrong(d)]) for d in case.draws.tested)
                 text = words.passed(number, how, idle=idle)
@@ -176,10 +177,10 @@ def added_term(case: Case) -> Iterator[Explanation]:
             f"the upstream × {name}": lambda d, f=upstream, q=q: f(d) * q(d) for name, q in known
         }
     for name, term in terms.items():
-        number = case.factor(term, lambda d: case.r(d) - case.g(d), case.draws.fit)
+        number, predict = case.multiple(term, added=True)
         if number:
             text = words.added(number, name, decay=name == f"`{case.leaf.name}`")
-            yield Explanation("term", text, lambda d, c=number, f=term: case.g(d) + c * f(d))
+            yield Explanation("term", text, predict)
 
 
 def element_by_element(case: Case) -> Iterator[Explanation]:
@@ -213,10 +214,10 @@ def instead_of_derivative(case: Case) -> Iterator[Explanation]:
             def made(d: Draw, q: Quantity = quantity, f: Quantity = upstream) -> Array:
                 return q(d) * f(d)
 
-            number = case.factor(made, case.r, case.draws.fit)
+            number, predict = case.multiple(made)
             if number:
                 text = words.instead(number, how, form)
-                yield Explanation("term", text, lambda d, c=number, f=made: c * f(d))
+                yield Explanation("term", text, predict)
 
 
 def passed_to_extremes(case: Case) -> Iterator[Explanation]:
@@ -243,35 +244,34 @@ def extremes(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
 def factor_per_index(case: Case) -> Iterator[Explanation]:
     """A factor of its own for each index along one axis, the same at every point."""
     for k, size in enumerate(case.shape):
-        if 1 < size <= n.MOST_ROWS:
-            others = tuple(i for i in range(len(case.shape)) if i != k)
-            sums = [
-                [
-                    np.sum(np.nan_to_num(a(d) * case.g(d)), others, keepdims=True)
-                    for d in case.draws.fit
-                ]
-                for a in (case.r, case.g)
-            ]
-            factors = np.sum(sums[0], 0) / np.sum(sums[1], 0)
-            text = words.per_index(k, factors.ravel())
+        if not 1 < size <= n.MANY:
+            continue
+        index = np.indices(case.shape)[k]
+        rows = [lambda _, i=i, index=index: index == i for i in range(size)]
+        each = [case.factor(case.g, case.r, case.draws.fit, row) or 0.0 for row in rows]
 
-            def predict(d: Draw, f: Array = factors) -> Array:
-                return np.nan_to_num(f) * case.g(d)
+        def predict(d: Draw, each: list[float] = each, index: Array = index) -> Array:
+            return np.array(each)[index] * case.g(d)
 
-            if case.holds(
-                predict, case.draws.pool
-            ):  # else it comes from the values that stand there
-                yield Explanation("factor", text, predict)
+        if case.holds(predict, case.draws.pool):  # else it comes from the values that stand there
+            some = ", ".join(map(words.short, each[:4])) + (", …" if size > 4 else "")
+            text = f"is off by a factor that depends only on the index along axis {k}: {some}"
+            yield Explanation("factor", text, predict)
 
 
 def moving_factor(case: Case) -> Iterator[Explanation]:
     """One factor for all elements, or all along an axis, which changes with the point: it takes several to tell."""
     for axis in (None, *range(len(case.shape))):
         size = case.leaf.size if axis is None else case.shape[axis]
-        if size > n.LEAST_VALUES and (axis is None or case.leaf.size > size):
+        if size > n.SEVERAL and (axis is None or case.leaf.size > size):
             where = "" if axis is None else f" along axis {axis}"
             text = f"is off by one factor for all elements{where}, which changes with the point"
-            yield Explanation("factor", text, lambda d, k=axis: case.g(d) * _ratio(case, d, k))
+
+            def predict(d: Draw, k: int | None = axis) -> Array:
+                return case.g(d) * _ratio(case, d, k)
+
+            if case.holds(predict, case.draws.pool):
+                yield Explanation("factor", text, predict)
 
 
 def _ratio(case: Case, draw: Draw, axis: int | None) -> Array:
@@ -280,20 +280,10 @@ def _ratio(case: Case, draw: Draw, axis: int | None) -> Array:
 
 
 def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
-    """Arrays that belong to a draw and can be laid over the gradient: inputs, outputs, upstreams."""
-    for layout, what in (
-        (case.subject.outputs, "y"),
-        (case.layout, "x"),
-        (case.subject.outputs, "w"),
-    ):
-        for k, leaf in enumerate(layout.leaves):
-            if leaf.is_complex or case.leaf.is_complex or not lies_over(leaf.shape, case.shape):
-                continue
-            span = layout.span(k)
-            yield (
-                words.of_draw(leaf.name, what),
-                lambda d, s=span, a=what, h=leaf.shape: getattr(d, a)[s].reshape(h),
-            )
+    """Arrays that belong to a draw and can be laid over the gradient: outputs, inputs, upstreams."""
+    for name, leaf, of in _arrays(case, "yxw"):
+        if not leaf.is_complex and not case.leaf.is_complex and lies_over(leaf.shape, case.shape):
+            yield name, lambda d, f=of, shape=leaf.shape: f(d).reshape(shape)
 
 
 def lies_over(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:

@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-import numpy as np
-
+from pullback.check import numbers as n
 from pullback.check.probe import Array, Step
 
 CONSTANTS = {
@@ -20,23 +19,6 @@ CONSTANTS = {
     "ln 10": math.log(10),
     "180/π": 180 / math.pi,
 }
-SWAPPED = "are swapped: each has the other's"
-NOTHING_FLOWS = "is missing (the rule gives None), but the function depends on it"
-DETACHED = "is zero, but the function depends on it: detached?"
-UNUSED = "is the same for every upstream: the upstream gradient is not multiplied in"
-ADDED = (
-    "has something added that does not depend on the upstream: an upstream of zero should give zero"
-)
-CONJUGATE = "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
-DEAD_ZONE = "is zero where its upstream is smaller than {}: a dead zone"
-SECOND = (
-    "is right to first order, wrong to second: a saved tensor was detached, or the rule is not "
-    "differentiable as written"
-)
-SECOND_NOT_FINITE = (
-    "is right to first order, but its own derivative is not finite (NaN or infinite)"
-)
-STALE = "changes if another forward call is made before the backward pass: shared state"
 NOT_LINEAR = "is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
 
 
@@ -56,23 +38,18 @@ def short(number: float) -> str:
 def plain_number(number: float) -> float:
     """A number without the last digits, where these are noise."""
     plain = float(Fraction(number).limit_denominator(64))
-    return plain if abs(number - plain) < 1e-6 * max(1.0, abs(number)) else number
+    return plain if abs(number - plain) < n.AGREE * max(1.0, abs(number)) else number
 
 
 def oddity(number: float) -> float:
     """How far a factor is from those that people forget: signs, small whole numbers and their inverses."""
     size = max(abs(number), 1 / abs(number)) if number else 0.0
-    return size if abs(size - round(size)) < 1e-6 else 1e6 + size
+    return size if abs(size - round(size)) < n.AGREE else 1e6 + size
 
 
 def is_minus_one(number: float) -> bool:
     """Whether a factor is a flipped sign."""
-    return abs(number + 1) < 1e-6
-
-
-def of_draw(name: str, what: str) -> str:
-    """An input, an output, or the upstream of an output."""
-    return f"the upstream of `{name}`" if what == "w" else f"`{name}`"
+    return abs(number + 1) < n.AGREE
 
 
 def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
@@ -92,7 +69,7 @@ def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     named = _named(amount)
     if named:
         text += f": a factor {named} {'too many' if number > 1 else 'is missing'}"
-    same = [what for what, count in (counts or {}).items() if abs(amount - count) < 1e-6 * count]
+    same = [what for what, count in (counts or {}).items() if abs(amount - count) < n.AGREE * count]
     return text + (f" ({short(amount)} is {same[0]})" if same else "")
 
 
@@ -105,34 +82,22 @@ def _named(amount: float) -> str:
     if abs(amount - whole) < 1e-5 * amount and whole < 1e7:
         return str(whole)
     for name, value in CONSTANTS.items():
-        if abs(amount - value) < 1e-6 * value:
+        if abs(amount - value) < n.AGREE * value:
             return name
     plain = Fraction(amount).limit_denominator(12)
-    return str(plain) if abs(amount - plain) < 1e-6 * amount else ""
+    return str(plain) if abs(amount - plain) < n.AGREE * amount else ""
 
 
 def times(number: float) -> str:
     """A factor inside a region or condition."""
-    return (
-        "has the wrong sign" if is_minus_one(number) else f"is {short(number)}× what it should be"
-    )
-
-
-def per_index(axis: int, factors: Array) -> str:
-    """A factor for each index."""
-    some = ", ".join(short(float(f)) for f in factors[:4]) + (", …" if factors.size > 4 else "")
-    return f"is off by a factor that depends only on the index along axis {axis}: {some}"
+    sign = is_minus_one(number)
+    return "has the wrong sign" if sign else f"is {short(number)}× what it should be"
 
 
 def named_factor(form: str) -> str:
-    """A factor that is something of the function."""
-    return f"has {factor_form(form)}"
-
-
-def factor_form(form: str) -> str:
-    """A factor too many, or missing where it is one divided by something."""
+    """A factor that is something of the function: too many, or missing where it is one divided by something."""
     missing = form.startswith("1/")
-    return f"a factor {form[2:]} missing" if missing else f"a factor {form} too many"
+    return f"has a factor {form[2:]} missing" if missing else f"has a factor {form} too many"
 
 
 def passed(number: float, how: str, *, idle: bool) -> str:
@@ -168,49 +133,23 @@ def added(number: float, what: str, *, decay: bool) -> str:
 IDLE = ", and should be zero"
 
 
-def region(where: str, how: str) -> str:
-    """Wrong in some places only."""
-    return _in_part(f"in {where}", how)
-
-
-def _in_part(where: str, how: str) -> str:
+def in_part(how: str, where: str) -> str:
+    """Wrong in some places, or for some values, only."""
     if how.endswith(IDLE):
         return f"{how.removesuffix(IDLE)} {where}{IDLE} there; it is right elsewhere"
     return f"{how} {where}, and is right elsewhere"
-
-
-def part_of_outputs(output: str, number: float) -> str:
-    """Wrong for one of several outputs."""
-    if abs(number) < 1e-9:
-        return f"leaves out what `{output}` contributes (its upstream gradient is not used)"
-    how = "the wrong sign" if is_minus_one(number) else f"a factor {short(number)}"
-    return f"has {how} in what `{output}` contributes; the rest is right"
 
 
 def interval(quantity: str, low: float, high: float) -> str:
     """A condition."""
     if " is the " in quantity:
         return quantity if low == high == 1 else quantity.replace(" is the ", " is not the ")
-    if (
-        " − " in quantity
-        and "|" not in quantity
-        and (low, high) in ((-math.inf, 0.0), (0.0, math.inf), (0.0, 0.0))
-    ):
-        return quantity.replace(" − ", " = " if low == high else " > " if low == 0 else " < ")
-    if low == high:
-        return f"{quantity} = {short(low)}"
-    if low == -math.inf:
-        return f"{quantity} < {short(high)}"
-    return (
-        f"{quantity} > {short(low)}"
-        if high == math.inf
-        else f"{short(low)} < {quantity} < {short(high)}"
-    )
-
-
-def condition(how: str, where: str) -> str:
-    """Wrong only for some values."""
-    return _in_part(f"where {where}", how)
+    if math.isfinite(low) and math.isfinite(high) and low != high:
+        return f"{short(low)} < {quantity} < {short(high)}"
+    sign, end = ("=", low) if low == high else (">", low) if high == math.inf else ("<", high)
+    if end == 0 and " − " in quantity and "|" not in quantity:  # a difference
+        return quantity.replace(" − ", f" {sign} ")
+    return f"{quantity} {sign} {short(end)}"
 
 
 # slips in the program
@@ -218,13 +157,13 @@ def condition(how: str, where: str) -> str:
 
 def operand(step: Step, j: int) -> str:
     """One input of a step, by its name in the source."""
-    if step.inputs[j]:
-        return f"`{step.inputs[j]}`"
-    return (
-        "its operand"
-        if len(step.inputs) == 1
-        else f"its {('first', 'second', 'third')[min(j, 2)]} operand"
-    )
+    name = step.inputs[j]
+    if name and len(step.inputs) > 2 and step.inputs.count(name) > 1:
+        return f"`{name}` (operand {j + 1})"
+    if name:
+        return f"`{name}`"
+    which = "" if len(step.inputs) == 1 else ("first ", "second ", "third ")[min(j, 2)]
+    return f"its {which}operand"
 
 
 def result(step: Step) -> str:
@@ -232,25 +171,38 @@ def result(step: Step) -> str:
     return f"`{step.output}`" if step.output else "its result"
 
 
+def tensor(step: Step) -> tuple[str, str]:
+    """A name for what a step gives, and what it is where that is not its name in the source."""
+    return (
+        (f"`{step.output}`", "")
+        if step.output
+        else ("q", f", where q is the result of {step.op} in {_line(step)}")
+    )
+
+
 def _line(step: Step) -> str:
     return f"`{step.line.removeprefix('return ')}`" if step.line else f"the operation {step.op}"
 
 
-def scaled(edges: Sequence[tuple[Step, int]], number: float) -> str:
+def scaled(groups: Sequence[Sequence[tuple[Step, int]]], numbers: Sequence[float]) -> str:
     """What flows back along some edges is left out, or has a factor; all edges of one operation are that operation."""
-    steps = {id(step): (step, j) for step, j in edges}
     places = [
-        (step, j if len(step.inputs) == 1 or len(edges) == len(steps) else None)
-        for step, j in steps.values()
+        (g[0][0], g[0][1] if len(g) == 1 or len(g[0][0].inputs) == 1 else None) for g in groups
     ]
-    if number:
-        texts = [_back(step, j) for step, j in places]
-        return f"is right but for what flows back {' and '.join(texts)}, which {factor(number)}"
+    if not any(numbers):
+        texts = [
+            f"{result(step) if j is None else operand(step, j)} as a constant in {step.op} of {_line(step)}"
+            for step, j in places
+        ]
+        return f"treats {', and '.join(texts)}"
+    if len(set(numbers)) == 1:
+        to = " and ".join(_back(step, j) for step, j in places)
+        return f"is right but for what flows back {to}, which {factor(numbers[0])}"
     texts = [
-        f"{result(step) if j is None else operand(step, j)} as a constant in {step.op} of {_line(step)}"
-        for step, j in places
+        f"what flows back {_back(step, j)}, which {factor(number)}"
+        for (step, j), number in zip(places, numbers, strict=True)
     ]
-    return f"treats {', and '.join(texts)}"
+    return f"is right but for {', and '.join(texts)}"
 
 
 def _back(step: Step, j: int | None) -> str:
@@ -269,33 +221,21 @@ def slip(step: Step, j: int | None, how: str) -> str:
     return f"has the derivative of {step.op} in {_line(step)}{by} {how}"
 
 
+def held(steps: Sequence[Step], value: Array) -> str:
+    """An operand that does not depend on the arguments: its value, or what it is."""
+    if value.dtype.kind == "f" and value.size == 1:
+        return short(abs(float(value.ravel()[0])))
+    what = {"f": "the constant", "b": "the condition"}.get(value.dtype.kind, "the indices")
+    return f"{what} of {steps[0].op}"
+
+
+def altered(how: str, steps: Sequence[Step]) -> str:
+    """The gradient of a function that differs from this one in one thing."""
+    where = f" in {_line(steps[0])}" if len({step.place for step in steps}) == 1 else ""
+    return f"is that of the function with {how}{where}"
+
+
 # other findings
-
-
-def unexplained(share: float, wrong: int, total: int, tried: int | None) -> str:
-    """The honest line."""
-    many = "all elements" if wrong == total else f"{wrong} of {total} elements"
-    amount = (
-        f"off by {short(100 * share)} %" if np.isfinite(share) else "not zero, as it should be,"
-    )
-    found = f"; none of {tried} explanations tried predicts it" if tried else ""
-    return f"is {amount} in {many}{found}"
-
-
-def blamed(operations: Sequence[str]) -> str:
-    """Whose gradient it is."""
-    return (
-        f" (the engine's own gradient of {', '.join(operations)} is wrong there, no rule of yours)"
-    )
-
-
-def not_finite(values: Array, name: str) -> str:
-    """NaN or infinity where the function has slopes."""
-    at = np.unique(values)
-    where = (
-        f"where {name} = {short(float(at[0]))}" if at.size == 1 else f"at {values.size} elements"
-    )
-    return f"is not finite {where}, where the function is finite and has finite slopes"
 
 
 def shape(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:

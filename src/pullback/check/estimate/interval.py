@@ -66,7 +66,7 @@ class Window:
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
         near = np.where(np.isfinite(claim), near, 0.0)
-        return moved <= n.UNSETTLED * (self.rounding + smaller.rounding) + n.STILL * near
+        return moved <= n.NOISE_FACTOR * (self.rounding + smaller.rounding) + n.STILL * near
 
 
 @dataclass(frozen=True)
@@ -103,50 +103,25 @@ class Judgement:
     bends: Array
 
 
-def judge(line: Line, claim: Claim) -> Judgement:
-    """What the function says of a claim, entry by entry."""
-    epsilon = claim.epsilon
-    radii = _radii(epsilon)
-    with np.errstate(all="ignore"):
-        found = _Found(claim)
-        found.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
-        if found.is_open.any():
-            found.jumps = jumps(line, claim.noise, epsilon)
-        smaller = None
-        for k in range(n.RADII - 2):
-            if not found.is_open.any():
-                break
-            window = _window(line, radii[k:][:3], claim.noise)
-            found.support(window)
-            found.refute(window, smaller)
-            smaller = window
-    return found.judgement()
-
-
-class _Found:
-    """Judgements in the making, from window to window."""
+class _Search:
+    """A judgement in the making, from window to window."""
 
     def __init__(self, claim: Claim) -> None:
         self.claim, size = claim, claim.value.size
-        self.jumps = np.zeros(size, bool)
-        self.state = np.zeros(size, int)
-        self.low, self.high = np.full(size, np.nan), np.full(size, np.nan)
-        self.error, self.bends = np.full(size, np.inf), np.zeros(size, bool)
-        self.outside = np.zeros(size, bool)
+        self.jumps, self.outside, bends = (np.zeros(size, bool) for _ in range(3))
+        low, high, error = (np.full(size, start) for start in (np.nan, np.nan, np.inf))
+        self.found = Judgement(np.zeros(size, int), low, high, error, bends)
         # a derivative that still changes where rounding no longer hides it: larger radii condemn nobody
         self.moving = np.zeros(size, bool)
 
     @property
     def is_open(self) -> Array:
-        return (self.state == State.OPEN) & ~self.jumps
+        return (self.found.state == State.OPEN) & ~self.jumps
 
     def support(self, window: Window) -> None:
         """Claims inside the interval are right."""
-        better = self.is_open & (window.error < self.error)
-        self._write(better, window)
-        right = self.is_open & self.claim.supported_by(window)
-        self._write(right, window)
-        self.state[right] = State.RIGHT
+        self._write(self.is_open & (window.error < self.found.error), window, State.OPEN)
+        self._write(self.is_open & self.claim.supported_by(window), window, State.RIGHT)
 
     def refute(self, window: Window, smaller: Window | None) -> None:
         """Claims outside in two successive windows, between which the derivative has not moved, are wrong."""
@@ -156,16 +131,30 @@ class _Found:
             resolved = n.BARS * smaller.rounding <= n.RESOLVED * self.claim.gap
             self.moving |= resolved & ~settled
             wrong = self.is_open & outside & self.outside & settled & ~self.moving
-            self._write(wrong, window)
-            self.state[wrong] = State.WRONG
+            self._write(wrong, window, State.WRONG)
         self.outside = outside
 
-    def judgement(self) -> Judgement:
-        return Judgement(self.state, self.low, self.high, self.error, self.bends)
-
-    def _write(self, where: Array, window: Window) -> None:
+    def _write(self, where: Array, window: Window, state: State) -> None:
+        self.found.state[where] = state
         for name in ("low", "high", "error", "bends"):
-            getattr(self, name)[where] = getattr(window, name)[where]
+            getattr(self.found, name)[where] = getattr(window, name)[where]
+
+
+def judge(line: Line, claim: Claim) -> Judgement:
+    """What the function says of a claim, entry by entry."""
+    radii, search, smaller = _radii(claim.epsilon), _Search(claim), None
+    with np.errstate(all="ignore"):
+        search.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
+        if search.is_open.any():
+            search.jumps = jumps(line, claim.noise, claim.epsilon)
+        for k in range(n.RADII - 2):
+            if not search.is_open.any():
+                break
+            window = _window(line, radii[k:][:3], claim.noise)
+            search.support(window)
+            search.refute(window, smaller)
+            smaller = window
+    return search.found
 
 
 def _radii(epsilon: float) -> Array:
@@ -182,31 +171,27 @@ def jumps(line: Line, noise: Array, epsilon: float) -> Array:
 
 
 def _window(line: Line, radii: Array, noise: Array) -> Window:
-    here, above, below = line(0.0), [line(h) for h in radii], [line(-h) for h in radii]
-    steps = list(zip(above, below, radii, strict=True))
-    right, right_error, rounding = _extrapolated(
-        [(a - here) / h for a, _, h in steps], radii, 2 * noise, 1
-    )
-    left, left_error, _ = _extrapolated([(here - b) / h for _, b, h in steps], radii, 2 * noise, 1)
-    middle, error, _ = _extrapolated([(a - b) / (2 * h) for a, b, h in steps], radii, noise, 2)
+    here = line(0.0)
+    above, below = (np.array([line(s * h) for h in radii]) for s in (1, -1))
+    h = radii[:, None]
+    right, right_error, rounding = _extrapolated((above - here) / h, radii, 2 * noise, 1)
+    left, left_error, _ = _extrapolated((here - below) / h, radii, 2 * noise, 1)
+    middle, error, _ = _extrapolated((above - below) / (2 * h), radii, noise, 2)
     bends = np.abs(right - left) > n.BARS * (right_error + left_error)
     # a side on which the function has no finite value says nothing
     one_sided = bends | ~np.isfinite(middle)
+    error = np.where(one_sided, np.fmax(right_error, left_error), error)
     return Window(
         low=np.where(one_sided, np.fmin(right, left), middle),
         high=np.where(one_sided, np.fmax(right, left), middle),
-        error=_known(np.where(one_sided, np.fmax(right_error, left_error), error)),
+        error=np.where(np.isnan(error), np.inf, error),
         rounding=rounding,
         bends=bends,
     )
 
 
-def _known(error: Array) -> Array:
-    return np.where(np.isnan(error), np.inf, error)
-
-
 def _extrapolated(
-    quotients: list[Array], radii: Array, noise: Array, power: int
+    quotients: Array, radii: Array, noise: Array, power: int
 ) -> tuple[Array, Array, Array]:
     """Neville's scheme for quotients whose error is a series in a power of the radius, Ridders' bar, and rounding."""
     factor = (radii[1] / radii[0]) ** power

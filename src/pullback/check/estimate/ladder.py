@@ -45,12 +45,9 @@ class Slope:
 def plan_for(epsilon: float, *, brief: bool = False) -> Plan:
     """Accurate, for points where every error is to be found; `brief` where a rule is right or grossly wrong."""
     ratio = 4.0 if epsilon < n.LONG_FORMAT else 2.0
-    first, levels, enough = (
-        (n.FIRST_STEP_BRIEF, n.LEVELS_BRIEF, n.ENOUGH_BRIEF)
-        if brief
-        else (n.FIRST_STEP, n.LEVELS, n.ENOUGH)
-    )
-    return Plan(epsilon**first, ratio, *levels, epsilon**enough)
+    if brief:
+        return Plan(epsilon**n.FIRST_STEP_BRIEF, ratio, *n.LEVELS_BRIEF, epsilon**n.ENOUGH_BRIEF)
+    return Plan(epsilon**n.FIRST_STEP, ratio, *n.LEVELS, epsilon**n.ENOUGH)
 
 
 def slopes(line: Line, plan: Plan, epsilon: float, scales: Sequence[Scale]) -> tuple[Slope, ...]:

@@ -19,7 +19,7 @@ _MEDIAN = 0.6745
 def noise_along(line: Line, size: Array, epsilon: float) -> Array:
     """The noise of every entry to one side of the start; infinite where values jump like chaos."""
     found = n.NOISE_FACTOR * _level(line, epsilon)
-    return np.where(found > n.CHAOS * size, np.inf, found)
+    return np.where(found > n.COARSE * size, np.inf, found)
 
 
 def usual_unit(line: Line, size: Array, epsilon: float) -> float:
@@ -38,7 +38,7 @@ def _level(line: Line, epsilon: float) -> Array:
     level = np.nan
     for power in n.NOISE_SPACINGS:
         level = np.fmin(level, _at_spacing(line, epsilon**power))
-        if power <= n.ENOUGH_SPACING and not np.isnan(level).any():
+        if power < n.NOISE_SPACINGS[0] and not np.isnan(level).any():
             break
     return np.nan_to_num(level, nan=0.0, posinf=np.inf)
 

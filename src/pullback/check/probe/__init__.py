@@ -1,20 +1,341 @@
-"""The function under check: what is asked of an engine about it, and its answers as arrays and plain data."""
+"""What the check asks of an engine, in arrays and plain data.
 
-from pullback.check.probe.protocol import Array as Array
-from pullback.check.probe.protocol import Arrays as Arrays
-from pullback.check.probe.protocol import Claims as Claims
-from pullback.check.probe.protocol import Facts as Facts
-from pullback.check.probe.protocol import InMode as InMode
-from pullback.check.probe.protocol import Leaf as Leaf
-from pullback.check.probe.protocol import OutsideDomain as OutsideDomain
-from pullback.check.probe.protocol import Probe as Probe
-from pullback.check.probe.protocol import Probes as Probes
-from pullback.check.probe.protocol import Raised as Raised
-from pullback.check.probe.protocol import RuleFault as RuleFault
-from pullback.check.probe.protocol import Step as Step
-from pullback.check.probe.protocol import Steps as Steps
-from pullback.check.probe.protocol import StepValues as StepValues
-from pullback.check.probe.protocol import Unsupported as Unsupported
-from pullback.check.probe.protocol import Why as Why
-from pullback.check.probe.protocol import WrongDtype as WrongDtype
-from pullback.check.probe.protocol import WrongShape as WrongShape
+A probe stands for one function called with one set of arguments. Its *inputs* are the leaves that
+can be moved (floating-point or complex tensors among the arguments, trainable parameters the
+function reads); its *outputs* are the floating-point or complex leaves of what it returns. Every
+array that crosses is float64 or complex128, whatever the function itself computes in.
+
+Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed equals
+`Re(conj(w) * (J u))` summed. An engine with another convention conjugates before it answers.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Arrays = Sequence[Array]
+# Bits after the leading one; of others, such as float64, there are 52.
+_BITS = {"float32": 23, "complex64": 23, "float16": 10, "bfloat16": 7}
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor of the arguments or of the result: where it is, how it is called, what it holds."""
+
+    path: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    is_complex: bool = False
+    kind: str = "argument"
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def epsilon(self) -> float:
+        """The rounding unit of what it holds."""
+        return 2.0 ** -_BITS.get(self.dtype, 52)
+
+    def is_meant(self, name: str) -> bool:
+        """Whether a name means this leaf: it is its own name or path, or that of what it is part of.
+
+        >>> Leaf('args[0]["w"]', 'params["w"]', (3,), "float32").is_meant("params")
+        True
+        """
+        inside = (name + "[", name + ".", name + "/")
+        return any(text == name or text.startswith(inside) for text in (self.path, self.name))
+
+    def describe(self) -> str:
+        """`float32[4, 3]`, the way a report writes it."""
+        return f"{self.dtype}{list(self.shape)}"
+
+
+class Why(enum.Enum):
+    """What kind of reason an engine has for not answering."""
+
+    OTHER = enum.auto()
+    UPSTREAM_UNUSED = enum.auto()  # nothing that the rule gives depends on its upstream
+    RULE_RAISES = enum.auto()  # the function runs that way, its gradient does not
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """An engine's answer when it cannot do what was asked, with the reason in words."""
+
+    reason: str
+    why: Why = Why.OTHER
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the rule says at one point, for one upstream `w` and one direction `u`.
+
+    `jvp` is the rule transposed, J·u, one array per output. `second` is the gradient of
+    ⟨u, vjp(x, w)⟩ with respect to x, one per input; `None` entries mean that nothing flows.
+    """
+
+    values: Arrays
+    vjp: Sequence[Array | None]
+    jvp: Sequence[Array | None] | Unsupported
+    second: Sequence[Array | None] | Unsupported
+
+
+@dataclass(frozen=True)
+class InMode:
+    """The rule as another way of running gives it, at the precision of the arguments.
+
+    `what` is "vjp" (entries per input) or "jvp" (entries per output).
+    """
+
+    what: str
+    found: Sequence[Array | None]
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a look at the program of function and rule tells.
+
+    `constants` are what values are compared with. `branches` says that there are comparisons at all,
+    `branches_on_sign` that there is one with zero, `custom` that somebody's own gradient is at work; these are taken
+    for granted where nothing could be read. `short` says that something is computed in half precision.
+    """
+
+    constants: tuple[float, ...] = ()
+    branches: bool = True
+    branches_on_sign: bool = True
+    custom: bool = True
+    short: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of the function's program: its source line, what its inputs and its result are called there.
+
+    Inputs are those that depend on the arguments; `origins` has the step and which of its results each comes from, or
+    −1 and the number of the argument, or −2 for a step that is left out. A name is empty where the source has none.
+    """
+
+    op: str
+    line: str
+    place: str
+    inputs: tuple[str, ...]
+    output: str
+    origins: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """What goes into and comes out of every step, the cotangents of what comes out, and what holders hold."""
+
+    inputs: Sequence[Arrays]
+    outputs: Sequence[Arrays]
+    cotangents: Sequence[Arrays]
+    held: Sequence[Arrays]
+
+
+class Steps(Protocol):
+    """The program of a function, operation by operation, for slips to be made in its derivative.
+
+    `holders` are those with operands that do not depend on the arguments: constants, masks, indices, axes.
+    """
+
+    steps: tuple[Step, ...]
+    holders: tuple[Step, ...]
+
+    def values(self, xs: Arrays, ws: Arrays) -> StepValues:
+        """What every step computes, and what flows back to it from upstream gradients."""
+        ...
+
+    def local(
+        self, xs: Arrays, inputs: Sequence[Arrays], cotangents: Sequence[Arrays]
+    ) -> Sequence[Arrays]:
+        """The cotangents of its inputs that each step alone makes, at other values and for other cotangents."""
+        ...
+
+    def tangents(self, xs: Arrays, us: Arrays) -> Sequence[Arrays]:
+        """How the inputs of the steps move when the arguments move by `us`."""
+        ...
+
+    def variants(
+        self, xs: Arrays, values: StepValues
+    ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+        """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
+        ...
+
+    def altered(self, xs: Arrays, ws: Arrays, held: Sequence[Arrays]) -> list[Array]:
+        """The gradients of the program in which the holders hold something else."""
+        ...
+
+    def swept(
+        self,
+        xs: Arrays,
+        ws: Arrays,
+        inputs: Sequence[Arrays],
+        factors: Sequence[Arrays],
+        own: Sequence[Arrays],
+    ) -> list[Array]:
+        """The gradients if steps are differentiated at `inputs`, with factors of what they make and get."""
+        ...
+
+    def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
+        """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
+        ...
+
+
+@dataclass(frozen=True)
+class WrongShape:
+    """The rule gave a gradient of another shape than its input."""
+
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"shape {list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class WrongDtype:
+    """The rule gave a gradient of another dtype than its input."""
+
+    dtype: str
+
+    def __str__(self) -> str:
+        return self.dtype
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The rule raised; the text names the error and has its first line."""
+
+    error: str
+
+    def __str__(self) -> str:
+        return self.error
+
+
+class RuleFault(Exception):
+    """The rule broke its contract before any number could be compared.
+
+    `leaf` is the position of the input it concerns, if one.
+    """
+
+    def __init__(self, reason: WrongShape | WrongDtype | Raised, leaf: int | None = None) -> None:
+        super().__init__(str(reason))
+        self.reason, self.leaf = reason, leaf
+
+
+class OutsideDomain(Exception):
+    """The function refuses this point by raising."""
+
+
+class Probe(Protocol):
+    """One function at hand, to be run and differentiated; see the module's text for conventions."""
+
+    name: str
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    value_epsilon: float
+    rule_epsilon: float
+    notes: tuple[str, ...]
+
+    def start(self) -> list[Array]:
+        """The inputs the user gave."""
+        ...
+
+    def values(self, xs: Arrays) -> list[Array]:
+        """The outputs at `xs`."""
+        ...
+
+    def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
+        """Outputs at `xs`, and what the rule makes of the upstream gradients `ws`."""
+        ...
+
+    def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
+        """What the rule says at `xs`, by differentiating the rule itself; `second` if asked for."""
+        ...
+
+    def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
+        """The rule at `xs`, run only after another call of the function at `others`."""
+        ...
+
+    def own_vjp(self, xs: Arrays, ws: Arrays) -> Sequence[Array | None] | Unsupported:
+        """The gradient by the engine's own derivative of the program, with every custom gradient left out."""
+        ...
+
+    def program_steps(self) -> Steps | Unsupported:
+        """The program whose derivative `own_vjp` gives, operation by operation."""
+        ...
+
+    def facts(self, xs: Arrays, ws: Arrays) -> Facts:
+        """What the program of function and rule compares its values with."""
+        ...
+
+    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
+        """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
+        ...
+
+    def modes(self) -> tuple[str, ...]:
+        """Names of the other ways in which this engine can run the rule."""
+        ...
+
+    def default_modes(self) -> tuple[str, ...]:
+        """Those of them that a check runs unless it is told otherwise."""
+        ...
+
+    def in_mode(self, mode: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMode | Unsupported:
+        """What another way of running gives, or why it cannot be run."""
+        ...
+
+    def plain(
+        self, what: str, xs: Arrays, ws: Arrays, us: Arrays
+    ) -> Sequence[Array | None] | Unsupported:
+        """The plain way of running at the precision of the arguments, to compare others with."""
+        ...
+
+    def source(self) -> str | None:
+        """`file:line` of the rule, when it has one."""
+        ...
+
+    def source_line(self) -> str:
+        """The text of that line, where it can be read."""
+        ...
+
+    def close(self) -> None:
+        """Put back every state that running the function has changed."""
+        ...
+
+
+class Probes(Protocol):
+    """What an engine does for checks."""
+
+    def make_probe(
+        self,
+        fn: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        wrt: Sequence[str] | None,
+        seed: int,
+    ) -> Probe:
+        """A probe of a function at these arguments."""
+        ...
+
+    def is_custom_gradient(self, value: Any) -> bool:
+        """Whether a value in a module is a function with a gradient of its own."""
+        ...
+
+    def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
+        """A tensor to try a function on; another one for another `which`."""
+        ...
+
+    def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:
+        """The import and the expression of a tensor like `value` that holds these numbers; nothing for other values."""
+        ...

@@ -7,7 +7,7 @@ from typing import Any
 
 from pullback._bind import signature_of
 from pullback._tree import flatten, paths
-from pullback.check.probe.protocol import Leaf
+from pullback.check.probe import Leaf
 
 
 def paths_and_names(

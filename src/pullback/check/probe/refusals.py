@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pullback.check.probe.protocol import Leaf
+from pullback.check.probe import Leaf
 from pullback.errors import CheckError
 
 
@@ -34,7 +34,6 @@ def require_known(name: str, wrt: Sequence[str] | None, leaves: Sequence[Leaf]) 
 
 
 def require_movable(name: str, inputs: Sequence[Leaf], given: str) -> None:
-    """Some input can be moved."""
     if not any(leaf.size for leaf in inputs):
         raise CheckError(
             f"{name} takes nothing differentiable: it was given {given or 'no arguments'}. "
@@ -44,7 +43,6 @@ def require_movable(name: str, inputs: Sequence[Leaf], given: str) -> None:
 
 
 def raised(name: str, error: BaseException, given: str, text: str) -> CheckError:
-    """The function does not run."""
     return CheckError(
         f"{name} raised {type(error).__name__} when called with the given arguments ({given}): "
         f"{text}"
@@ -52,7 +50,6 @@ def raised(name: str, error: BaseException, given: str, text: str) -> CheckError
 
 
 def no_output(name: str, came: str) -> CheckError:
-    """Nothing in the result can be differentiated."""
     return CheckError(
         f"{name} returns no floating-point tensor, so it has no gradient; it returned {came}."
     )

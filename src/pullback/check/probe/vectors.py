@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.check.probe.protocol import Array
+from pullback.check.probe import Array
 
 BLOCK = 8_192
 

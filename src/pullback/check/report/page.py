@@ -6,15 +6,7 @@ from pathlib import Path
 
 from pullback.check.report.data import Finding, Line, Picture, Report
 from pullback.check.report.drawing import drawn
-from pullback.check.report.render import (
-    MARKS,
-    cost,
-    covered,
-    details,
-    headline,
-    mark_of,
-    undecided,
-)
+from pullback.check.report.render import FARED, MARKS, cost, covered, details, headline, undecided
 
 
 def as_page(report: Report) -> str:
@@ -32,8 +24,7 @@ def as_html(report: Report) -> str:
     """One element with its own style."""
     style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     parts = [_head(report), _leaves(report), *(_card(report, f) for f in report.findings)]
-    if report.verdict == "undecided":
-        parts.append(_section("What it takes to decide", _list(undecided(report))))
+    parts.append(_section("What it takes to decide", _list(undecided(report))))
     parts.append(_section("What was looked at", _list(covered(report))))
     if report.findings:
         parts.append(_section("Reproduce", f"<pre>{html.escape(report.reproduce)}</pre>"))
@@ -55,16 +46,15 @@ def _head(report: Report) -> str:
 
 
 def _leaves(report: Report) -> str:
-    rows = [_row(line) for line in (*report.inputs, *report.outputs)]
-    return f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else ""
+    rows = "".join(map(_row, (*report.inputs, *report.outputs)))
+    return f"<table><tbody>{rows}</tbody></table>" if rows else ""
 
 
 def _row(line: Line) -> str:
-    leaf, mark = line.leaf, mark_of(line)
-    kind = {"✓": "good", "✗": "bad"}.get(mark, "open")
+    leaf, kind = line.leaf, {True: "good", False: "bad", None: "open"}[line.ok]
     texts = [leaf.kind, leaf.name, leaf.describe(), leaf.path if leaf.path != leaf.name else ""]
     cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts)
-    return f'<tr><td class="{kind}">{mark}</td>{cells}</tr>'
+    return f'<tr><td class="{kind}">{FARED[line.ok]}</td>{cells}</tr>'
 
 
 def _card(report: Report, finding: Finding) -> str:
@@ -72,9 +62,7 @@ def _card(report: Report, finding: Finding) -> str:
     parts = [f"<h2>{_words(finding.diagnosis)}</h2>", _list(lines)]
     if finding.picture is not None:
         parts.append(_figure(finding.picture, report.against or "function"))
-    if finding.source:
-        parts.append(_source(finding))
-    return f'<section class="card">{"".join(parts)}</section>'
+    return f'<section class="card">{"".join(parts)}{_source(finding)}</section>'
 
 
 def _figure(picture: Picture, truth: str) -> str:
@@ -86,12 +74,10 @@ def _figure(picture: Picture, truth: str) -> str:
 
 def _source(finding: Finding) -> str:
     """Where the rule is written, and the line itself with what is meant underlined."""
-    before, meant, after = finding.code.partition(finding.underline or finding.code or "·")
-    code = f"{html.escape(before)}<u>{html.escape(meant)}</u>{html.escape(after)}"
-    return (
-        f'<p class="source"><span>{html.escape(finding.source or "")}</span>'
-        f"{f'<code>{code}</code>' if finding.code else ''}</p>"
-    )
+    parts = finding.code.partition(finding.underline or finding.code or "·")
+    before, meant, after, place = map(html.escape, (*parts, finding.source or ""))
+    code = f"<code>{before}<u>{meant}</u>{after}</code>" if finding.code else ""
+    return f'<p class="source"><span>{place}</span>{code}</p>' if place else ""
 
 
 def _section(title: str, body: str) -> str:

@@ -1,7 +1,7 @@
 """A report as text, for the terminal; the words that the page uses too."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pullback.check.report.data import Finding, Line, Report
 
 Piece = tuple[str, str]
 MARKS = {"right": "✓", "wrong": "✗", "undecided": "?"}
+FARED = {True: "✓", False: "✗", None: "·"}
 STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
 _AGAIN = "the function must give the same each time it is called with the same arguments"
 
@@ -29,34 +30,27 @@ def as_rich(report: Report) -> Any:
     return Group(*(Text.assemble(*line) for line in _lines(report)))
 
 
-def _lines(report: Report) -> list[list[Piece]]:
-    mark = MARKS[report.verdict]
-    lines = [[(f"{mark} ", STYLES[mark]), (f"{report.name}: ", "bold"), (headline(report), "bold")]]
-    lines[0].append((f"  ({cost(report)})", "dim"))
-    lines += [_leaf(line) for line in (*report.inputs, *report.outputs)]
+def _lines(report: Report) -> Iterator[list[Piece]]:
+    mark, name = MARKS[report.verdict], f"{report.name}: {headline(report)}"
+    yield [(f"{mark} ", STYLES[mark]), (name, "bold"), (f"  ({cost(report)})", "dim")]
+    yield from map(_leaf, (*report.inputs, *report.outputs))
     for k, finding in enumerate(report.findings):
         if k:  # the first is the headline
-            lines.append([("  ✗ ", "red"), (finding.diagnosis, "")])
-        lines += [[("    " + text, "")] for text in details(report, finding)]
-    lines += [[("  " + text, "")] for text in undecided(report)]
-    lines += [[("  " + text, "dim")] for text in covered(report)]
+            yield [("  ✗ ", "red"), (finding.diagnosis, "")]
+        yield from ([("    " + text, "")] for text in details(report, finding))
+    yield from ([("  " + text, "")] for text in undecided(report))
+    yield from ([("  " + text, "dim")] for text in covered(report))
     if report.findings:
-        lines += [[("  reproduce:", "dim")]]
-        lines += [[("    " + text, "")] for text in report.reproduce.splitlines()]
-    return lines
+        yield [("  reproduce:", "dim")]
+        yield from ([("    " + text, "")] for text in report.reproduce.splitlines())
 
 
 def _leaf(line: Line) -> list[Piece]:
-    mark = mark_of(line)
-    arrow = "→ " if line.leaf.kind == "output" else "  "
-    path = "" if line.leaf.path == line.leaf.name else f"  {line.leaf.path}"
-    text = f"{arrow}{line.leaf.name}  {line.leaf.describe()}"
+    leaf, mark = line.leaf, FARED[line.ok]
+    arrow = "→ " if leaf.kind == "output" else "  "
+    path = "" if leaf.path == leaf.name else f"  {leaf.path}"
+    text = f"{arrow}{leaf.name}  {leaf.describe()}"
     return [("  ", ""), (f"{mark} ", STYLES[mark]), (text, ""), (path, "dim")]
-
-
-def mark_of(line: Line) -> str:
-    """How an input or output fared."""
-    return "·" if line.ok is None else "✓" if line.ok else "✗"
 
 
 def headline(report: Report) -> str:
@@ -73,27 +67,23 @@ def cost(report: Report) -> str:
 
 def details(report: Report, finding: Finding) -> list[str]:
     """Numbers, place and remedy of a finding, a line each."""
-    lines = [_numbers(report, finding)]
-    if finding.made_up:
-        lines.append(f"the given arguments pass, made-up ones do not: {finding.point}")
-        if finding.exclude:
-            lines.append(f"if such values are not meant, write `{finding.exclude}`")
-    if finding.at and (finding.made_up or _is_long(report)):
-        lines.append(f"it fails for {arrays(finding.at)}")
-    if finding.upstream:
-        lines.append(f"upstream: {arrays(finding.upstream)}")
-    if finding.confirmed:
-        points = "1 point" if finding.confirmed == 1 else f"{finding.confirmed} points"
-        lines.append(f"the diagnosis was confirmed at {points} that it was not fitted to")
-    if finding.source:
-        lines.append(f"rule: {finding.source}")
-    if finding.kind == "second":
-        lines.append("order=1 leaves second derivatives out")
-    return [line for line in lines if line]
+    made_up, points = finding.made_up, _many(finding.confirmed, "point")
+    at = arrays(finding.at) if made_up or _is_long(report) else ""
+    lines = {
+        _numbers(report, finding): True,
+        f"the given arguments pass, made-up ones do not: {finding.point}": made_up,
+        f"if such values are not meant, write `{finding.exclude}`": made_up and finding.exclude,
+        f"it fails for {at}": at,
+        f"upstream: {arrays(finding.upstream)}": finding.upstream,
+        f"the diagnosis was confirmed at {points} that it was not fitted to": finding.confirmed,
+        f"rule: {finding.source}": finding.source,
+        "order=1 leaves second derivatives out": finding.kind == "second",
+    }
+    return [line for line, applies in lines.items() if line and applies]
 
 
 def _is_long(report: Report) -> bool:
-    return sum(line.leaf.size for line in report.inputs) > n.FEW_NUMBERS
+    return sum(line.leaf.size for line in report.inputs) > n.FEW
 
 
 def _numbers(report: Report, finding: Finding) -> str:
@@ -115,13 +105,7 @@ def _numbers(report: Report, finding: Finding) -> str:
 
 
 def tell_apart(*numbers: float) -> list[str]:
-    """Numbers with the digits that it takes to see that they differ.
-
-    >>> tell_apart(1.0000012, 1.0)
-    ['1.0000012', '1.0000000']
-    >>> tell_apart(2.0, 1.0)
-    ['2', '1']
-    """
+    """Numbers with the digits that it takes to see that they differ."""
     finite = [x for x in numbers if math.isfinite(x)]
     size = max(map(abs, finite), default=0.0)
     gap = max(finite, default=0.0) - min(finite, default=0.0)
@@ -144,7 +128,7 @@ def arrays(values: Mapping[str, Array]) -> str:
 
 
 def _array(value: Array) -> str:
-    if value.size <= n.FEW_NUMBERS:
+    if value.size <= n.FEW:
         return _listed(value)
     known = all_but_one(value)
     if known is None:
@@ -176,20 +160,23 @@ def undecided(report: Report) -> list[str]:
 def covered(report: Report) -> list[str]:
     """What was looked at, a line each."""
     seen = report.coverage
-    out = []
-    if seen.points:
-        second = f", {len(seen.second)} of them to second order" if seen.second else ""
-        many = f"{len(seen.points)} point{'s' * (len(seen.points) > 1)}"
-        out.append(f"tested at {many}{second}: {', '.join(dict.fromkeys(seen.points))}")
-    if seen.left_out:
-        names = ", ".join(dict.fromkeys(seen.left_out))
-        out.append(f"left out, where the function has no value: {names}")
-    if seen.kinks:
-        out.append(f"kinks met: {seen.kinks} (there any derivative between the two sides is right)")
-    if seen.undecided:
-        out.append(f"left open: {seen.undecided} of the numbers compared at made-up points")
-    if seen.never_reached and report.ok:
-        out.append(f"gradient zero everywhere: {seen.never_reached} of {seen.entries} entries")
-    if seen.modes:
-        out.append(f"same in: {' · '.join(seen.modes)}")
-    return out + list(seen.notes)
+    second = f", {len(seen.second)} of them to second order" if seen.second else ""
+    points = f"{_many(len(seen.points), 'point')}{second}: {_listing(seen.points)}"
+    dead = f"{seen.never_reached} of {seen.entries} entries"
+    lines = {
+        f"tested at {points}": seen.points,
+        f"left out, where the function has no value: {_listing(seen.left_out)}": seen.left_out,
+        f"kinks met: {seen.kinks} (there any derivative between the two sides is right)": seen.kinks,
+        f"left open: {seen.undecided} of the numbers compared at made-up points": seen.undecided,
+        f"gradient zero everywhere: {dead}": seen.never_reached and report.ok,
+        f"same in: {' · '.join(seen.modes)}": seen.modes,
+    }
+    return [line for line, applies in lines.items() if applies] + list(seen.notes)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"
+
+
+def _listing(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

@@ -53,14 +53,9 @@ def sparse_at(rng: Rng, layout: Layout, x: Array, special: Array) -> Array:
     for k in range(len(layout.leaves)):
         span = layout.span(k)
         places = np.flatnonzero(special[span]) + span.start
-        keep[_one_of_each(rng, x, places)] = True
+        order = rng.permutation(places)
+        keep[order[np.unique(x[order], return_index=True)[1][:8]]] = True
     return np.where(keep, u, 0.0)
-
-
-def _one_of_each(rng: Rng, x: Array, places: Array) -> list[int]:
-    order = rng.permutation(places)
-    values, first = np.unique(x[order], return_index=True)
-    return [int(order[i]) for i in first[: min(len(values), 8)]]
 
 
 def signed(rng: Rng, size: int) -> Array:
@@ -73,13 +68,7 @@ def signed(rng: Rng, size: int) -> Array:
 
 def symmetric(layout: Layout, u: Array, which: tuple[int, ...]) -> Array:
     """The same direction, made symmetric in the matrices of the leaves `which`."""
-    out = u.copy()
+    parts = layout.split(u)
     for k in which:
-        part = layout.split(u)[k]
-        out[layout.span(k)] = layout.join(
-            [
-                (part + np.swapaxes(part, -1, -2).conj()) / 2 if i == k else None
-                for i in range(len(layout.leaves))
-            ]
-        )[layout.span(k)]
-    return out
+        parts[k] = (parts[k] + np.swapaxes(parts[k], -1, -2).conj()) / 2
+    return layout.join(parts)

@@ -1,6 +1,6 @@
 """Where a function may be tried: bounds per entry, and leaves that hold symmetric matrices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from pullback.check.search.directions import leaf_scales, symmetric
 from pullback.check.subject import Layout
 from pullback.errors import CheckError
 
-_NAMED = {"positive": (0.0, np.inf), "negative": (-np.inf, 0.0), "unit": (0.0, 1.0)}
+NAMED = {"positive": (0.0, np.inf), "negative": (-np.inf, 0.0), "unit": (0.0, 1.0)}
+_MATRICES = {"symmetric": "symmetric", "definite": "symmetric and positive definite"}
 _MARGIN = 1e-3
 
 
@@ -27,17 +28,14 @@ class Domain:
 
     @property
     def bounded(self) -> bool:
-        """Whether any leaf has a bound."""
         return bool(np.isfinite(self.bounds).any())
 
     @property
     def lower(self) -> Array:
-        """The lower bound of every entry."""
         return self.layout.fill([low for low, _ in self.bounds])
 
     @property
     def upper(self) -> Array:
-        """The upper bound of every entry."""
         return self.layout.fill([high for _, high in self.bounds])
 
     @property
@@ -79,13 +77,15 @@ class Domain:
 
 def parse(spec: Any, layout: Layout, start: Array) -> Domain:
     """The domain that `domain=` describes; nothing given means everywhere."""
-    domain = Domain(layout, start, ((-np.inf, np.inf),) * len(layout.leaves))
-    if spec is None:
-        return domain
-    if _is_matrix_kind(spec) and not any(map(_is_square, layout.leaves)):
-        _require_matrices(domain, 0, spec)
-    for k, leaf in enumerate(layout.leaves):
-        domain = _applied(domain, k, _for_leaf(spec, leaf, layout))
+    bounds = [(-np.inf, np.inf)] * len(layout.leaves)
+    matrices: dict[str, tuple[int, ...]] = dict.fromkeys(_MATRICES, ())
+    for k, one in enumerate(_by_leaf(spec, layout.leaves)):
+        if _is_matrix_kind(one):
+            _require_matrices(layout.leaves[k], layout.split(start)[k], one)
+            matrices[one] += (k,)
+        elif one is not None:
+            bounds[k] = _interval(one)
+    domain = Domain(layout, start, tuple(bounds), **matrices)
     outside = (start <= domain.lower) | (start >= domain.upper)
     if outside.any():
         at = layout.locate(int(np.flatnonzero(outside)[0]))
@@ -93,53 +93,42 @@ def parse(spec: Any, layout: Layout, start: Array) -> Domain:
     return domain
 
 
-def _for_leaf(spec: Any, leaf: Leaf, layout: Layout) -> Any:
-    if not isinstance(spec, Mapping):
-        return None if _is_matrix_kind(spec) and not _is_square(leaf) else spec
+def _by_leaf(spec: Any, leaves: Sequence[Leaf]) -> list[Any]:
+    """The domain of every leaf, nothing where there is none."""
+    if not isinstance(spec, Mapping):  # matrices are meant where there are any
+        some = _is_matrix_kind(spec) and any(map(_is_square, leaves))
+        return [None if some and not _is_square(leaf) else spec for leaf in leaves]
     for name in spec:
-        if not isinstance(name, str) or not any(other.is_meant(name) for other in layout.leaves):
-            known = ", ".join(other.name for other in layout.leaves)
+        if not isinstance(name, str) or not any(leaf.is_meant(name) for leaf in leaves):
+            known = ", ".join(leaf.name for leaf in leaves)
             raise CheckError(f"domain= names {name!r}; the inputs are {known}.")
-    meant = [name for name in spec if leaf.is_meant(name)]
-    return spec[max(meant, key=len)] if meant else None
+    return [spec.get(max(filter(leaf.is_meant, spec), key=len, default=None)) for leaf in leaves]
 
 
 def _is_matrix_kind(spec: Any) -> bool:
-    return isinstance(spec, str) and spec in ("symmetric", "definite")
+    return isinstance(spec, str) and spec in _MATRICES
 
 
 def _is_square(leaf: Leaf) -> bool:
     return len(leaf.shape) >= 2 and leaf.shape[-1] == leaf.shape[-2]
 
 
-def _applied(domain: Domain, which: int, spec: Any) -> Domain:
-    if spec is None:
-        return domain
-    if _is_matrix_kind(spec):
-        _require_matrices(domain, which, spec)
-        return replace(domain, **{spec: (*getattr(domain, spec), which)})
-    bounds = (*domain.bounds[:which], _interval(spec), *domain.bounds[which + 1 :])
-    return replace(domain, bounds=bounds)
-
-
-def _require_matrices(domain: Domain, which: int, kind: str) -> None:
+def _require_matrices(leaf: Leaf, given: Array, kind: str) -> None:
     """The given leaf holds matrices of the kind that it is said to hold."""
-    leaf = domain.layout.leaves[which]
     if not _is_square(leaf):
         raise CheckError(
             f"domain={kind!r} is for square matrices; {leaf.name} is {leaf.describe()}."
         )
-    given = domain.layout.split(domain.start)[which]
     right = np.allclose(given, np.swapaxes(given, -1, -2).conj(), 1e-4, 1e-6)
     if right and kind == "definite":
         right = bool((np.linalg.eigvalsh(given) > 0).all())
     if not right:
-        wanted = "symmetric" if kind == "symmetric" else "symmetric and positive definite"
+        wanted = _MATRICES[kind]
         raise CheckError(f"the given {leaf.name} is not {wanted}, as domain={kind!r} says it is.")
 
 
 def _interval(spec: Any) -> tuple[float, float]:
-    bounds = _NAMED.get(spec) if isinstance(spec, str) else spec
+    bounds = NAMED.get(spec) if isinstance(spec, str) else spec
     try:
         low, high = (None, None) if bounds is None else bounds
         low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
@@ -169,9 +158,11 @@ def _fold(x: Array, lower: Array, upper: Array, scale: Array) -> Array:
 
 def symmetric_leaves(layout: Layout, start: Array) -> tuple[int, ...]:
     """Leaves that hold symmetric (Hermitian) matrices larger than 1×1, to the last bit."""
-    found = []
-    for k, part in enumerate(layout.split(start)):
-        square = part.ndim >= 2 and part.shape[-1] == part.shape[-2] > 1
-        if square and np.array_equal(part, np.swapaxes(part, -1, -2).conj()):
-            found.append(k)
-    return tuple(found)
+    parts = zip(layout.leaves, layout.split(start), strict=True)
+    return tuple(
+        k
+        for k, (leaf, part) in enumerate(parts)
+        if _is_square(leaf)
+        and leaf.shape[-1] > 1
+        and np.array_equal(part, np.swapaxes(part, -1, -2).conj())
+    )

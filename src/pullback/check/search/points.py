@@ -19,7 +19,6 @@ class Kind(enum.Enum):
 
     GIVEN = "the given arguments"
     ANOTHER = "random values"
-    SYMMETRIC = "symmetric values"
     NEGATIVE = "negative values"
     ZEROS_AMONG_NEGATIVES = "zeros among negative values"
     ZEROS_AMONG_POSITIVES = "zeros among positive values"
@@ -81,17 +80,13 @@ class Point:
 
 def another(rng: Rng, layout: Layout, x: Array, attempt: int) -> Array:
     """A generic point away from `x`; each further attempt strays less."""
-    scales = leaf_scales(layout, x)
     out = x * np.exp(rng.normal(0, 0.3, x.size))
     if attempt == 0:
-        flip = rng.random(x.size) < 0.3
-        mixed = _mixed_signs(layout, x)
-        out = np.where(mixed & flip, -out, out)
-    fill = rng.uniform(0.2, 1, x.size) * scales
-    if attempt < 2:
-        sign = np.where(rng.random(x.size) < 0.5, -1.0, 1.0) if attempt == 0 else 1.0
-        out = np.where(x == 0, fill * sign, out)
-    return out
+        out = np.where(_mixed_signs(layout, x) & (rng.random(x.size) < 0.3), -out, out)
+    fill = rng.uniform(0.2, 1, x.size) * leaf_scales(layout, x)
+    if attempt == 0:
+        fill *= np.where(rng.random(x.size) < 0.5, -1.0, 1.0)
+    return np.where((x == 0) & (attempt < 2), fill, out)
 
 
 def opposite(rng: Rng, layout: Layout, x: Array) -> Array:
@@ -104,23 +99,22 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     """The points of a full check, the most telling first."""
     scale = leaf_scales(layout, x)
     base = np.where(x == 0, scale * rng.normal(size=x.size), x)
-    yield from _threshold_points(rng, layout, base, constants)
-    yield _negative(rng, base)
-    for k in range(_times(base)):
-        yield _zeros(rng, layout, -np.abs(base), n.ZEROS[k], Kind.ZEROS_AMONG_NEGATIVES)
-    yield _tied(rng, layout, scale)
+    zeros = n.ZEROS if base.size <= n.MANY else n.ZEROS[:1]
+    yield from _threshold_points(rng, layout, base, [c for c in constants if c])
+    yield Point(Kind.NEGATIVE, -np.abs(base) * rng.uniform(0.5, 3, base.size))
+    for share in zeros:
+        yield _zeros(rng, layout, -np.abs(base), share, Kind.ZEROS_AMONG_NEGATIVES)
+    # each leaf one value, leaves alike: every comparison between entries is a tie
+    tied = float(np.median(scale)) * rng.uniform(0.7, 1.3)
+    yield Point(Kind.TIES, np.full(layout.size, tied), keep_ties=True)
     yield _grid(rng, base, scale)
     yield _scaled(rng, base, Kind.LARGE, 1.5, 8)
     yield _scaled(rng, base, Kind.TINY, 1e-4, 1e-1)
     if base.size <= n.LARGE_INPUT:
-        for k in range(_times(base)):
-            yield _zeros(rng, layout, np.abs(base), n.ZEROS[k], Kind.ZEROS_AMONG_POSITIVES)
+        for share in zeros:
+            yield _zeros(rng, layout, np.abs(base), share, Kind.ZEROS_AMONG_POSITIVES)
         yield _scaled(rng, base, Kind.VERY_LARGE, 12, 150)
         yield _zeros(rng, layout, base, 1.0, Kind.ALL_ZEROS)
-
-
-def _times(base: Array) -> int:
-    return 2 if base.size <= n.SMALL_INPUT else 1
 
 
 def made_largest(rng: Rng, x: Array, which: Array) -> Array:
@@ -137,10 +131,6 @@ def flipped_and_grown(rng: Rng, x: Array, which: Array) -> Array:
     return out
 
 
-def _negative(rng: Rng, base: Array) -> Point:
-    return Point(Kind.NEGATIVE, -np.abs(base) * rng.uniform(0.5, 3, base.size))
-
-
 def _zeros(rng: Rng, layout: Layout, base: Array, share: float, kind: Kind) -> Point:
     """Zeros in every leaf: next to entries of one sign they are the greatest, or the least."""
     chosen = rng.random(base.size) < share
@@ -151,15 +141,9 @@ def _zeros(rng: Rng, layout: Layout, base: Array, share: float, kind: Kind) -> P
     return Point(kind, np.where(chosen, 0.0, base), chosen)
 
 
-def _tied(rng: Rng, layout: Layout, scale: Array) -> Point:
-    """Each leaf one value, leaves alike: every comparison between entries is a tie."""
-    value = float(np.median(scale)) * rng.uniform(0.7, 1.3)
-    return Point(Kind.TIES, np.full(layout.size, value), keep_ties=True)
-
-
 def _grid(rng: Rng, base: Array, scale: Array) -> Point:
-    """Multiples of half the typical value, in pairs: zeros, ties within and between leaves."""
-    unit = _round_number(float(np.median(scale)) / 2)
+    """Multiples of a power of two, in pairs: zeros, ties within and between leaves, all of them exact."""
+    unit = 2.0 ** np.round(np.log2(float(np.median(scale)) / 2))
     steps = np.repeat(rng.integers(-4, 5, base.size // 2 + 1), 2)[: base.size]
     return Point(Kind.GRID, steps * unit, keep_ties=True)
 
@@ -172,24 +156,21 @@ def _scaled(rng: Rng, base: Array, kind: Kind, low: float, high: float) -> Point
 def _threshold_points(
     rng: Rng, layout: Layout, base: Array, constants: Sequence[float]
 ) -> Iterator[Point]:
-    constants = [c for c in constants if c]  # zeros have points of their own
     if not constants:
         return
     at, between = _candidates(constants)
-    yield Point(
-        Kind.BETWEEN_THRESHOLDS, _apart(rng, _sprinkle(rng, base, between, 0.7)[0]), NOTHING
-    )
-    for k in [*range(min(len(layout.leaves), n.MOST_LEAVES))] * _times(base):
-        x = base.copy()
-        x[layout.span(k)] = _apart(rng, _sprinkle(rng, base[layout.span(k)], between, 0.7)[0])
+    leaves = [layout.span(k) for k in range(min(len(layout.leaves), n.SEVERAL))]
+    for span in [slice(None), *leaves * (2 if base.size <= n.MANY else 1)]:
+        x, (part, _) = base.copy(), _sprinkle(rng, base[span], between)
+        # hardly moved, so that no two entries are equal by chance
+        x[span] = part * rng.uniform(0.998, 1.002, part.size)
         yield Point(Kind.BETWEEN_THRESHOLDS, x)
-    reach = max(float(np.max(np.abs(constants))), 1e-3) * rng.uniform(1.1, 2, base.size)
+    sizes = np.abs(constants)
+    reach = max(float(np.max(sizes)), 1e-3) * rng.uniform(1.1, 2, base.size)
     yield Point(Kind.ABOVE_THRESHOLDS, reach)
     yield Point(Kind.BELOW_THRESHOLDS, -reach)
-    least = min((abs(c) for c in constants if c), default=1.0)
-    yield Point(Kind.WITHIN_THRESHOLDS, least * rng.uniform(-0.95, 0.95, base.size))
-    x, mask = _sprinkle(rng, base, at, 0.7)
-    yield Point(Kind.AT_THRESHOLDS, x, mask)
+    yield Point(Kind.WITHIN_THRESHOLDS, np.min(sizes) * rng.uniform(-0.95, 0.95, base.size))
+    yield Point(Kind.AT_THRESHOLDS, *_sprinkle(rng, base, at))
 
 
 def _candidates(constants: Sequence[float]) -> tuple[Array, Array]:
@@ -202,29 +183,16 @@ def _candidates(constants: Sequence[float]) -> tuple[Array, Array]:
     return known, np.unique(np.concatenate([gaps, beyond, beside[beside != 0]]))
 
 
-def _sprinkle(rng: Rng, base: Array, values: Array, share: float) -> tuple[Array, Array]:
-    """Some entries take these values, every value at least once where there is room."""
-    order = rng.permutation(base.size)[: max(1, int(share * base.size))]
-    picks = np.concatenate([rng.permutation(values), rng.choice(values, max(0, order.size))])
+def _sprinkle(rng: Rng, base: Array, values: Array) -> tuple[Array, Array]:
+    """Most entries take these values, every value at least once where there is room; and which entries."""
+    order = rng.permutation(base.size)[: max(1, int(0.7 * base.size))]
+    picks = np.concatenate([rng.permutation(values), rng.choice(values, order.size)])
     out, mask = base.copy(), np.zeros(base.size, bool)
     out[order], mask[order] = picks[: order.size], True
     return out, mask
 
 
-def _apart(rng: Rng, x: Array) -> Array:
-    """Hardly moved, so that no two entries are equal by chance."""
-    return x * rng.uniform(0.998, 1.002, x.size)
-
-
 def _mixed_signs(layout: Layout, x: Array) -> Array:
     """Positions in leaves that hold values of both signs: only those may change sign freely."""
-    out = np.zeros(layout.size, bool)
-    for k in range(len(layout.leaves)):
-        part = x[layout.span(k)]
-        out[layout.span(k)] = bool((part > 0).any() and (part < 0).any())
-    return out
-
-
-def _round_number(value: float) -> float:
-    """The power of two nearest to a value: multiples of it are exact."""
-    return float(2.0 ** np.round(np.log2(value))) if value > 0 and np.isfinite(value) else 0.5
+    parts = [x[layout.span(k)] for k in range(len(layout.leaves))]
+    return layout.fill([float((part > 0).any() and (part < 0).any()) for part in parts]) > 0

@@ -41,11 +41,16 @@ def contract(course: "Course") -> Iterator[Problem]:
 
 def _out_of_proportion(course: "Course", plain: Array, w: Array, short: bool) -> float:
     """A factor of the upstream by which the gradient is not multiplied; zero if there is none."""
-    bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
-    for factor in (2.0**bits, 2.0**-bits):
+    for factor in other_sizes(short):
         if not _alike(course, plain, course.subject.pull(course.start, factor * w)[1] / factor):
             return factor
     return 0.0
+
+
+def other_sizes(short: bool) -> tuple[float, float]:
+    """Factors of the upstream to which a rule must be in proportion; less far apart in short formats."""
+    bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
+    return 2.0**bits, 2.0**-bits
 
 
 def _alike(course: "Course", a: Array, b: Array) -> bool:

@@ -12,12 +12,7 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check import progress
 from pullback.check.estimate.ladder import plan_for
-from pullback.check.probe import (
-    Array,
-    Facts,
-    OutsideDomain,
-    RuleFault,
-)
+from pullback.check.probe import Array, Facts, OutsideDomain, RuleFault
 from pullback.check.probe.vectors import all_finite
 from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
@@ -73,9 +68,10 @@ class Course:
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
         self.read_program()
+        is_long = n.ROUNDINGS * self.subject.epsilon < 1  # else large values are all rounding
         made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
         for point in made:
-            if self.subject.epsilon < n.COARSEST or not point.kind.is_far_out:
+            if is_long or not point.kind.is_far_out:
                 yield from self._made_up(point)
         for moved in (points.flipped_and_grown, points.made_largest):
             dead = ~self.reached
@@ -83,31 +79,47 @@ class Course:
                 x = moved(self.rng, self.elsewhere(0), dead)
                 yield from self._made_up(Point(Kind.NOT_REACHED, x))
 
+    # what others ask of it
+
+    def read_facts(self) -> Facts:
+        """What function and rule compare their values with, read when it is first asked for."""
+        if not self.has_read:
+            self.read_program()
+        return self.facts
+
     def read_program(self) -> None:
         """Learn what function and rule compare their values with."""
         self.has_read = True
         self.facts = self.subject.facts(self.start, self.upstream)
         self.record.notes += self.facts.notes
-        self.suggested = suggested_by(
-            self.subject.inputs, self.start, signs=not self.facts.branches_on_sign
-        )
+        signs = not self.facts.branches_on_sign
+        self.suggested = suggested_by(self.subject.inputs, self.start, signs=signs)
+
+    def reads_custom(self) -> bool:
+        """Whether somebody's own gradient is at work."""
+        return self.read_facts().custom
 
     def other_points(self) -> list[Point]:
         """Points of every kind, visited or not, for a diagnosis to be tested at."""
-        if not self.has_read:
-            self.read_program()
-        rng = np.random.default_rng(7)
-        made = points.special(rng, self.subject.inputs, self.start, self.facts.constants)
-        kept = [replace(p, x=self._kept(p.kind, self.domain.into(p.x))) for p in made]
-        return [p for p in kept if not p.kind.is_far_out]
+        constants, rng = self.read_facts().constants, np.random.default_rng(7)
+        made = points.special(rng, self.subject.inputs, self.start, constants)
+        near = [point for point in made if not point.kind.is_far_out]
+        return [replace(point, x=self.within(point.kind)(point.x)) for point in near]
 
-    def another_point(self) -> Point:
+    def another_point(self, attempt: int = 0) -> Point:
         """A generic point away from the given one."""
-        return Point(Kind.ANOTHER, self.elsewhere(0))
+        return Point(Kind.ANOTHER, self.elsewhere(attempt))
 
     def within(self, kind: Kind) -> Callable[[Array], Array]:
-        """Moves a point near one of this kind to where the function may be called."""
-        return lambda x: self._kept(kind, self.domain.into(x))
+        """Moves a point near one of this kind to where the function may be called.
+
+        Made-up points leave what the arguments suggest only where the program itself branches there.
+        """
+        at_branch = kind.is_threshold or (kind is Kind.NEGATIVE and self.facts.branches_on_sign)
+        suggested = self.suggested.in_order if at_branch else self.suggested.into
+        return lambda x: suggested(self.domain.into(x))
+
+    # the end
 
     def finish(self) -> None:
         """The function must still be what it was when the check began, and the given arguments have been tested."""
@@ -150,10 +162,9 @@ class Course:
     def _another(self) -> Iterator[Problem]:
         self.upstream = directions.signed(self.rng, self.subject.outputs.size)
         for attempt in range(3):
-            point = Point(Kind.ANOTHER, self.elsewhere(attempt))
-            tried = len(self.record.points[1])
-            yield from self._at(point)
-            if len(self.record.points[1]) > tried:
+            before = self._tested
+            yield from self._at(self.another_point(attempt))
+            if self._tested > before:
                 return
         self.record.left_out.append(Kind.ANOTHER)
 
@@ -161,15 +172,14 @@ class Course:
         """A special point, or one part of the way there if it lies outside the domain."""
         for share in (1.0, n.PART_OF_THE_WAY):
             far = point.x if share == 1.0 else self.start + share * (point.x - self.start)
-            x = self._kept(point.kind, self.domain.into(far))
-            here = replace(point, x=x, towards=share < 1.0)
-            tried = len(self.record.points[1])
+            here = replace(point, x=self.within(point.kind)(far), towards=share < 1.0)
+            before = self._tested
             try:
                 yield from self._at(here)
             except RuleFault as fault:
                 yield from self._fault(here, fault)
                 return
-            if len(self.record.points[1]) > tried:
+            if self._tested > before:
                 return
         self.record.left_out.append(point.kind)
 
@@ -184,7 +194,7 @@ class Course:
 
     def _at(self, point: Point) -> Iterator[Problem]:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
-        progress.say(f"point {len(self.record.points[1]) + 1}, {point}")
+        progress.say(f"point {self._tested + 1}, {point}")
         for u in self._directions(point):
             problem = next(self._along(point, self.domain.along(point.x, u)), None)
             if problem is not None and self._is_for_symmetric(problem):
@@ -193,6 +203,11 @@ class Course:
             if problem is not None:
                 yield problem
                 return
+
+    @property
+    def _tested(self) -> int:
+        """Points so far at which something could be compared."""
+        return len(self.record.points[1])
 
     @property
     def _met(self) -> int:
@@ -204,12 +219,11 @@ class Course:
         if point.keep_ties:
             yield directions.tie_keeping(self.rng, layout, x)
             return
-        before = self._met
-        tried = len(self.record.points[1])
+        met, tested = self._met, self._tested
         yield directions.generic(self.rng, layout, x)
-        if len(self.record.points[1]) == tried and point.kind.is_generic:
+        if self._tested == tested and point.kind.is_generic:
             yield directions.relative(self.rng, layout, x)
-        if point.placed.any() and self._met > before:
+        if point.placed.any() and self._met > met:
             yield directions.sparse_at(self.rng, layout, x, point.placed)
 
     def _along(self, point: Point, u: Array) -> Iterator[Problem]:
@@ -257,21 +271,18 @@ class Course:
         if not np.isfinite(rule.values).all() and not point.is_given:
             return  # it may come from outputs that have no value
         found = judge_broken(self.subject, point, self.upstream, rule.values, broken, self.start)
-        if (
-            found is Broken.COINCIDENCE
-        ):  # a derivative exists, which the engine's own operations may miss
-            found = Broken.WRONG if self.reads_custom() else Broken.NOTE
-        if found is Broken.WRONG:
+        # at a coincidence a derivative exists, which the engine's own operations may miss
+        excused = found is Broken.COINCIDENCE and not self.reads_custom()
+        if found in (Broken.WRONG, Broken.COINCIDENCE) and not excused:
             yield Problem(Failure.NOT_FINITE, point, positions=np.flatnonzero(broken))
-        elif found is Broken.NOTE:
+        elif excused or found is Broken.NOTE:
             self.record.note(
                 f"the gradient is not finite at {point}, where several entries coincide: "
                 f"{self.subject.inputs.locate(int(np.flatnonzero(broken)[0]))}"
             )
         else:
-            self._open(
-                point, int(broken.sum()), "the gradient is not finite, nor is a slope to be found"
-            )
+            reason = "the gradient is not finite, nor is a slope to be found"
+            self._open(point, int(broken.sum()), reason)
 
     def _open(self, point: Point, count: int, reason: str) -> None:
         if point.is_given:
@@ -285,8 +296,7 @@ class Course:
         if stands_for_rule(trial, self.subject):
             yield from self._judged(as_whole(trial), Failure.VALUE)
             return
-        one = as_one_number(trial)
-        problems = list(self._judged(one, Failure.VALUE))
+        problems = list(self._judged(as_one_number(trial), Failure.VALUE))
         yield from problems
         if not problems and self.order > 1 and is_finite(trial):
             self.record.note(
@@ -308,16 +318,6 @@ class Course:
             else:
                 self.record.note(self._second_of_engine(trial))
                 self.order = 1
-
-    def reads_custom(self) -> bool:
-        """Whether somebody's own gradient is at work."""
-        return self.read_facts().custom
-
-    def read_facts(self) -> Facts:
-        """What the program tells, read when it is first asked for."""
-        if not self.has_read:
-            self.read_program()
-        return self.facts
 
     def _second_of_engine(self, trial: Trial) -> str:
         names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
@@ -343,7 +343,7 @@ class Course:
         self.record.kinks += found.at_kink.size
         wrong = found.wrong[~self._is_tolerated(trial, found.wrong, found.off)]
         if wrong.size:
-            yield Problem(kind, trial.point, trial, wrong, found.judgement)
+            yield Problem(kind, trial.point, trial, wrong)
         elif found.undecided.size and trial.order == 1:
             self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
 
@@ -373,21 +373,14 @@ class Course:
         if problem.kind is not Failure.VALUE or not which or self.domain.matrices:
             return False
         before, self.domain = self.domain, self.domain.with_symmetric(which)
-        u = self.domain.along(
-            self.start, directions.generic(self.rng, self.subject.inputs, self.start)
-        )
+        towards = directions.generic(self.rng, self.subject.inputs, self.start)
+        u = self.domain.along(self.start, towards)
         if any(self._along(Point(Kind.GIVEN, self.start), u)):
             self.domain = before
             return False
         names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
         self.record.note(f"{names}: right for symmetric matrices, tested within those")
         return True
-
-    def _kept(self, kind: Kind, x: Array) -> Array:
-        """Made-up points leave what the arguments suggest only where the program itself branches there."""
-        if kind.is_threshold or (kind is Kind.NEGATIVE and self.facts.branches_on_sign):
-            return self.suggested.in_order(x)
-        return self.suggested.into(x)
 
     def elsewhere(self, attempt: int) -> Array:
         """A generic point away from the given one; each further attempt strays less."""

@@ -1,6 +1,6 @@
 """The other ways of running, compared with the plain one at the given arguments."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,36 +13,31 @@ from pullback.check.verdict.record import Failure, Problem
 
 def in_modes(course: Course, wanted: Sequence[str]) -> Iterator[Problem]:
     """The other ways of running, compared with the plain one."""
-    x, w = course.start, course.upstream
+    x, w, rule = course.start, course.upstream, course.subject.rule
     split = course.subject.inputs.split
     u = course.domain.along(x, directions.generic(course.rng, course.subject.inputs, x))
     place = split(x), course.subject.outputs.split(w), split(u)
     plain: dict[str, Sequence[Array | None] | Unsupported] = {}
     for mode in wanted:
         course.subject.calls += 1
-        answer = course.subject.rule.in_mode(mode, *place)
+        answer = rule.in_mode(mode, *place)
         if isinstance(answer, InMode) and answer.what not in plain:
             course.subject.calls += 1
-            plain[answer.what] = course.subject.rule.plain(answer.what, *place)
-        yield from _mode(course, mode, answer, plain)
+            plain[answer.what] = rule.plain(answer.what, *place)
+        known = answer if isinstance(answer, Unsupported) else plain[answer.what]
+        if isinstance(answer, InMode) and not isinstance(known, Unsupported):
+            yield from _compared(course, mode, answer, known)
+        elif isinstance(known, Unsupported) and known.why is Why.RULE_RAISES:
+            yield Problem(Failure.MODE, text=f"in {mode} the gradient raises {known.reason}")
+        elif isinstance(known, Unsupported):
+            course.record.note(f"{mode}: not run ({known.reason})")
 
 
-def _mode(
-    course: Course,
-    mode: str,
-    answer: InMode | Unsupported,
-    plain: Mapping[str, Sequence[Array | None] | Unsupported],
+def _compared(
+    course: Course, mode: str, answer: InMode, plain: Sequence[Array | None]
 ) -> Iterator[Problem]:
-    wanted = answer if isinstance(answer, Unsupported) else plain[answer.what]
-    if isinstance(answer, Unsupported) or isinstance(wanted, Unsupported):
-        reason = wanted if isinstance(wanted, Unsupported) else None
-        if reason is not None and reason.why is Why.RULE_RAISES:
-            yield Problem(Failure.MODE, text=f"in {mode} the gradient raises {reason.reason}")
-            return
-        course.record.note(f"{mode}: not run ({reason.reason if reason else ''})")
-        return
     layout = course.subject.inputs if answer.what == "vjp" else course.subject.outputs
-    found, known = layout.join(answer.found), layout.join(wanted)
+    found, known = layout.join(answer.found), layout.join(plain)
     course.record.modes.append(mode)
     with np.errstate(invalid="ignore"):
         gap = np.where(np.isfinite(found) == np.isfinite(known), np.abs(found - known), np.inf)

@@ -48,20 +48,15 @@ def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
     one, other, both = (_slopes(subject, x, y, v, smooth=True) for v in (u[0], u[1], u[0] + u[1]))
     if one is None or other is None or both is None:
         return False
-    size = np.abs(one) + np.abs(other) + np.abs(both)
-    return bool(
-        np.all(
-            np.abs(one + other - both)
-            <= subject.epsilon**n.FINE * (size + subject.scale.max(initial=0.0))
-        )
-    )
+    size = np.abs(one) + np.abs(other) + np.abs(both) + subject.scale.max(initial=0.0)
+    return bool(np.all(np.abs(one + other - both) <= subject.epsilon**n.FINE * size))
 
 
 def _slopes(
     subject: Subject, x: Array, y: Array, u: Array, *, smooth: bool = False
 ) -> Array | None:
     """One-sided derivatives along `u`, or nothing if some output has no finite one, or bends where it must not."""
-    finite = np.flatnonzero(np.isfinite(y))[: n.MOST_SUSPECTS]
+    finite = np.flatnonzero(np.isfinite(y))[: n.SHORT_VECTOR]
     if not finite.size:
         return None
     size = np.abs(y[finite]) + subject.scale[finite]
@@ -70,9 +65,8 @@ def _slopes(
     huge = np.full(finite.size, np.finfo(float).max)
     claim = Claim(huge, np.full(finite.size, np.inf), subject.epsilon * size, size, subject.epsilon)
     found = judge(line, claim)
-    both = np.isfinite(line(subject.epsilon**n.MOST_RADIUS)) & np.isfinite(
-        line(-(subject.epsilon**n.MOST_RADIUS))
-    )
+    far = subject.epsilon**n.MOST_RADIUS
+    both = np.isfinite(line(far)) & np.isfinite(line(-far))
     steepest = np.fmax(np.abs(found.low), np.abs(found.high))
     endless = _grows(line, 1.0, claim) | _grows(line, -1.0, claim)
     if not ((found.state == State.WRONG) & both & ~endless & ~(found.bends & smooth)).all():
@@ -99,7 +93,7 @@ def _is_overflow(subject: Subject, y: Array) -> bool:
 
 def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array) -> bool:
     """Whether one of the entries, put alone where it is, makes the gradient there not finite."""
-    x = np.where(start == point.x, start * n.ASIDE + (start == 0), start)
+    x = np.where(start == point.x, start * (1 + n.NEAR) + (start == 0), start)
     which = int(np.flatnonzero(broken)[0])
     x[which] = point.x[which]
     try:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pullback.check.estimate.interval import Judgement
 from pullback.check.probe import Array, RuleFault
 from pullback.check.search.points import Kind, Point
 from pullback.check.verdict.trial import Trial
@@ -31,7 +30,6 @@ class Problem:
     point: Point | None = None
     trial: Trial | None = None
     positions: Array = field(default_factory=lambda: np.empty(0, int))
-    judgement: Judgement | None = None
     fault: RuleFault | None = None
     text: str = ""
     numbers: tuple[float, float] | None = None

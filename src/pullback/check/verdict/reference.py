@@ -16,6 +16,7 @@ from pullback.check import numbers as n
 from pullback.check.estimate.ladder import Slope
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search.points import Kind, Point
+from pullback.check.verdict.contract import other_sizes
 from pullback.check.verdict.course import Course
 from pullback.check.verdict.record import Failure, Problem
 from pullback.check.verdict.trial import Trial, usual_size
@@ -67,8 +68,7 @@ def compare(course: Course, *, quick: bool) -> Iterator[Problem]:
 
 def _at(course: Course, point: Point) -> Iterator[Problem]:
     short = course.subject.rule.rule_epsilon > n.LONG_FORMAT
-    bits = n.UPSTREAM_BITS_SHORT if short else n.UPSTREAM_BITS
-    for size in (1.0, 2.0**bits, 2.0**-bits):
+    for size in (1.0, *other_sizes(short)):
         w = size * course.upstream
         try:
             rule = course.subject.evaluate_rule(point.x, w, np.zeros_like(point.x))

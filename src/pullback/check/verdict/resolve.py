@@ -19,9 +19,6 @@ from pullback.check.search import directions
 from pullback.check.subject import Subject
 from pullback.check.verdict.trial import Trial, usual_size
 
-# what entries that look wrong, or open, are once evidence for their claims has been looked for
-Excuse = Callable[[Subject, Trial, Array, Judgement, Array], Array]
-
 
 @dataclass(frozen=True)
 class Resolved:
@@ -34,27 +31,72 @@ class Resolved:
     off: Array
     at_kink: Array
     undecided: Array
-    judgement: Judgement
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Some suspects: `chosen` entries of a trial, and what was found of them."""
+
+    subject: Subject
+    trial: Trial
+    chosen: Array
+    found: Judgement
+
+    @property
+    def claimed(self) -> Array:
+        """What the rule claims of them."""
+        return self.trial.claimed[self.chosen]
+
+    @property
+    def off(self) -> Array:
+        """How far each claim lies outside its interval."""
+        return np.maximum(self.found.low - self.claimed, self.claimed - self.found.high)
+
+    def line(self) -> Line:
+        """Their values along the direction of the trial."""
+        return self.trial.line(self.subject, self.chosen)
+
+    def claim(self) -> Claim:
+        """Their claims, as they are judged."""
+        return _claim(self.subject, self.trial, self.chosen)
+
+
+# what entries that look wrong, or open, are once evidence for their claims has been looked for
+Excuse = Callable[[Doubt], Array]
 
 
 def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     """Confirm or dismiss the suspects of a trial."""
     chosen = _worst(trial, suspects)
-    line = trial.line(subject, chosen)
-    claim = _claim(subject, trial, chosen)
-    found = judge(line, claim)
+    found = judge(trial.line(subject, chosen), _claim(subject, trial, chosen))
+
+    def doubted(which: Array) -> Doubt:
+        parts = (found.state, found.low, found.high, found.error, found.bends)
+        return Doubt(subject, trial, chosen[which], Judgement(*(part[which] for part in parts)))
+
     for excuse in _excuses(subject, trial) if (found.state != State.RIGHT).any() else ():
         unclear = found.state == State.WRONG
         if excuse in (_neighbours, _noise, _claim_noise, _plainly) and trial.point.kind.is_generic:
             unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
-        which = np.flatnonzero(unclear)
-        if which.size:
-            found.state[which] = excuse(subject, trial, chosen[which], found, which)
-    positions = [chosen[found.state == state] for state in (State.WRONG, State.OPEN)]
+        if unclear.any():
+            found.state[unclear] = excuse(doubted(unclear))
+    wrong = doubted(found.state == State.WRONG)
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
-    wrong = np.flatnonzero(found.state == State.WRONG)
-    off = _beyond(found, wrong, trial.claimed[chosen[wrong]])
-    return Resolved(positions[0], off, at_kink, positions[1], found)
+    return Resolved(wrong.chosen, wrong.off, at_kink, chosen[found.state == State.OPEN])
+
+
+def _worst(trial: Trial, suspects: Array) -> Array:
+    if suspects.size <= n.SHORT_VECTOR:
+        return suspects
+    ratio = trial.gap[suspects] / trial.slope.error[suspects]
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    return np.sort(suspects[np.argpartition(-ratio, n.SHORT_VECTOR)[: n.SHORT_VECTOR]])
+
+
+def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
+    size = trial.size[chosen]
+    epsilon = max(subject.epsilon, subject.rule.rule_epsilon if trial.order == 2 else 0.0)
+    return Claim(trial.claimed[chosen], trial.gap[chosen], epsilon * size, size, epsilon)
 
 
 def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
@@ -67,66 +109,49 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
     return (_jumping, *first, _claim_noise, _each_input_alone, *last)
 
 
-def _worst(trial: Trial, suspects: Array) -> Array:
-    if suspects.size <= n.MOST_SUSPECTS:
-        return suspects
-    ratio = trial.gap[suspects] / trial.slope.error[suspects]
-    ratio = np.where(np.isnan(ratio), np.inf, ratio)
-    return np.sort(suspects[np.argpartition(-ratio, n.MOST_SUSPECTS)[: n.MOST_SUSPECTS]])
-
-
-def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
-    size = trial.size[chosen]
-    epsilon = max(subject.epsilon, subject.rule.rule_epsilon if trial.order == 2 else 0.0)
-    return Claim(trial.claimed[chosen], trial.gap[chosen], epsilon * size, size, epsilon)
-
-
 # evidence for a claim: each gives the new state of entries that looked wrong, or open
 
 
-def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array) -> Array:
+def _jumping(doubt: Doubt) -> Array:
+    """Where another output jumps at a point that was made up, as at a change of sign, derivatives tell nothing."""
+    subject, trial = doubt.subject, doubt.trial
+    if trial.point.is_given or trial.order == 2:
+        return doubt.found.state
+    line = Line(lambda t: subject.value_or_nan(trial.x + t * trial.u))
+    size = np.abs(trial.rule.values) + subject.scale
+    jumping = jumps(line, unit_of(subject) * size, subject.epsilon)
+    return np.full(doubt.chosen.size, State.OPEN if jumping.any() else State.WRONG)
+
+
+def _noise(doubt: Doubt) -> Array:
     """The interval again, with the noise that the function really has."""
-    claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
+    claim, line = doubt.claim(), doubt.line()
+    unit = max(claim.epsilon, unit_of(doubt.subject))
     noise = np.fmax(noise_along(line, claim.size, claim.epsilon), claim.noise)
-    unit = max(claim.epsilon, unit_of(subject))
     noise = np.fmax(noise, unit * claim.size)
     if np.all(noise <= claim.noise):
-        return found.state[wrong]
+        return doubt.found.state
     again = judge(line, replace(claim, noise=noise, epsilon=unit))
     # the error is that of noise as measured, and counts for what it is; so does the usual size of derivatives
     bar = again.error
-    usual = np.abs(claim.value) + usual_size(trial.claimed)
+    usual = np.abs(claim.value) + usual_size(doubt.trial.claimed)
     coarse = bar <= n.COARSE * (usual + np.fmax(np.abs(again.low), np.abs(again.high)))
     inside = (claim.value >= again.low - bar) & (claim.value <= again.high + bar)
     return np.where((again.state == State.OPEN) & coarse & inside, State.RIGHT, again.state)
 
 
-def _plainly(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
-) -> Array:
+def _plainly(doubt: Doubt) -> Array:
     """What noise leaves open at the given arguments: two wide steps as they are, for extrapolation multiplies noise."""
-    claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
-    unit = max(claim.epsilon, unit_of(subject))
+    claim, line = doubt.claim(), doubt.line()
+    unit = max(claim.epsilon, unit_of(doubt.subject))
     step = unit**n.MOST_RADIUS / 2
     wide, narrow = ((line(h) - line(-h)) / (2 * h) for h in (2 * step, step))
     error = np.abs(wide - narrow) + unit * claim.size / step
     gap = np.abs(narrow - claim.value)
-    size = np.abs(narrow) + np.abs(claim.value) + usual_size(trial.claimed)
-    sure = (found.state[wrong] == State.OPEN) & (error <= n.COARSE * size)
-    state = np.where(sure & (gap <= error), State.RIGHT, found.state[wrong])
-    return np.where(sure & (gap > n.PLAIN_BARS * error), State.WRONG, state)
-
-
-def _jumping(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
-) -> Array:
-    """Where another output jumps at a point that was made up, as at a change of sign, derivatives tell nothing."""
-    if trial.point.is_given or trial.order == 2:
-        return found.state[wrong]
-    line = Line(lambda t: subject.value_or_nan(trial.x + t * trial.u))
-    size = np.abs(trial.rule.values) + subject.scale
-    jumping = jumps(line, unit_of(subject) * size, subject.epsilon)
-    return np.full(chosen.size, State.OPEN if jumping.any() else State.WRONG)
+    size = np.abs(narrow) + np.abs(claim.value) + usual_size(doubt.trial.claimed)
+    sure = (doubt.found.state == State.OPEN) & (error <= n.COARSE * size)
+    state = np.where(sure & (gap <= error), State.RIGHT, doubt.found.state)
+    return np.where(sure & (gap > n.UNITS * error), State.WRONG, state)
 
 
 def unit_of(subject: Subject) -> float:
@@ -144,24 +169,18 @@ def unit_of(subject: Subject) -> float:
     return subject.unit
 
 
-def _claim_noise(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
-) -> Array:
+def _claim_noise(doubt: Doubt) -> Array:
     """Claims off by no more than they scatter when the point moves by a few units of rounding.
 
     At the given arguments the claim itself is not among them: one that is wrong there alone does not scatter.
     """
-    off = _beyond(found, wrong, trial.claimed[chosen])
+    subject, trial = doubt.subject, doubt.trial
     moves = (_claimed_at(subject, trial, _moved(subject, trial, step)) for step in n.CLAIM_MOVES)
-    others = [claimed[chosen] for claimed in moves if claimed is not None]
+    others = [claimed[doubt.chosen] for claimed in moves if claimed is not None]
     if len(others) < len(n.CLAIM_MOVES):
-        return found.state[wrong]
-    scatter = np.ptp(others if trial.point.is_given else [*others, trial.claimed[chosen]], axis=0)
-    return np.where(off <= n.NOISE_FACTOR * scatter, State.RIGHT, found.state[wrong])
-
-
-def _beyond(found: Judgement, wrong: Array, claimed: Array) -> Array:
-    return np.maximum(found.low[wrong] - claimed, claimed - found.high[wrong])
+        return doubt.found.state
+    scatter = np.ptp(others if trial.point.is_given else [*others, doubt.claimed], axis=0)
+    return np.where(doubt.off <= n.NOISE_FACTOR * scatter, State.RIGHT, doubt.found.state)
 
 
 def _moved(subject: Subject, trial: Trial, units: float) -> Array:
@@ -186,73 +205,57 @@ def _claimed_at(subject: Subject, trial: Trial, x: Array, u: Array | None = None
     return rule.jvp if trial.whole else np.array([np.sum((rule.r * u)[u != 0])])
 
 
-def _neighbours(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
-) -> Array:
+def _neighbours(doubt: Doubt) -> Array:
     """Claims inside the hull of derivatives next to the point, if the hull does not shrink with the distance."""
-    claimed, bar = trial.claimed[chosen], n.BARS * found.error[wrong]
-    rounding = unit_of(subject) * trial.size[chosen] / _radius(subject, 0) / _step(subject)
-    state = found.state[wrong]
-    low, high = np.full((2, len(n.BALLS), chosen.size), np.inf) * [[[1.0]], [[-1.0]]]
+    subject, trial, claimed = doubt.subject, doubt.trial, doubt.claimed
+    balls = [subject.epsilon**power for power in n.BALLS]
+    least = balls[0] * subject.epsilon**n.MOST_RADIUS  # the shortest step
+    rounding = unit_of(subject) * trial.size[doubt.chosen] / least
+    # where there are kinks, few places may all be on one side by chance
+    enough = n.FEW_NEIGHBOURS * np.where(doubt.found.bends | trial.point.is_placed, 3, 1)
+    state = doubt.found.state
+    low, high = np.full((2, len(balls), claimed.size), np.inf) * [[[1.0]], [[-1.0]]]
     rng, flows = np.random.default_rng(2), trial.rule.r != 0
-    for k in range(n.NEIGHBOURS):
+    for k in range(n.MANY):
         towards = directions.generic(rng, subject.inputs, trial.x)
         if (
             k % 2 and flows.any()
         ):  # the edge of a hull is rarely met by chance, but often where the rule sees it
             towards = np.where(flows, towards * rng.random(flows.size), 0.0)
-        slopes = _slopes_beside(subject, trial, chosen, towards)
+        slopes = np.array([_slope_beside(doubt, radius, towards) for radius in balls])
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
-        widths = high - low
-        noisy = n.LASTING_HULL * widths[0] > widths[1]  # wider in the smaller ball: that is noise
-        lasting = (widths[0] >= n.LASTING_HULL * widths[1]) & ~noisy
-        lasting &= widths[0] > n.BARS * rounding
-        slack = bar + n.EDGE * widths[0]
+        near, far = (high - low)[:2]
+        noisy = n.KEPT * near > far  # wider in the smaller ball: that is noise
+        lasting = (near >= n.KEPT * far) & ~noisy & (near > n.BARS * rounding)
+        slack = n.BARS * doubt.found.error + n.COARSE * near
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
-        smooth = np.max(widths, axis=0) < n.COARSE * _beyond(found, wrong, claimed)
-        kinked = (
-            found.bends[wrong] | trial.point.is_placed
-        )  # where few places may all be on one side by chance
-        smooth &= k + 1 >= n.FEW_NEIGHBOURS * np.where(kinked, 3, 1)
+        smooth = np.max(high - low, axis=0) < n.COARSE * doubt.off
         noisy &= k + 1 >= n.FEW_NEIGHBOURS
-        if ((state == State.RIGHT) | smooth | noisy).all():
+        if ((state == State.RIGHT) | (smooth & (k + 1 >= enough)) | noisy).all():
             break
     return state
 
 
-def _slopes_beside(subject: Subject, trial: Trial, chosen: Array, towards: Array) -> Array:
-    """Derivatives along the trial's direction at one place in balls of several sizes."""
-    slopes = np.empty((len(n.BALLS), chosen.size))
-    for k in range(len(n.BALLS)):
-        radius = _radius(subject, k)
-        step = radius * _step(subject)
-        at = trial.values(subject, chosen, trial.x + radius * towards, trial.u)
-        slopes[k] = (at(step) - at(-step)) / (2 * step)
-    return slopes
+def _slope_beside(doubt: Doubt, radius: float, towards: Array) -> Array:
+    """Derivatives along the trial's direction at one place next to the point."""
+    trial, step = doubt.trial, radius * doubt.subject.epsilon**n.MOST_RADIUS
+    at = trial.values(doubt.subject, doubt.chosen, trial.x + radius * towards, trial.u)
+    return (at(step) - at(-step)) / (2 * step)
 
 
-def _radius(subject: Subject, ball: int) -> float:
-    return subject.epsilon ** n.BALLS[ball]
-
-
-def _step(subject: Subject) -> float:
-    return subject.epsilon**n.STEP_IN_BALL
-
-
-def _each_input_alone(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
-) -> Array:
+def _each_input_alone(doubt: Doubt) -> Array:
     """At a point put on kinks: each input moved by itself has the slope that is claimed for it, and no kink."""
-    if not trial.point.is_placed or trial.order == 2 or len(subject.inputs.leaves) < 2:
-        return found.state[wrong]
-    right = np.ones(chosen.size, bool)
-    for k in range(len(subject.inputs.leaves)):
-        span, u = subject.inputs.span(k), np.zeros(trial.u.size)
-        u[span] = trial.u[span]
+    subject, trial, layout = doubt.subject, doubt.trial, doubt.subject.inputs
+    if not trial.point.is_placed or trial.order == 2 or len(layout.leaves) < 2:
+        return doubt.found.state
+    right = np.ones(doubt.chosen.size, bool)
+    for k in range(len(layout.leaves)):
+        u = np.zeros(trial.u.size)
+        u[layout.span(k)] = trial.u[layout.span(k)]
         claimed = _claimed_at(subject, trial, trial.x, u)
         if claimed is None:
-            return found.state[wrong]
-        line = trial.line(subject, chosen, u)
-        alone = judge(line, replace(_claim(subject, trial, chosen), value=claimed[chosen]))
+            return doubt.found.state
+        claim = replace(doubt.claim(), value=claimed[doubt.chosen])
+        alone = judge(trial.line(subject, doubt.chosen, u), claim)
         right &= (alone.state == State.RIGHT) & ~alone.bends
     return np.where(right, State.RIGHT, State.WRONG)

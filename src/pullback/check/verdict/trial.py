@@ -8,7 +8,7 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.estimate.interval import Line
 from pullback.check.estimate.ladder import Plan, Scale, Slope, slopes
-from pullback.check.probe import Array, OutsideDomain
+from pullback.check.probe import Array
 from pullback.check.search.points import Point
 from pullback.check.subject import RuleOutput, Subject
 
@@ -61,7 +61,7 @@ class Trial:
         def at(t: float) -> Array:
             there = x + t * u
             if self.order == 2:
-                return _pulled(subject, there, self.w)[chosen]
+                return subject.pull_or_nan(there, self.w)[1][chosen]
             y = subject.value_or_nan(there)
             return y[chosen] if self.whole else np.array([weighted(y, self.w)])
 
@@ -73,13 +73,6 @@ def weighted(y: Array, w: Array) -> float:
     return float(np.sum((w * y)[w != 0]))
 
 
-def _pulled(subject: Subject, x: Array, w: Array) -> Array:
-    try:
-        return subject.pull(x, w)[1]
-    except OutsideDomain:
-        return np.full(x.size, np.nan)
-
-
 def run(
     subject: Subject, point: Point, u: Array, w: Array, rule: RuleOutput, plan: Plan
 ) -> tuple[Trial, Trial | None]:
@@ -87,12 +80,8 @@ def run(
     x, twice = point.x, rule.second is not None
 
     def line(t: float) -> tuple[Array, ...]:
-        if not twice:
-            return (subject.value_or_nan(x + t * u),)
-        try:
-            return subject.pull(x + t * u, w)
-        except OutsideDomain:
-            return np.full(w.size, np.nan), np.full(x.size, np.nan)
+        there = x + t * u
+        return subject.pull_or_nan(there, w) if twice else (subject.value_or_nan(there),)
 
     scales: list[Scale] = [subject.scale.__getitem__]
     rule_size = np.empty(0)

@@ -25,6 +25,8 @@ from pullback.extend import Array, Arrays, Step, StepValues, Unsupported
 
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 _PASSING = frozenset(["Identity", "IdentityN"])
+# Operations whose second operand is where something is taken from or summed to, or along which axes.
+_INDEXED = ("Gather", "Segment", "Sum", "Mean", "Max", "Min", "Prod")
 # Operations beyond so many: the first and the last of them are looked at.
 _MOST, _ENDS = 150, 50
 _OURS = str(Path(__file__).parents[3])
@@ -52,9 +54,13 @@ class Program:
             replace(named[k], origins=tuple((place.get(s, -2), i) for s, i in named[k].origins))
             for k in self.kept
         )
-        self._trace, self._local, self._pull, self._push, self._vary = map(
-            _Once, (self._traced, self._differentiated, self._pulled, self._pushed, self._varied)
+        self.holding = [k for k in range(count) if found.steps[k].held]
+        self.holders = tuple(named[k] for k in self.holding)
+        self._alter = tf.function(self._altered, autograph=False)
+        self._trace, self._local, self._pull = map(
+            _Once, (self._traced, self._differentiated, self._pulled)
         )
+        self._push, self._vary, self._sweep = map(_Once, (self._pushed, self._varied, self._swept))
 
     def values(self, xs: Arrays, ws: Arrays) -> StepValues:
         """What goes into and comes out of every step, and the cotangents that come back to it."""
@@ -74,6 +80,20 @@ class Program:
         """How the inputs of every step move with those of the function."""
         return _arrays(self._push(self.probe.tensors(xs), self.probe.tensors(us)))
 
+    def altered(self, xs: Arrays, ws: Arrays, held: Nested) -> list[Array]:
+        """The gradients of the program with other operands than constants, masks, indices and axes that it has."""
+        ys = self.copy.outputs
+        found = self._alter(self.probe.tensors(xs), self.probe.upstream(ys, ws), _tensors(held))
+        return _arrays([found])[0]
+
+    def swept(
+        self, xs: Arrays, ws: Arrays, inputs: Nested, factors: Nested, own: Nested
+    ) -> list[Array]:
+        """The gradients with other values at steps, and factors of what they make of cotangents and of these."""
+        ws = self.probe.upstream(self.copy.outputs, ws)
+        fed = map(_tensors, (inputs, factors, own))
+        return _arrays([self._sweep(self.probe.tensors(xs), ws, *fed)])[0]
+
     def variants(self, xs: Arrays, values: StepValues) -> list[list[tuple[str, list[Array]]]]:
         """What steps would give if an option were another one: an axis, a direction, an operand transposed."""
         inputs, cotangents = _tensors(values.inputs), _tensors(values.cotangents)
@@ -92,7 +112,31 @@ class Program:
         flat = [o for step in kept for o in step.outputs]
         cotangents = iter(_filled(tf.gradients(ys, flat, ws), flat))
         nested = [[next(cotangents) for _ in step.outputs] for step in kept]
-        return [s.edges for s in kept], [s.outputs for s in kept], nested
+        held = [[replay.steps[k].arguments[i] for i in replay.steps[k].held] for k in self.holding]
+        return [s.edges for s in kept], [s.outputs for s in kept], nested, held
+
+    def _altered(self, xs: Any, ws: Any, held: Any) -> Any:
+        replay = _Replay(self, dict(zip(self.holding, held, strict=True)))
+        return _filled(tf.gradients(replay.run(xs), xs, ws), xs)
+
+    def _swept(self, xs: Any, ws: Any, inputs: Any, factors: Any, own: Any) -> Any:
+        replay = _Replay(self)
+        ys = replay.run(xs)
+        flows: dict[Any, list[Any]] = {}
+        for y, w in zip(ys, ws, strict=True):
+            flows.setdefault(replay.origin.get(y.ref()), []).append(w)
+        for k, step in reversed(list(enumerate(replay.steps))):
+            come = [
+                tf.add_n(flows[k, i]) if (k, i) in flows else tf.zeros_like(out)
+                for i, out in enumerate(step.outputs)
+            ]
+            made = _floats(_made(step.op, step.with_edges(inputs[k])))
+            back = _filled(tf.gradients(made, inputs[k], come), inputs[k])
+            for origin, b, c, f in zip(step.origins, back, factors[k], own[k], strict=True):
+                passed = [f * come[0]] if f.shape == come[0].shape else []
+                flows.setdefault(origin, []).append(tf.add_n([c * b, *passed]))
+        leaves = [flows.get((-1, k), [tf.zeros_like(x)]) for k, x in enumerate(xs)]
+        return list(map(tf.add_n, leaves))
 
     def _differentiated(self, xs: Any, inputs: Any, cotangents: Any) -> Any:
         replay = _Replay(self)
@@ -167,6 +211,11 @@ class _Step:
         self.op, self.name, self.arguments = op, name, arguments
         self.positions, self.edges, self.origins = list(edges), list(edges.values()), origins
         self.outputs: list[Any] = []
+        self.held = [
+            j
+            for j, t in enumerate(arguments)
+            if j not in edges and (t.dtype.is_floating or t.dtype.is_bool or _is_index(op, j, t))
+        ]
 
     def with_edges(self, edges: Sequence[Any]) -> list[Any]:
         arguments = list(self.arguments)
@@ -178,8 +227,8 @@ class _Step:
 class _Replay:
     """One more run of the program, with an identity at every edge."""
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.steps = program, list[_Step]()
+    def __init__(self, program: Program, held: dict[int, Sequence[Any]] | None = None) -> None:
+        self.program, self.steps, self.held = program, list[_Step](), held or {}
         self.origin: dict[Any, Any] = {}
 
     def run(self, xs: Sequence[Any]) -> list[Any]:
@@ -212,6 +261,9 @@ class _Replay:
             return inputs if op.type in _PASSING else _made(op, inputs)
         edges = {j: tf.identity(t) for j, t in active.items()}
         step = _Step(op, name, inputs, edges, [self.origin[t.ref()] for t in active.values()])
+        if _floats(op.outputs):
+            for j, t in zip(step.held, self.held.get(len(self.steps), ()), strict=False):
+                step.arguments[j] = t
         made = _made(op, step.with_edges(step.edges))
         step.outputs = _floats(made)
         if step.outputs:
@@ -229,6 +281,10 @@ def _made(op: Any, inputs: list[Any]) -> list[Any]:
     return list(
         graph.create_op(op.type, inputs, dtypes, attrs=attributes, op_def=op.op_def).outputs
     )
+
+
+def _is_index(op: Any, j: int, tensor: Any) -> bool:
+    return j == 1 and tensor.dtype.is_integer and any(word in op.type for word in _INDEXED)
 
 
 def _floats(tensors: Sequence[Any]) -> list[Any]:

@@ -19,13 +19,14 @@ def variants_of(
         except (ValueError, TypeError, tf.errors.InvalidArgumentError):
             continue  # the shapes do not allow it
         if isinstance(made, _Cotangent):
-            yield how, [made.of(upstream[0]), *([None] * (len(edges) - 1))]
-        elif made.shape == upstream[0].shape:
+            every = dict(zip(map(id, inputs), made.of(upstream[0]), strict=False))
+            yield how, [every.get(id(edge)) for edge in edges]
+        elif made.shape.is_compatible_with(upstream[0].shape):
             yield how, tf.gradients(made, edges, upstream)
 
 
 class _Cotangent:
-    """A cotangent that is written down, where no function has it."""
+    """Cotangents of the first inputs that are written down, where no function has them."""
 
     def __init__(self, of: Callable[[Any], Any]) -> None:
         self.of = of
@@ -37,8 +38,8 @@ def _softmax(op: Any, x: Any) -> Iterator[Variant]:
 
     def with_sum(reduce: Any, axis: int) -> _Cotangent:
         if op.type == "Softmax":
-            return _Cotangent(lambda w: y * (w - reduce(w * y, axis, keepdims=True)))
-        return _Cotangent(lambda w: w - tf.exp(y) * reduce(w, axis, keepdims=True))
+            return _Cotangent(lambda w: [y * (w - reduce(w * y, axis, keepdims=True))])
+        return _Cotangent(lambda w: [w - tf.exp(y) * reduce(w, axis, keepdims=True)])
 
     for axis in range(len(x.shape) - 1):
         yield f"taken along axis {axis} of its operand, not the last", lambda k=axis: function(x, k)
@@ -81,30 +82,57 @@ def _product(op: Any, a: Any, b: Any) -> Iterator[Variant]:
 
 def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
     adjoint = op.get_attr("adjoint")
-    if op.type == "MatrixSolve":
-        yield "with its matrix transposed", lambda: tf.linalg.solve(a, b, not adjoint)
-    else:
-        lower = op.get_attr("lower")
-        yield (
-            "with its matrix transposed",
-            lambda: tf.linalg.triangular_solve(a, b, lower, not adjoint),
-        )
+
+    def solve(b: Any, adjoint: bool) -> Any:
+        if op.type == "MatrixSolve":
+            return tf.linalg.solve(a, b, adjoint)
+        return tf.linalg.triangular_solve(a, b, op.get_attr("lower"), adjoint)
+
+    def not_turned(w: Any) -> list[Any]:
+        left, right = solve(w, adjoint), solve(b, adjoint)
+        pair = (right, left) if adjoint else (left, right)
+        return [-tf.matmul(*pair, adjoint_b=True), left]
+
+    yield "with its matrix transposed", lambda: solve(b, not adjoint)
+    yield "with its matrix in place of the transposed one", lambda: _Cotangent(not_turned)
 
 
-def _gather(_op: Any, table: Any, indices: Any, _axis: Any = None) -> Iterator[Variant]:
-    """Rows that are taken several times."""
-    flat = tf.reshape(indices, [-1])
-    rows = [-1, *table.shape[1:]]
+def _gather(op: Any, table: Any, indices: Any, axis: Any = 0) -> Iterator[Variant]:
+    """Entries that are taken several times."""
+    by_place = op.type == "GatherNd"
+    if not by_place and (op.get_attr("batch_dims") or tf.get_static_value(axis) is None):
+        return
+    axis = int(tf.get_static_value(axis))
+    shape = indices.shape[:-1] if by_place else indices.shape
+    flat = tf.reshape(indices, [-1, indices.shape[-1] if by_place else 1])
+    same = tf.cast(tf.reduce_all(flat[:, None] == flat[None], -1), table.dtype)
+    later = same - tf.linalg.band_part(same, -1, 0)
 
-    def overwritten(w: Any) -> Any:
-        return tf.tensor_scatter_nd_update(tf.zeros_like(table), flat[:, None], tf.reshape(w, rows))
+    def weighed(weight: Any) -> Any:
+        made = tf.gather_nd(table, indices) if by_place else tf.gather(table, indices, axis=axis)
+        wide = [*[1] * axis, *shape, *[1] * (len(made.shape) - axis - len(shape))]
+        weight = tf.stop_gradient(tf.reshape(weight, wide))
+        return weight * made
 
-    def averaged(w: Any) -> Any:
-        return tf.math.unsorted_segment_mean(tf.reshape(w, rows), flat, table.shape[0])
+    last, share = tf.cast(tf.reduce_sum(later, 1) == 0, same.dtype), 1 / tf.reduce_sum(same, 1)
+    several = "in place of the sum where an index occurs several times"
+    yield f"with the last {several}", lambda: weighed(last)
+    yield f"with the mean {several}", lambda: weighed(share)
 
-    several = "where an index occurs several times"
-    yield f"with the last in place of the sum {several}", lambda: _Cotangent(overwritten)
-    yield f"with the mean in place of the sum {several}", lambda: _Cotangent(averaged)
+
+def _picks(op: Any, x: Any, *rest: Any) -> Iterator[Variant]:
+    """The largest, or the smallest."""
+    if op.type != "TopKV2":
+        names = [arg.name for arg in op.op_def.input_arg]
+        turned = dict(zip(names, [-x, *rest], strict=True))
+        how = "with the smallest in place of the largest, or the other way round"
+        yield how, lambda: -getattr(tf.raw_ops, op.type)(**turned)
+        return
+    (_, high), (_, low) = tf.math.top_k(x, rest[0]), tf.math.top_k(-x, rest[0])
+    first, rows = tf.broadcast_to(high[:1], tf.shape(high)), len(x.shape) - 1
+    yield "with the smallest in place of the largest", lambda: tf.gather(x, low, batch_dims=rows)
+    how = "with the places of the first row in all rows"
+    yield how, lambda: tf.gather(x, first, batch_dims=rows)
 
 
 _TABLE: dict[str, Callable[..., Iterator[Variant]]] = {
@@ -113,5 +141,6 @@ _TABLE: dict[str, Callable[..., Iterator[Variant]]] = {
     **dict.fromkeys(["Sum", "Mean", "Max", "Min"], _reduction),
     **dict.fromkeys(["MatMul", "BatchMatMulV2"], _product),
     **dict.fromkeys(["MatrixSolve", "MatrixTriangularSolve"], _solve),
-    **dict.fromkeys(["GatherV2", "ResourceGather"], _gather),
+    **dict.fromkeys(["GatherV2", "GatherNd"], _gather),
+    **dict.fromkeys(["TopKV2", "SegmentMax", "SegmentMin", "UnsortedSegmentMax"], _picks),
 }
