@@ -25,6 +25,7 @@ from pullback.check.search.points import Kind, Point
 from pullback.check.search.suggested import suggested_by
 from pullback.check.subject import RuleOutput, Subject
 from pullback.check.verdict.contract import contract
+from pullback.check.verdict.intermediate import is_unsettled
 from pullback.check.verdict.nonfinite import Broken, judge_broken
 from pullback.check.verdict.record import Failure, Problem, Record
 from pullback.check.verdict.resolve import resolve
@@ -342,10 +343,19 @@ class Course:
         found = resolve(self.subject, trial, suspects)
         self.record.kinks += found.at_kink.size
         wrong = found.wrong[~self._is_tolerated(trial, found.wrong, found.off)]
-        if wrong.size:
+        if wrong.size and self._is_unsettled(trial):
+            self.record.note(
+                f"an iteration inside the function does not settle at {trial.point}, as it does at the given "
+                "arguments: a rule for its limit is not tested there"
+            )
+        elif wrong.size:
             yield Problem(kind, trial.point, trial, wrong, found.judgement)
         elif found.undecided.size and trial.order == 1:
             self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
+
+    def _is_unsettled(self, trial: Trial) -> bool:
+        place = self.start, trial.x, trial.w
+        return not trial.point.is_given and is_unsettled(self.subject, *place)
 
     def _within_reach(self, trial: Trial, suspects: Array, epsilon: float) -> Array:
         """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""

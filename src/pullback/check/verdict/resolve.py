@@ -13,14 +13,15 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.estimate.interval import Claim, Judgement, Line, State, judge, jumps
-from pullback.check.estimate.noise import noise_along, usual_unit
+from pullback.check.estimate.noise import lasting_noise, noise_along, usual_unit
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
 from pullback.check.subject import Subject
+from pullback.check.verdict.intermediate import rounding_inside
 from pullback.check.verdict.trial import Trial, usual_size
 
 # what entries that look wrong, or open, are once evidence for their claims has been looked for
-Excuse = Callable[[Subject, Trial, Array, Judgement, Array], Array]
+Excuse = Callable[[Subject, Trial, Array, Judgement, Array, Line], Array]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
             unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
         which = np.flatnonzero(unclear)
         if which.size:
-            found.state[which] = excuse(subject, trial, chosen[which], found, which)
+            entries = chosen[which], found, which, line.part(which)
+            found.state[which] = excuse(subject, trial, *entries)
     positions = [chosen[found.state == state] for state in (State.WRONG, State.OPEN)]
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
     wrong = np.flatnonzero(found.state == State.WRONG)
@@ -63,7 +65,7 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
         return (_noise,)
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
-    last = (_plainly,) if trial.point.is_given and trial.order == 1 else ()
+    last = (_stairs, _plainly) if trial.point.is_given and trial.order == 1 else ()
     return (_jumping, *first, _claim_noise, _each_input_alone, *last)
 
 
@@ -84,9 +86,11 @@ def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
 # evidence for a claim: each gives the new state of entries that looked wrong, or open
 
 
-def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array) -> Array:
+def _noise(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array, line: Line
+) -> Array:
     """The interval again, with the noise that the function really has."""
-    claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
+    claim = _claim(subject, trial, chosen)
     noise = np.fmax(noise_along(line, claim.size, claim.epsilon), claim.noise)
     unit = max(claim.epsilon, unit_of(subject))
     noise = np.fmax(noise, unit * claim.size)
@@ -102,14 +106,16 @@ def _noise(subject: Subject, trial: Trial, chosen: Array, found: Judgement, wron
 
 
 def _plainly(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array, line: Line
 ) -> Array:
-    """What noise leaves open at the given arguments: two wide steps as they are, for extrapolation multiplies noise."""
-    claim, line = _claim(subject, trial, chosen), trial.line(subject, chosen)
+    """What noise leaves open at the given arguments: wide steps as they are, for extrapolation multiplies noise."""
+    claim = _claim(subject, trial, chosen)
     unit = max(claim.epsilon, unit_of(subject))
-    step = unit**n.MOST_RADIUS / 2
-    wide, narrow = ((line(h) - line(-h)) / (2 * h) for h in (2 * step, step))
-    error = np.abs(wide - narrow) + unit * claim.size / step
+    steps = unit**n.MOST_RADIUS * np.array([0.5, 1.0, 2.0, 4.0])
+    quotients = np.array([(line(h) - line(-h)) / (2 * h) for h in steps])
+    errors = np.abs(np.diff(quotients, axis=0)) + unit * claim.size / steps[:-1, None]
+    best = np.argmin(np.where(np.isnan(errors), np.inf, errors), axis=0), np.arange(chosen.size)
+    narrow, error = quotients[best], errors[best]
     gap = np.abs(narrow - claim.value)
     size = np.abs(narrow) + np.abs(claim.value) + usual_size(trial.claimed)
     sure = (found.state[wrong] == State.OPEN) & (error <= n.COARSE * size)
@@ -117,8 +123,25 @@ def _plainly(
     return np.where(sure & (gap > n.PLAIN_BARS * error), State.WRONG, state)
 
 
+def _stairs(
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array, _: Line
+) -> Array:
+    """Where a value inside is rounded so coarsely that short steps see stairs, they condemn nobody."""
+    some = _sample(subject)
+    along = Line(lambda t: subject.value_or_nan(trial.x + t * trial.u)[some])
+    noise = lasting_noise(along, subject.epsilon)
+    if not noise.any():
+        return found.state[wrong]
+    stairs = (noise > 0) & (noise <= n.BARS * rounding_inside(subject, trial.x, trial.w))
+    if not stairs.any():
+        return found.state[wrong]
+    size = np.abs(along(0.0)) + subject.scale[some]
+    subject.unit = max(unit_of(subject), float(np.max((noise / size)[stairs])))
+    return np.full(chosen.size, State.OPEN)
+
+
 def _jumping(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array, _: Line
 ) -> Array:
     """Where another output jumps at a point that was made up, as at a change of sign, derivatives tell nothing."""
     if trial.point.is_given or trial.order == 2:
@@ -137,15 +160,19 @@ def unit_of(subject: Subject) -> float:
     if subject.unit is None:
         x = subject.start()
         u = directions.generic(np.random.default_rng(3), subject.inputs, x)
-        some = np.unique(np.linspace(0, subject.outputs.size - 1, n.SAMPLE).astype(int))
+        some = _sample(subject)
         line = Line(lambda t: subject.value_or_nan(x + t * u)[some])
         size = np.abs(line(0.0)) + subject.scale[some]
         subject.unit = max(subject.epsilon, usual_unit(line, size, subject.epsilon))
     return subject.unit
 
 
+def _sample(subject: Subject) -> Array:
+    return np.unique(np.linspace(0, subject.outputs.size - 1, n.SAMPLE).astype(int))
+
+
 def _claim_noise(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array, _: Line
 ) -> Array:
     """Claims off by no more than they scatter when the point moves by a few units of rounding.
 
@@ -187,20 +214,16 @@ def _claimed_at(subject: Subject, trial: Trial, x: Array, u: Array | None = None
 
 
 def _neighbours(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array, _: Line
 ) -> Array:
     """Claims inside the hull of derivatives next to the point, if the hull does not shrink with the distance."""
     claimed, bar = trial.claimed[chosen], n.BARS * found.error[wrong]
     rounding = unit_of(subject) * trial.size[chosen] / _radius(subject, 0) / _step(subject)
     state = found.state[wrong]
     low, high = np.full((2, len(n.BALLS), chosen.size), np.inf) * [[[1.0]], [[-1.0]]]
-    rng, flows = np.random.default_rng(2), trial.rule.r != 0
+    rng = np.random.default_rng(2)
     for k in range(n.NEIGHBOURS):
-        towards = directions.generic(rng, subject.inputs, trial.x)
-        if (
-            k % 2 and flows.any()
-        ):  # the edge of a hull is rarely met by chance, but often where the rule sees it
-            towards = np.where(flows, towards * rng.random(flows.size), 0.0)
+        towards = _towards(rng, subject, trial, k)
         slopes = _slopes_beside(subject, trial, chosen, towards)
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
         widths = high - low
@@ -218,6 +241,17 @@ def _neighbours(
         if ((state == State.RIGHT) | smooth | noisy).all():
             break
     return state
+
+
+def _towards(rng: directions.Rng, subject: Subject, trial: Trial, k: int) -> Array:
+    """Where to look for the next neighbour: up and down by position, as programs break ties, then anywhere."""
+    if k < 2:
+        return directions.by_position(subject.inputs, trial.x) * (1 - 2 * k)
+    towards, flows = directions.generic(rng, subject.inputs, trial.x), trial.rule.r != 0
+    if k % 2 and flows.any():
+        # the edge of a hull is rarely met by chance, but often where the rule sees it
+        return np.where(flows, towards * rng.random(flows.size), 0.0)
+    return towards
 
 
 def _slopes_beside(subject: Subject, trial: Trial, chosen: Array, towards: Array) -> Array:
@@ -240,7 +274,7 @@ def _step(subject: Subject) -> float:
 
 
 def _each_input_alone(
-    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array
+    subject: Subject, trial: Trial, chosen: Array, found: Judgement, wrong: Array, _: Line
 ) -> Array:
     """At a point put on kinks: each input moved by itself has the slope that is claimed for it, and no kink."""
     if not trial.point.is_placed or trial.order == 2 or len(subject.inputs.leaves) < 2:
