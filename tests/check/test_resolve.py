@@ -17,7 +17,7 @@ NEEDED = {
 }
 
 
-def as_it_was(subject, trial, chosen, found, wrong):
+def as_it_was(subject, trial, chosen, found, wrong, line):
     """No excuse."""
     return found.state[wrong]
 
