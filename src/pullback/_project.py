@@ -85,10 +85,8 @@ class Entries:
 
     def _ways(self, returned: Any, choice: list[int]) -> Iterator[dict[int, Any]]:
         """The ways to give the result to these inputs: as the one's own, or one part each."""
-        if len(choice) == 1 and self._is_row_with_one(returned, choice[0]):
-            yield {choice[0]: returned[choice[0]]}
         if len(choice) == 1:
-            yield {choice[0]: returned}
+            yield {choice[0]: self._of_only(returned, choice[0])}
         if _is_plain_sequence(returned) and len(returned) == len(choice):
             yield dict(zip(choice, returned, strict=True))
 
@@ -105,6 +103,25 @@ class Entries:
                     for i, child in enumerate(self.children)
                 }
 
+    def _of_only(self, returned: Any, index: int) -> Any:
+        """The gradient of the only input: all of the result, or a part of it with `None` for every other argument.
+
+        Where it can be either, the classes of its lists and tuples tell; where they do not, it is an error.
+        """
+        if not self._is_row_with_one(returned, index):
+            return returned
+        child, part = self.children[index], returned[index]
+        if not self._can_be_of(returned, index) or _same_leaves(returned, part, child):
+            return part
+        own = _has_classes(returned, child)
+        if own == (type(returned) is tuple and _has_classes(part, child)):
+            name = self.names[index]
+            raise Mismatch(
+                f"returned {describe(returned)}, which can be the gradient of `{name}`, or one for every argument. "
+                f'Return it by name, {{"{name}": …}}'
+            )
+        return returned if own else part
+
     def _is_row_with_one(self, returned: Any, index: int) -> bool:
         """Whether it has `None` for every argument but this one, whose structure it has there."""
         if not _is_plain_sequence(returned) or not 1 < len(returned) == len(self.children):
@@ -112,10 +129,16 @@ class Entries:
         others = [part for i, part in enumerate(returned) if i != index]
         if any(leaf is not None for leaf in flatten(others)[0]):
             return False
-        return (
-            not self.children[index].is_leaf()
-            and _parts(returned[index], self.children[index]) is not None
-        )
+        return not self.children[index].is_leaf() and self._can_be_of(returned[index], index)
+
+    def _can_be_of(self, gradient: Any, index: int) -> bool:
+        """Whether it has the structure of an input, and nothing for what is static in it."""
+        child = self.children[index]
+        if not _is_like(gradient, child):
+            return False
+        start = sum(c.num_leaves for c in self.children[:index])
+        flat = zip(_fill(gradient, child, ""), self.leaf_kinds[start:], strict=False)
+        return all(g is None or g is DEFAULT or kind is not Kind.STATIC for g, kind in flat)
 
     def _fits(self, assigned: dict[int, Any]) -> bool:
         return all(_is_like(gradient, self.children[i]) for i, gradient in assigned.items())
@@ -327,6 +350,20 @@ def _is_like(gradient: Any, wanted: Structure) -> bool:
         return not (_is_plain_sequence(gradient) or isinstance(gradient, Mapping))
     parts = _parts(gradient, wanted)
     return parts is not None and all(map(_is_like, parts, wanted.children()))
+
+
+def _has_classes(gradient: Any, wanted: Structure) -> bool:
+    """Whether all lists, tuples and the like in a gradient are of the same class as in its input."""
+    if gradient is None or gradient is DEFAULT or wanted.is_leaf():
+        return True
+    parts = _parts(gradient, wanted) if type(gradient) is wanted.type else None
+    return parts is not None and all(map(_has_classes, parts, wanted.children()))
+
+
+def _same_leaves(one: Any, other: Any, wanted: Structure) -> bool:
+    """Whether two gradients of this structure bring the same to every leaf."""
+    pairs = zip(_fill(one, wanted, ""), _fill(other, wanted, ""), strict=True)
+    return all(a is b for a, b in pairs)
 
 
 def _is_of_rows(structure: Structure) -> bool:

@@ -26,7 +26,7 @@ CHANGES = [
     ("LEVELS", (30, 30), "sine"),
     ("LEVELS_BRIEF", (1, 1), "sine"),
     ("LEVELS_BRIEF", (30, 30), "sine"),
-    ("MOST_RADIUS", 3 / 8, "single"),
+    ("MOST_RADIUS", 1 / 2, "single"),
     ("RADII", 110, "rounded"),
     ("FINE", 3 / 4, "hinge"),
     ("RESOLVED", 30.0, "one in ten million"),

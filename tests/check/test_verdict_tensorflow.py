@@ -21,6 +21,9 @@ X = tf.constant(RNG.normal(size=6), tf.float64)
 POSITIVE = tf.abs(X) + 0.1
 STEEP = tf.constant(np.append(np.abs(RNG.normal(size=200)) + 0.1, 1e-30))
 LABELS = tf.constant([1.0, 0.0, 1.0, 0.0], tf.float64)
+SMALL = numbers(0.3, 0.5, 0.4, 0.7)
+SINGLE = tf.constant([0.62, -1.31, 0.83, 1.94, -0.45])
+NINE = tf.constant(RNG.uniform(-2, 2, 9))
 TWICE = tf.constant([[0], [2], [2], [3]])
 
 
@@ -51,6 +54,48 @@ def cross_entropy(p):
 def raises_beyond_three(x, dy, g):
     with tf.control_dependencies([tf.debugging.assert_less(x, tf.constant(3.0, x.dtype))]):
         return tf.identity(g)
+
+
+def settled(x):
+    """z = cos(x·z), by an iteration that settles for small x only."""
+    z = tf.ones_like(x)
+    for _ in range(80):
+        z = tf.cos(x * z)
+    return z
+
+
+def slope_when_settled(x, dy):
+    z = settled(x)
+    return -dy * z * tf.sin(x * z) / (1 + x * tf.sin(x * z))
+
+
+def rounded_inside(x):
+    """Three times x, a third of it in sixteenths as float32 has no more digits for so large a sum."""
+    x = tf.cast(x, tf.float32)
+    return (1e6 + x) - 1e6 + 2 * x
+
+
+def edges_cut(x):
+    ranked = tf.sort(x)
+    return tf.clip_by_value(x, ranked[1], ranked[-2])
+
+
+def by_rank(x, dy):
+    """Of equal entries the first is cut and the next is the edge: the limit of derivatives beside ties."""
+    order = tf.argsort(x, stable=True)
+    dy = tf.gather(dy, order)
+    zero = tf.zeros_like(dy[:1])
+    low, high = dy[:1] + dy[1:2], dy[-2:-1] + dy[-1:]
+    return tf.gather(tf.concat([zero, low, dy[2:-2], high, zero], 0), tf.argsort(order))
+
+
+def by_value(x, dy):
+    """As above, but every entry that equals the edge is taken for it."""
+    ranked, zero = tf.sort(x), tf.zeros_like(x)
+    below, above = x < ranked[1], x > ranked[-2]
+    low, high = (tf.reduce_sum(tf.where(cut, dy, zero)) for cut in (below, above))
+    ends = tf.where(x == ranked[1], low, zero) + tf.where(x == ranked[-2], high, zero)
+    return tf.where(below | above, zero, dy) + ends
 
 
 def by_py_function(x, dy, g):
@@ -166,6 +211,22 @@ WRONG = {
         tf.ones([1, 2, 2, 2, 1]),
         {},
     ),
+    "every value at the edge": (ruled(edges_cut, by_value), NINE, {}),
+    "below zero, where the iteration settles": (
+        ruled(settled, lambda x, dy: slope_when_settled(x, dy) * tf.where(x < 0, numbers(2), 1)),
+        SMALL,
+        {},
+    ),
+    "another slope than that of the stairs": (
+        ruled(rounded_inside, lambda x, dy: 4 * dy),
+        SINGLE,
+        {},
+    ),
+    "straight through stairs that are meant": (
+        ruled(lambda x: tf.round(16 * tf.cast(x, tf.float32)) / 16 + 2 * x, lambda x, dy: 3 * dy),
+        SINGLE,
+        {},
+    ),
 }
 
 RIGHT = {
@@ -200,6 +261,9 @@ RIGHT = {
     ),
     "zero as given": (lambda x: tf.reduce_sum(x * x), numbers(0, 0, 0), {}),
     "one entry": (tf.exp, numbers(0.5), {}),
+    "the limit of an iteration": (ruled(settled, slope_when_settled), SMALL, {}),
+    "a sum that rounds coarsely": (rounded_inside, SINGLE, {}),
+    "cut by rank among equal values": (ruled(edges_cut, by_rank), NINE, {"seed": 1}),
 }
 
 UNDECIDED = {

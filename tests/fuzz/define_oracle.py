@@ -177,6 +177,18 @@ def effective_result(case: Case) -> str:
     return "text" if wanted in WRONG_RESULTS else "own"
 
 
+def reads_two_ways(case: Case) -> bool:
+    """Whether the gradient of the only input may be taken for one of every argument, which is refused."""
+    holding = case.holding()
+    tree = case.parameters[holding[0]].tree
+    if len(holding) > 1 or type(tree) is not tuple or len(tree) != len(case.parameters):
+        return False
+    given = [
+        path for (path, _), form in zip(case.flowing(), case.forms, strict=True) if form != "none"
+    ]
+    return len(tree) > 1 and all(path[1] == holding[0] for path in given)
+
+
 def _all_flow(case: Case) -> bool:
     holding = set(case.holding())
     return all(leaf.flows for path, leaf in case.all_leaves() if path[0] in holding)

@@ -254,7 +254,11 @@ def winsorised(slip):
         low, high = ranked[1], ranked[-2]
 
         def cut_pullback(dy):
-            below, above = x < low, x > high
+            # By rank, so that of equal entries one is cut and one is the edge.
+            order = tf.argsort(x)
+            below, edge_below, edge_above, above = (
+                tf.one_hot(order[k], x.shape[0], True, False) for k in (0, 1, -2, -1)
+            )
             kept = tf.cast(~(below | above), x.dtype)
             if slip == "no_mask":
                 return dy
@@ -262,8 +266,8 @@ def winsorised(slip):
                 return dy * (1 - kept)
             at_low = tf.reduce_sum(tf.where(below, dy, tf.zeros_like(dy)))
             at_high = tf.reduce_sum(tf.where(above, dy, tf.zeros_like(dy)))
-            ends = tf.where(x == low, at_low, tf.zeros_like(dy))
-            ends = ends + tf.where(x == high, at_high, tf.zeros_like(dy))
+            ends = tf.where(edge_below, at_low, tf.zeros_like(dy))
+            ends = ends + tf.where(edge_above, at_high, tf.zeros_like(dy))
             scale = {"inverted_edge": 2.0, "count": 1 / 7}.get(slip, 1.0)
             return scale * dy * kept + ends
 

@@ -13,6 +13,8 @@ COARSE = 0.1
 UNITS = 8.0
 # The error that many roundings in a row may add up to: 2¹⁴ units, far below any mistake.
 ROUNDINGS = 2.0**14
+# A line of a program that runs at least so often may be an iteration.
+ITERATIONS = 10
 
 # The ladder of central steps: first step, ratio, least and most levels, the relative error that suffices.
 FIRST_STEP, FIRST_STEP_BRIEF = 2 / 13, 3 / 13  # powers of ε: 2⁻⁸ and 2⁻¹² in float64

@@ -35,6 +35,10 @@ class Line:
             self._known[t] = self._at(t)
         return self._known[t]
 
+    def part(self, which: Array) -> "Line":
+        """Some of the entries; what is known of the whole line is not worked out again."""
+        return Line(lambda t: self(t)[which])
+
 
 @dataclass(frozen=True)
 class Window:

@@ -30,6 +30,15 @@ def usual_unit(line: Line, size: Array, epsilon: float) -> float:
     return float(np.median(known)) if known.size else 0.0
 
 
+def lasting_noise(line: Line, epsilon: float) -> Array:
+    """The noise of wide spacings where it keeps its size at half of them, as that of stairs; else none."""
+    wide, half = (
+        _at_spacing(line, share * epsilon ** n.NOISE_SPACINGS[-1]) for share in (1.0, 0.5)
+    )
+    # smooth values would leave a sixteenth
+    return np.where(half >= n.LASTING**2 * wide, n.NOISE_FACTOR * wide, 0.0)
+
+
 def _level(line: Line, epsilon: float) -> Array:
     """The least noise of several spacings: what is steep looks noisy at the wide ones.
 

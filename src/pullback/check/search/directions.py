@@ -8,6 +8,8 @@ from pullback.check.subject import Layout
 
 Rng = np.random.Generator
 SAMPLE = 10_000
+# entries so many places apart are apart by no more than this many times their size
+STEPS_APART = 64
 
 
 def leaf_scales(layout: Layout, x: Array) -> Array:
@@ -40,6 +42,11 @@ def tie_keeping(rng: Rng, layout: Layout, x: Array) -> Array:
     phase, pitch = rng.uniform(0, 6), rng.uniform(0.5, 2)
     scale = float(np.median(leaf_scales(layout, x)[:: max(1, x.size // SAMPLE)]))
     return scale * (1 + 0.5 * np.sin(pitch * x / scale + phase))
+
+
+def by_position(layout: Layout, x: Array) -> Array:
+    """Moves every entry further than the one before it, which breaks ties as a stable sort does."""
+    return leaf_scales(layout, x) * np.linspace(1, min(x.size, STEPS_APART), x.size)
 
 
 def sparse_at(rng: Rng, layout: Layout, x: Array, special: Array) -> Array:

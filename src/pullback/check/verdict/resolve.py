@@ -13,10 +13,11 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.estimate.interval import Claim, Judgement, Line, State, judge, jumps
-from pullback.check.estimate.noise import noise_along, usual_unit
+from pullback.check.estimate.noise import lasting_noise, noise_along, usual_unit
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
 from pullback.check.subject import Subject
+from pullback.check.verdict.intermediate import rounding_inside
 from pullback.check.verdict.trial import Trial, usual_size
 
 
@@ -105,7 +106,7 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
         return (_noise,)
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
-    last = (_plainly,) if trial.point.is_given and trial.order == 1 else ()
+    last = (_stairs, _plainly) if trial.point.is_given and trial.order == 1 else ()
     return (_jumping, *first, _claim_noise, _each_input_alone, *last)
 
 
@@ -141,17 +142,35 @@ def _noise(doubt: Doubt) -> Array:
 
 
 def _plainly(doubt: Doubt) -> Array:
-    """What noise leaves open at the given arguments: two wide steps as they are, for extrapolation multiplies noise."""
+    """What noise leaves open at the given arguments: wide steps as they are, for extrapolation multiplies noise."""
     claim, line = doubt.claim(), doubt.line()
     unit = max(claim.epsilon, unit_of(doubt.subject))
-    step = unit**n.MOST_RADIUS / 2
-    wide, narrow = ((line(h) - line(-h)) / (2 * h) for h in (2 * step, step))
-    error = np.abs(wide - narrow) + unit * claim.size / step
+    steps = unit**n.MOST_RADIUS * np.array([0.5, 1.0, 2.0, 4.0])
+    quotients = np.array([(line(h) - line(-h)) / (2 * h) for h in steps])
+    errors = np.abs(np.diff(quotients, axis=0)) + unit * claim.size / steps[:-1, None]
+    best = np.argmin(np.where(np.isnan(errors), np.inf, errors), axis=0), np.arange(claim.size.size)
+    narrow, error = quotients[best], errors[best]
     gap = np.abs(narrow - claim.value)
     size = np.abs(narrow) + np.abs(claim.value) + usual_size(doubt.trial.claimed)
     sure = (doubt.found.state == State.OPEN) & (error <= n.COARSE * size)
     state = np.where(sure & (gap <= error), State.RIGHT, doubt.found.state)
     return np.where(sure & (gap > n.UNITS * error), State.WRONG, state)
+
+
+def _stairs(doubt: Doubt) -> Array:
+    """Where a value inside is rounded so coarsely that short steps see stairs, they condemn nobody."""
+    subject, trial = doubt.subject, doubt.trial
+    some = _sample(subject)
+    along = Line(lambda t: subject.value_or_nan(trial.x + t * trial.u)[some])
+    noise = lasting_noise(along, subject.epsilon)
+    if not noise.any():
+        return doubt.found.state
+    stairs = (noise > 0) & (noise <= n.BARS * rounding_inside(subject, trial.x, trial.w))
+    if not stairs.any():
+        return doubt.found.state
+    size = np.abs(along(0.0)) + subject.scale[some]
+    subject.unit = max(unit_of(subject), float(np.max((noise / size)[stairs])))
+    return np.full(doubt.chosen.size, State.OPEN)
 
 
 def unit_of(subject: Subject) -> float:
@@ -162,11 +181,15 @@ def unit_of(subject: Subject) -> float:
     if subject.unit is None:
         x = subject.start()
         u = directions.generic(np.random.default_rng(3), subject.inputs, x)
-        some = np.unique(np.linspace(0, subject.outputs.size - 1, n.SAMPLE).astype(int))
+        some = _sample(subject)
         line = Line(lambda t: subject.value_or_nan(x + t * u)[some])
         size = np.abs(line(0.0)) + subject.scale[some]
         subject.unit = max(subject.epsilon, usual_unit(line, size, subject.epsilon))
     return subject.unit
+
+
+def _sample(subject: Subject) -> Array:
+    return np.unique(np.linspace(0, subject.outputs.size - 1, n.SAMPLE).astype(int))
 
 
 def _claim_noise(doubt: Doubt) -> Array:
@@ -215,13 +238,9 @@ def _neighbours(doubt: Doubt) -> Array:
     enough = n.FEW_NEIGHBOURS * np.where(doubt.found.bends | trial.point.is_placed, 3, 1)
     state = doubt.found.state
     low, high = np.full((2, len(balls), claimed.size), np.inf) * [[[1.0]], [[-1.0]]]
-    rng, flows = np.random.default_rng(2), trial.rule.r != 0
+    rng = np.random.default_rng(2)
     for k in range(n.MANY):
-        towards = directions.generic(rng, subject.inputs, trial.x)
-        if (
-            k % 2 and flows.any()
-        ):  # the edge of a hull is rarely met by chance, but often where the rule sees it
-            towards = np.where(flows, towards * rng.random(flows.size), 0.0)
+        towards = _towards(rng, subject, trial, k)
         slopes = np.array([_slope_beside(doubt, radius, towards) for radius in balls])
         low, high = np.fmin(low, slopes), np.fmax(high, slopes)
         near, far = (high - low)[:2]
@@ -234,6 +253,17 @@ def _neighbours(doubt: Doubt) -> Array:
         if ((state == State.RIGHT) | (smooth & (k + 1 >= enough)) | noisy).all():
             break
     return state
+
+
+def _towards(rng: directions.Rng, subject: Subject, trial: Trial, k: int) -> Array:
+    """Where to look for the next neighbour: up and down by position, as programs break ties, then anywhere."""
+    if k < 2:
+        return directions.by_position(subject.inputs, trial.x) * (1 - 2 * k)
+    towards, flows = directions.generic(rng, subject.inputs, trial.x), trial.rule.r != 0
+    if k % 2 and flows.any():
+        # the edge of a hull is rarely met by chance, but often where the rule sees it
+        return np.where(flows, towards * rng.random(flows.size), 0.0)
+    return towards
 
 
 def _slope_beside(doubt: Doubt, radius: float, towards: Array) -> Array:
