@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -174,6 +174,8 @@ class Flow:
     ops: tuple[Op, ...] = ()  # of the types that ran, and of situations
     # Objects of the caller that stand for sources: (object, position in `sources`).
     objects: Sequence[tuple[Any, int]] = field(default=(), repr=False, compare=False)
+    # Runs forward once more to see what the backward pass keeps: bytes by value. None where that cannot be done.
+    measure_held: Callable[[], Mapping[int, int]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def edges(self) -> tuple[Edge, ...]:
@@ -218,7 +220,7 @@ class Flow:
     def to_dict(self) -> dict[str, Any]:
         """All of it as lists, dicts, texts and numbers, fit for JSON."""
         found: Mapping[str, Any] = {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "objects"
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.compare
         }
         return {name: _plain(value) for name, value in found.items()}
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pullback.extend import Op
+from pullback.extend import flow
+
+Op = flow.Op
 
 _STRAIGHT = "`pb.with_gradient({0}, lambda dy: dy)` passes the gradient straight through"
 _STEP = f"Write a gradient for it: {_STRAIGHT}"
