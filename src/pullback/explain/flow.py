@@ -118,7 +118,7 @@ class Op:
 
     `role` is what the operation does to a gradient, in words that all engines share: `step` (constant between jumps),
     `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`, `gate` (0 below 0), `saturating`,
-    `clip`, `select`, `gather`, `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `softmax`, `arc`,
+    `clip`, `select`, `read`, `gather`, `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `softmax`, `arc`,
     `angle`, `square`, `subtract`, `add`, `sum`, `mean`, `abs`, `peak`, `copy`; `situation` for what is no single
     operation.
     """
@@ -175,7 +175,9 @@ class Flow:
     # Objects of the caller that stand for sources: (object, position in `sources`).
     objects: Sequence[tuple[Any, int]] = field(default=(), repr=False, compare=False)
     # Runs forward once more to see what the backward pass keeps: bytes by value. None where that cannot be done.
-    measure_held: Callable[[], Mapping[int, int]] | None = field(default=None, repr=False, compare=False)
+    measure_held: Callable[[], Mapping[int, int]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def edges(self) -> tuple[Edge, ...]:

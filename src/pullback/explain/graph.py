@@ -8,14 +8,8 @@ from dataclasses import dataclass
 
 from pullback.explain.flow import Flow, Node, Size, Value
 
-CARRIES = (
-    "float",
-    "bfloat",
-    "complex",
-    "variant",
-    "half",
-    "double",
-)  # dtypes along which gradients flow
+# Dtypes along which gradients flow; a variable's handle and a list of tensors are ways as well.
+CARRIES = ("float", "bfloat", "complex", "variant", "resource")
 
 
 def carries(value: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,16 +14,23 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines
+from pullback.engines.tensorflow.explaining.refine import refined
 from pullback.engines.tensorflow.explaining.remedies import ops_of
 from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.stream import Record, Stream
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
 from pullback.engines.tensorflow.explaining.sweep import Sweep
+from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.probing.callee import plain_line
-from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
+from pullback.engines.tensorflow.probing.state import (
+    State,
+    random_state_kept,
+    reachable_variables,
+    seeded,
+)
 from pullback.engines.tensorflow.tf_private import explaining, overriding
 from pullback.errors import ExplainError
-from pullback.extend import flow, walk
+from pullback.extend import flatten, flow, unflatten, walk
 
 
 def record(
@@ -45,7 +53,31 @@ def record(
         undo.enter_context(random_state_kept(0))
         state = State([*reachable_variables(fn, args, kwargs), *private.global_generator_state()])
         undo.callback(lambda: state.restore(state.changed()))
-        return _Recording(subject, state).flow(began, wrt)
+        recording = _Recording(subject, state)
+        found = recording.flow(began, wrt)
+        again = functools.partial(_again, fn, args, kwargs, loss, state)
+        return refined(found, fn, recording.stream.lines, again, recording.sources.behind())
+
+
+def _again(
+    fn: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    loss: Any,
+    state: State,
+    moved: Mapping[int, Any],
+) -> list[Any]:
+    """The results of one more run, with other numbers in place of some arguments and variables."""
+    leaves, structure = flatten((tuple(args), dict(kwargs)))
+    changed = [moved.get(id(leaf), leaf) if not is_variable(leaf) else leaf for leaf in leaves]
+    other = subject_of(fn, *unflatten(structure, changed), loss)
+    for variable, _ in state.saved.values():
+        if id(variable) in moved:
+            variable.assign(moved[id(variable)])
+    try:
+        return starts_of(other, seeded(other.run, 0))
+    finally:
+        state.restore(state.changed())
 
 
 class _Recording:

@@ -111,6 +111,7 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "Relu6": "tf.nn.relu6",
     },
     "select": {"SelectV2": "tf.where", "Select": "tf.where"},
+    "read": {"ReadVariableOp": "reading a variable"},
     "gather": {
         "GatherV2": "tf.gather",
         "GatherNd": "tf.gather_nd",

@@ -13,6 +13,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.closed_over import tensors_of
+from pullback.engines.tensorflow.explaining.owners import owners_of
 from pullback.engines.tensorflow.explaining.sizes import size_of
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Subject
@@ -30,6 +31,7 @@ class Sources:
     def __init__(self, subject: Subject, stream: Stream, variables: Sequence[Any]) -> None:
         self.subject, self.stream = subject, stream
         self.variables = list(variables)  # that the function can reach
+        self.owners = owners_of(subject.fn)
         self.tape: Any = None
         self.start = private.next_number()
         self._read: dict[int, list[int]] = {}  # id of a variable -> values read of it out of sight
@@ -55,6 +57,8 @@ class Sources:
             return
         known = {id(v): v for v in [*self.variables, *self.tape.watched_variables()]}
         at = explaining.address(tensor)
+        if not at:  # a scalar, of which no address is known
+            return
         for variable in known.values():
             same = variable.dtype == tensor.dtype and variable.shape == tensor.shape
             if same and self._address(variable) == at:
@@ -76,9 +80,15 @@ class Sources:
             for value in self._values_of(variable):
                 self.stream.values[value].variable = variable.name
         pairs = [(leaf.tensor, self._values_of(leaf.tensor)) for leaf in self.subject.leaves]
+        read = {id(v) for v in self.read} | arguments
+        self.read += [v for v in self.variables if id(v) not in read and self._counts(v)]
         pairs += [(t, self._values_of(t)) for t in [*self.read, *self.tensors]]
         self.pairs = pairs
         self.values = {v for _, found in pairs for v in found}
+
+    def _counts(self, variable: Any) -> bool:
+        """Whether somebody may ask for the gradient of a variable that was not read."""
+        return values.flows(variable) and (id(variable) in self.owners or variable.trainable)
 
     def _values_of(self, thing: Any) -> list[int]:
         known = self.stream.known(getattr(thing, "handle", thing))
@@ -116,13 +126,23 @@ class Sources:
             objects.append((thing, k))
             if k < len(self.subject.leaves) and self.subject.leaves[k].given is not thing:
                 objects.append((self.subject.leaves[k].given, k))
-        objects += self._keras_objects()
+            if owner := self.owners.get(id(thing)):
+                objects.append((owner.variable, k))
         return tuple(found), objects
+
+    def behind(self) -> list[list[Any]]:
+        """For each source what the user's code may name: the thing itself, the layers that hold it."""
+        given = [[leaf.given] for leaf in self.subject.leaves]
+        owners = [self.owners.get(id(thing)) for thing in [*self.read, *self.tensors]]
+        held = [[o.variable, *o.layers] if o else [] for o in owners]
+        return given + [
+            [t, *more] for t, more in zip([*self.read, *self.tensors], held, strict=True)
+        ]
 
     def _source(
         self, k: int, name: str, thing: Any, met: Sequence[int], gradient: Any
     ) -> flow.Source:
-        variable = isinstance(thing, tf.Variable)
+        variable, owner = isinstance(thing, tf.Variable), self.owners.get(id(thing))
         kind = "argument" if k < len(self.subject.leaves) else "variable" if variable else "tensor"
         return flow.Source(
             name,
@@ -131,33 +151,20 @@ class Sources:
             tuple(thing.shape),
             thing.dtype.name,
             None if gradient is None else size_of(gradient),
-            trainable=_trainable(thing),
+            layer=owner.path if owner else (),
+            trainable=owner.variable.trainable if owner else _trainable(thing),
         )
 
     def _names(self) -> list[str]:
         names = [leaf.name for leaf in self.subject.leaves]
-        names += [_variable_name(v) for v in self.read]
+        names += [self._variable_name(v) for v in self.read]
         known = _names_in(self.subject.fn)
         names += [known.get(id(t), f"a tensor of shape {tuple(t.shape)}") for t in self.tensors]
         return names
 
-    def _keras_objects(self) -> list[tuple[Any, int]]:
-        position = {id(thing): k for k, (thing, _) in enumerate(self.pairs)}
-        found = [v for owner in _layers_of(self.subject.fn) for v in owner.variables]
-        return [
-            (v, position[id(values.underlying(v))])
-            for v in found
-            if id(values.underlying(v)) in position
-        ]
-
-
-def _layers_of(fn: Any) -> list[Any]:
-    owner = getattr(fn, "__self__", fn)
-    return [owner] if isinstance(owner, keras.Layer) else []
-
-
-def _variable_name(variable: Any) -> str:
-    return variable.name.removesuffix(":0")
+    def _variable_name(self, variable: Any) -> str:
+        owner = self.owners.get(id(variable))
+        return owner.name if owner else variable.name.removesuffix(":0")
 
 
 def _trainable(thing: Any) -> bool:
