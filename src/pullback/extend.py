@@ -120,3 +120,4 @@ from pullback.check.probe.naming import distinct as distinct
 from pullback.check.probe.naming import paths_and_names as paths_and_names
 from pullback.check.probe.refusals import require_function as require_function
 from pullback.explain import flow as flow
+from pullback.explain import graph as graph

@@ -118,8 +118,8 @@ class Op:
 
     `role` is what the operation does to a gradient, in words that all engines share: `step` (constant between jumps),
     `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`, `gate` (0 below 0), `saturating`,
-    `clip`, `select`, `read`, `gather`, `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `softmax`, `arc`,
-    `angle`, `square`, `subtract`, `add`, `sum`, `mean`, `abs`, `peak`, `copy`; `situation` for what is no single
+    `clip`, `select`, `read`, `gather`, `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `softmax`,
+    `arc`, `angle`, `square`, `subtract`, `add`, `sum`, `mean`, `abs`, `peak`, `copy`; `situation` for what is no single
     operation.
     """
 

@@ -31,7 +31,7 @@ class Owner:
 
 def owners_of(*things: Any) -> dict[int, Owner]:
     """By the id of TensorFlow's variable: the variables of all layers that can be reached from these."""
-    found = [owner for owner in (getattr(t, "__self__", t) for t in things)]
+    found = [getattr(thing, "__self__", thing) for thing in things]
     roots = [thing for thing in walk(*found, stop=_is_layer) if _is_layer(thing)]
     owners: dict[int, Owner] = {}
     for root in roots:

@@ -70,7 +70,8 @@ def _again(
     """The results of one more run, with other numbers in place of some arguments and variables."""
     leaves, structure = flatten((tuple(args), dict(kwargs)))
     changed = [moved.get(id(leaf), leaf) if not is_variable(leaf) else leaf for leaf in leaves]
-    other = subject_of(fn, *unflatten(structure, changed), loss)
+    other_args, other_kwargs = unflatten(structure, changed)
+    other = subject_of(fn, other_args, other_kwargs, loss)
     for variable, _ in state.saved.values():
         if id(variable) in moved:
             variable.assign(moved[id(variable)])

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow.explaining.code_reading import codes_of, named_on
 from pullback.engines.tensorflow.explaining.lines import Lines
-from pullback.extend import FlowGraph, flow
+from pullback.extend import flow, graph
 
 Again = Callable[
     [Mapping[int, Any]], Sequence[Any]
@@ -30,8 +30,8 @@ def refined(
     found: flow.Flow, fn: Any, lines: Lines, again: Again, things: Sequence[Sequence[Any]]
 ) -> flow.Flow:
     """The flow with what can be found out about sources that lead nowhere; `things` are those behind each source."""
-    graph = FlowGraph(found)
-    lost = [k for k, source in enumerate(found.sources) if _is_lost(graph, source)]
+    ways = graph.Graph(found)
+    lost = [k for k, source in enumerate(found.sources) if _is_lost(ways, source)]
     if not lost:
         return found
     codes = codes_of(fn, lines)
@@ -47,7 +47,7 @@ def refined(
             ]
             place = exits[0][0].place(exits[0][1]) if exits else None
             sources[k] = dataclasses.replace(sources[k], moves=True, place=place)
-        elif not graph.downstream(sources[k].values, bool) and (
+        elif not ways.downstream(sources[k].values, bool) and (
             named := named_on(codes, sources[k].name, known)
         ):
             hint = f"branch not taken: {named[1]}"
@@ -59,9 +59,9 @@ def refined(
     return dataclasses.replace(found, sources=tuple(sources))
 
 
-def _is_lost(graph: FlowGraph, source: flow.Source) -> bool:
+def _is_lost(ways: graph.Graph, source: flow.Source) -> bool:
     flows = source.dtype.startswith(("float", "bfloat", "complex"))
-    return flows and source.gradient is None and source.trainable and not graph.way(source.values)
+    return flows and source.gradient is None and source.trainable and not ways.way(source.values)
 
 
 def _moving(lost: Sequence[int], things: Sequence[Sequence[Any]], again: Again) -> set[int]:
