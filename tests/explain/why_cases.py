@@ -3,7 +3,7 @@
 A case gives the function, its arguments and what is asked about. `# HERE` marks the line that must be named.
 """
 
-# ruff: noqa: F841
+# ruff: noqa: F841, RUF059, SIM108
 from __future__ import annotations
 
 from collections.abc import Callable
