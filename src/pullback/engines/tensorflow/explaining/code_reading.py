@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pullback.engines.tensorflow.explaining.lines import Lines, place_at
@@ -24,6 +24,8 @@ class Code:
         lines, self._first = inspect.getsourcelines(function)
         self._file = inspect.getsourcefile(function) or ""
         self.tree = _parsed("".join(lines))
+        functions = [n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
+        self._root = functions[0] if functions else self.tree
         self._parent = {
             child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
         }
@@ -45,6 +47,7 @@ class Code:
             node
             for node in ast.walk(self.tree)
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+            and isinstance(node.ctx, ast.Load)
             and (
                 (isinstance(node, ast.Name) and node.id in names)
                 or (isinstance(node, ast.Attribute) and node.attr in attributes)
@@ -52,13 +55,21 @@ class Code:
             )
         ]
 
+    def stored(self, name: str) -> ast.Name | None:
+        """Where an argument's name gets another value."""
+        names = (
+            node for node in ast.walk(self.tree) if isinstance(node, ast.Name) and node.id == name
+        )
+        known = name in self.parameters
+        return next((n for n in names if known and isinstance(n.ctx, ast.Store)), None)
+
     def condition_of(self, node: ast.AST) -> ast.AST | None:
         """The statement or call that decides whether a part of the code runs."""
         child = node
         while (parent := self._parent.get(child)) is not None:
             if _decides(parent, child):
                 return parent
-            if isinstance(parent, ast.Lambda | ast.FunctionDef) and parent in self._parent:
+            if isinstance(parent, ast.Lambda | ast.FunctionDef) and parent is not self._root:
                 above = self._parent[parent]
                 return (
                     above
@@ -124,7 +135,9 @@ def _functions_of(thing: Any) -> list[tuple[types.FunctionType, Any]]:
         return [(inspect.unwrap(thing.__func__), thing.__self__)]
     if isinstance(thing, types.FunctionType):
         return [(inspect.unwrap(thing), None)]
-    methods = [getattr(type(thing), name, None) for name in ("call", "__call__")]
+    methods = [
+        m for name in ("call", "__call__") for m in unwrapped(getattr(type(thing), name, None))
+    ]
     return [(inspect.unwrap(m), thing) for m in methods if isinstance(m, types.FunctionType)]
 
 
@@ -177,12 +190,19 @@ def _root(name: str) -> str:
 
 
 def named_on(
-    codes: Iterable[Code], name: str, things: Mapping[int, Any]
-) -> tuple[flow.Place, flow.Place] | None:
-    """Where a thing is used, and what decides about that, if it is used only in parts that may not run."""
-    found = [(code, node) for code in codes for node in code.mentions(name, things.values())]
-    conditions = [(code, node, code.condition_of(node)) for code, node in found]
-    if not conditions or any(condition is None for _, _, condition in conditions):
+    codes: Iterable[Code], name: str, things: Iterable[Any]
+) -> tuple[flow.Place, tuple[str, ...]] | None:
+    """Where the code names a thing that the run never met, and what that means, as hints."""
+    things = list(things)
+    found = [(code, node) for code in codes for node in code.mentions(name, things)]
+    for code in codes:
+        stored = code.stored(name)
+        if stored is not None and not any(c is code and n.lineno < stored.lineno for c, n in found):
+            return code.place(stored), ("another value",)
+    if not found:
         return None
-    code, node, condition = conditions[0]
-    return code.place(node), code.place(condition or node)
+    certain = [(code, node) for code, node in found if code.condition_of(node) is None]
+    if certain:
+        return certain[0][0].place(certain[0][1]), ("named",)
+    code, node = found[0]
+    return code.place(node), (f"branch not taken: {code.place(code.condition_of(node) or node)}",)

@@ -48,11 +48,10 @@ def refined(
             place = exits[0][0].place(exits[0][1]) if exits else None
             sources[k] = dataclasses.replace(sources[k], moves=True, place=place)
         elif not ways.downstream(sources[k].values, bool) and (
-            named := named_on(codes, sources[k].name, known)
+            named := named_on(codes, sources[k].name, known.values())
         ):
-            hint = f"branch not taken: {named[1]}"
             sources[k] = dataclasses.replace(
-                sources[k], moves=False, place=named[0], hints=(*sources[k].hints, hint)
+                sources[k], moves=False, place=named[0], hints=named[1]
             )
         else:
             sources[k] = dataclasses.replace(sources[k], moves=False)
@@ -92,7 +91,10 @@ def _moving(lost: Sequence[int], things: Sequence[Sequence[Any]], again: Again) 
 def _moved(thing: Any) -> Any:
     """The same with other numbers."""
     numbers = np.array(tf.convert_to_tensor(thing))
-    moved = (numbers * _FACTOR + _SUMMAND).astype(numbers.dtype)
+    uneven = np.cos(np.arange(numbers.size)).reshape(
+        numbers.shape
+    )  # some results only see differences
+    moved = (numbers * _FACTOR + _SUMMAND * uneven).astype(numbers.dtype)
     return moved if isinstance(thing, np.ndarray | np.generic) else tf.constant(moved)
 
 

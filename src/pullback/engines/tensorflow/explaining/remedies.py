@@ -173,6 +173,18 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "MaxPoolV2": "tf.nn.max_pool",
         "MaxPool3D": "tf.nn.max_pool3d",
     },
+    "join": {
+        "Pack": "tf.stack",
+        "ConcatV2": "tf.concat",
+        "Unpack": "tf.unstack",
+        "Split": "tf.split",
+        "SplitV": "tf.split",
+        "Transpose": "tf.transpose",
+        "Pad": "tf.pad",
+        "PadV2": "tf.pad",
+        "Tile": "tf.tile",
+        "BroadcastTo": "tf.broadcast_to",
+    },
     "copy": {
         "Identity": "tf.identity",
         "IdentityN": "tf.identity_n",

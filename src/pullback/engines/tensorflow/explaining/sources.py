@@ -160,15 +160,20 @@ class Sources:
         )
 
     def _names(self) -> list[str]:
-        names = [leaf.name for leaf in self.subject.leaves]
-        names += [self._variable_name(v) for v in self.read]
         known = _names_in(self.subject.fn)
+        names = [leaf.name for leaf in self.subject.leaves]
+        names += [self._variable_name(v, known) for v in self.read]
         names += [known.get(id(t), f"a tensor of shape {tuple(t.shape)}") for t in self.tensors]
-        return names
+        return [
+            f"{name}#{seen}" if (seen := names[:k].count(name)) else name
+            for k, name in enumerate(names)
+        ]
 
-    def _variable_name(self, variable: Any) -> str:
-        owner = self.owners.get(id(variable))
-        return owner.name if owner else variable.name.removesuffix(":0")
+    def _variable_name(self, variable: Any, known: Mapping[int, str]) -> str:
+        """As Keras, or the user who gave it a name, calls it; else as the code does."""
+        owner, name = self.owners.get(id(variable)), variable.name.removesuffix(":0")
+        unnamed = name.startswith("Variable")
+        return owner.name if owner else known.get(id(variable), name) if unnamed else name
 
 
 def _trainable(thing: Any) -> bool:
@@ -185,12 +190,15 @@ def _closed_over(fn: Any) -> list[Any]:
 
 def _names_in(fn: Any) -> dict[int, str]:
     """The names by which a function knows tensors."""
+    held = getattr(getattr(fn, "__self__", fn), "__dict__", {})
+    outside: dict[str, Any] = dict(held)
     function = inspect.unwrap(getattr(fn, "python_function", fn))
     code = getattr(function, "__code__", None)
-    if code is None:
-        return {}
-    outside = {n: function.__globals__[n] for n in code.co_names if n in function.__globals__}
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=False)
+    names = code.co_names if code is not None else ()
+    outside |= {n: function.__globals__[n] for n in names if n in function.__globals__}
+    cells = (
+        zip(code.co_freevars, function.__closure__ or (), strict=False) if code is not None else ()
+    )
     for name, cell in cells:
         try:
             outside[name] = cell.cell_contents
