@@ -107,7 +107,14 @@ def _softmax(graph: Graph, node: Node) -> str:
 
 def _arc(graph: Graph, node: Node) -> str:
     size = _size(graph, node, 0)
+    if size and size.max <= 1:
+        return "its input reaches ±1, where it is infinite"
     return f"its input goes up to ±{words.number(size.max)}, beyond ±1" if size else ""
+
+
+def _mean(graph: Graph, node: Node) -> str:
+    size = _size(graph, node, 0)
+    return "its input is empty (0/0)" if size and not size.count else _overflow(graph, node)
 
 
 def _multiply(graph: Graph, node: Node) -> str:
@@ -131,6 +138,7 @@ _FORWARD: dict[str, Callable[[Graph, Node], str]] = {
     "pow": _pow,
     "softmax": _softmax,
     "arc": _arc,
+    "mean": _mean,
     "multiply": _multiply,
     "subtract": _subtract,
     "add": _subtract,
