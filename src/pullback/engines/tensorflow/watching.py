@@ -96,11 +96,13 @@ class WatchGradients(keras.callbacks.Callback):
         first = self._steps - len(self._since)
         before, batch = self._copy, self._since[0]
         _restore(self._copy)
-        for self.step, batch in enumerate(self._since, first):
+        for batch in self._since:
             before = self._state()
             if not self._is_fine(plain(iter([batch])), True):
                 break
+            first += 1
         _restore(before)
+        self.step = first
         self.flow = explain(self.model.train_step, batch)
         self.nonfinite = self.flow.first_nonfinite()
         sys.stdout.write(f"\n{self._said()}\n")
