@@ -30,11 +30,11 @@ class WatchGradients(keras.callbacks.Callback):
     weights from before it.
 
     >>> import pullback as pb
-    >>> pb.keras.WatchGradients(every=10).step is None
+    >>> pb.keras.WatchGradients().step is None
     True
     """
 
-    def __init__(self, every: int = 1, stop: bool = True) -> None:
+    def __init__(self, every: int = 10, stop: bool = True) -> None:
         super().__init__()
         if every < 1:
             raise ValueError(f"every is a number of steps, 1 or more; got {every!r}.")
