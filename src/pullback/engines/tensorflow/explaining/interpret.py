@@ -76,8 +76,8 @@ class Interpreter:
         self.not_taken: list[tuple[list[int], Any]] = []
         self.compiled = False  # whether a function asks for XLA
         self._frame: Frame | None = None
-        self._plans: weakref.WeakKeyDictionary[Any, dict[int, list[Step]]]
-        self._plans = weakref.WeakKeyDictionary()
+        self.plans: weakref.WeakKeyDictionary[Any, dict[int, list[Step]]]
+        self.plans = weakref.WeakKeyDictionary()
         self._special: dict[str, Run] = {
             **dict.fromkeys(_CALLS, self._call),
             **dict.fromkeys(_LOOPS, self._loop),
@@ -133,8 +133,12 @@ class Interpreter:
         with private.stop_recording():
             outputs = explaining.run_op(step.type, len(step.outputs), inputs, step.attrs)
 
+        # Once it is known what the gradient reads, no more than that is held.
+        known = None if step.traced is None else [frame.of(t) for t, _ in step.traced[0].captures]
+        kept, count = frame if known is None else None, len(inputs)
+
         def backward(*upstream: Any) -> list[Any]:
-            return self._own_gradient(step, frame, upstream, len(inputs))
+            return self._own_gradient(step, kept, known, upstream, count)
 
         with self.stream.paused():
             private.record_operation(step.type, outputs, inputs, backward, None)
@@ -165,14 +169,20 @@ class Interpreter:
         )
 
     def _own_gradient(
-        self, step: Step, frame: Frame, upstream: Sequence[Any], count: int
+        self,
+        step: Step,
+        frame: Frame | None,
+        captured: list[Any] | None,
+        upstream: Sequence[Any],
+        count: int,
     ) -> list[Any]:
         """Trace the gradient that an op was given, and run it."""
         if step.traced is None:
             step.traced = _traced(step, upstream)
         graph, structure = step.traced
-        captured = [frame.of(outside) for outside, _ in graph.captures]
-        found = self.run(graph, [*upstream, *captured], len(graph.outputs))
+        if captured is None and frame is not None:
+            captured = [frame.of(outside) for outside, _ in graph.captures]
+        found = self.run(graph, [*upstream, *(captured or ())], len(graph.outputs))
         present = [g for g in structure if g is not None]
         packed = iter(tf.nest.pack_sequence_as(present, found, expand_composites=True))
         gradients = [None if g is None else next(packed) for g in structure]
@@ -218,7 +228,7 @@ class Interpreter:
     # the order in which ops run
 
     def _plan(self, graph: Any, count: int) -> list[Step]:
-        plans = self._plans.setdefault(graph, {})
+        plans = self.plans.setdefault(graph, {})
         if count not in plans:
             plans[count] = [_step(op) for op in _in_order(graph, count) if op.type not in _NOT_RUN]
         return plans[count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules, steps
 from pullback.engines.tensorflow.explaining.again import Again
+from pullback.engines.tensorflow.explaining.held import WeakStream
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines, place_of_error
 from pullback.engines.tensorflow.explaining.remedies import ops_of
@@ -46,7 +48,7 @@ def record(
     began = time.perf_counter()
     subject = subject_of(fn, args, kwargs, loss)
     twice = explaining.python_functions_differentiable_twice()
-    with state_kept(subject, args, kwargs) as state, twice:
+    with state_kept(subject) as state, twice:
         found = Recording(subject, state, wrt)
         found.run()
         eager = found.eagerly()
@@ -54,10 +56,10 @@ def record(
 
 
 @contextlib.contextmanager
-def state_kept(subject: Subject, args: Any, kwargs: Any) -> Generator[State]:
+def state_kept(subject: Subject) -> Generator[State]:
     """Variables and random numbers are as before when this is closed."""
     with random_state_kept(0):
-        reached = reachable_variables(subject.fn, args, kwargs)
+        reached = reachable_variables(subject.fn, *subject.arguments)
         state = State([*reached, *private.global_generator_state()])
         try:
             yield state
@@ -77,10 +79,16 @@ def _forget_new_metrics(fn: Any, state: State) -> None:
 class Recording:
     """A run that is recorded."""
 
-    def __init__(self, subject: Subject, state: State, wrt: Sequence[Any] | None) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        state: State,
+        wrt: Sequence[Any] | None,
+        kind: type[Stream] = Stream,
+    ) -> None:
         self.subject, self.state, self.wrt = subject, state, wrt
         self.lines = Lines(subject.fn, called.__code__)
-        self.stream = Stream(self.lines)
+        self.stream = kind(self.lines)
         self.interpreter = Interpreter(self.stream, _layer_names(subject.fn))
         variables = [v for v, _ in state.saved.values()]
         self.sources = Sources(subject, self.stream, variables, wrt)
@@ -90,11 +98,12 @@ class Recording:
         self.tape: Any = None
         self.result: Any = None
 
-    def run(self) -> None:
-        """Run forward."""
+    def run(self, *, taped: bool = True) -> None:
+        """Run forward, on a tape of our own."""
         self.tape = self.sources.tape = tf.GradientTape()
-        with self.tape, self.gradients.seen():
-            self.tape.watch(self.sources.watched())
+        with self.tape if taped else contextlib.nullcontext(), self.gradients.seen():
+            if taped:
+                self.tape.watch(self.sources.watched())
             with self.stream.open(), explaining.functions_interpreted(self.interpreter.function):
                 self.result = called(self.subject, self.lines)
         self.step = steps.chosen(self.subject.fn, self.gradients, self.result)
@@ -140,6 +149,9 @@ class Recording:
             time.perf_counter() - began,
             ops_of(record.type for record in self.stream.records),
             [(thing, k) for k, entry in enumerate(wanted) for thing in entry.objects],
+            functools.partial(
+                held, self.subject, self.wrt, self.interpreter.plans, self.step is not None
+            ),
         )
 
     def _outputs(self) -> list[Any]:
@@ -214,6 +226,23 @@ class Recording:
             self.notes.append(
                 f"the gradient of {record.type}{where} raises {type(error).__name__}: {plain_line(error)}"
             )
+
+
+def held(
+    subject: Subject, wrt: Sequence[Any] | None, plans: Any, is_step: bool
+) -> Mapping[int, int]:
+    """Run forward once more, and see what is kept: bytes by value."""
+    with state_kept(subject) as state:
+        again = Recording(subject, state, wrt, WeakStream)
+        stream: Any = again.stream
+        again.interpreter.plans = plans  # which tell what own gradients of ops read
+        given = [*(leaf.tensor for leaf in subject.leaves), *again.sources.variables]
+        found: dict[int, int] = {}
+        if is_step:  # its own tape holds what it needs until it is asked
+            again.gradients.before = lambda: found.update(stream.alive(given))
+        again.run(taped=not is_step)
+        again.result = None
+        return found if is_step else stream.alive(given)
 
 
 def called(subject: Subject, lines: Lines, moved: Mapping[int, Any] | None = None) -> Any:

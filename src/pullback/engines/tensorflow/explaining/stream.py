@@ -20,6 +20,7 @@ from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import flow
 
 Layers = tuple[str, ...]
+_WITHOUT_SIZE = frozenset({tf.resource, tf.variant, tf.string})
 _STOPPING = frozenset({"StopGradient", "PreventGradient"})
 
 
@@ -70,6 +71,8 @@ class Record:
 class Stream:
     """What is seen of a run."""
 
+    keeps = True  # the tensors, and what they are in few numbers
+
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
         self.records: list[Record] = []
@@ -108,8 +111,8 @@ class Stream:
     def _add(self, tensor: Any, node: int | None, output: int) -> int:
         shape = tuple(private.concrete_shape(tensor))
         dtype = tensor.dtype
-        size = size_of(tensor)
-        width = dtype.size if size is not None or dtype.is_integer or dtype.is_bool else 0
+        size = size_of(tensor) if self.keeps else None
+        width = 0 if dtype in _WITHOUT_SIZE else dtype.size
         count = 1
         for length in shape:
             count *= length
@@ -170,8 +173,9 @@ class Stream:
         made = [self._add(t, number, k) for k, t in enumerate(outputs)]
         rule = own or self._rule(op_type)
         record = Record(op_type, name, layer, self.inside, place, given, made, rule)
-        record.attrs, record.backward, record.tapes = attrs, backward, tuple(self.tapes)
-        if any(map(carries_gradient, outputs)):
+        record.tapes = tuple(self.tapes)
+        if self.keeps and any(map(carries_gradient, outputs)):
+            record.attrs, record.backward = attrs, backward
             record.tensors, record.results = inputs, outputs
         self.records.append(record)
         if op_type in rules.ASSIGNING and len(given) > 1:

@@ -41,6 +41,7 @@ class Subject:
     name: str
     leaves: list[Leaf]
     given: str  # the arguments, for messages
+    arguments: tuple[Any, Any]  # as the caller has them
     _run: Callable[..., Any]
     _structure: Any
     _taken: list[Any]
@@ -73,7 +74,7 @@ def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: An
         if tensor is not None:
             found.append(Leaf(label, path, leaf, tensor, position))
     text = ", ".join(f"{n}: {describe(v)}" for (_, n), v in zip(labels, leaves, strict=True))
-    return Subject(fn, name, found, text or "no arguments", run, structure, taken)
+    return Subject(fn, name, found, text or "no arguments", (args, kwargs), run, structure, taken)
 
 
 def _name_of(fn: Any) -> str:
