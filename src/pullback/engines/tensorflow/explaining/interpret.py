@@ -85,8 +85,13 @@ class Interpreter:
             **dict.fromkeys(_CASES, self._branch),
         }
 
+    def called(self, function: Any, inputs: Sequence[Any], count: int) -> list[Any]:
+        """Run a function that was called at once."""
+        self.compiled = self.compiled or explaining.is_compiled(function)
+        return self.function(function.graph, inputs, count)
+
     def function(self, graph: Any, inputs: Sequence[Any], count: int) -> list[Any]:
-        """Run the graph of a function that was called at once."""
+        """Run the graph of a function."""
         with self.stream.within(plain_name(graph.name)):
             return self.run(graph, inputs, count)
 
@@ -164,9 +169,8 @@ class Interpreter:
         if operation.name in known:
             return known[operation.name]
         scopes = operation.name.split("/")[:-1]
-        return tuple(
-            s for s in scopes if s in self.layer_names or _without_number(s) in self.layer_names
-        )
+        names = [s if s in self.layer_names else _without_number(s) for s in scopes]
+        return tuple(name for name in names if name in self.layer_names)
 
     def _own_gradient(
         self,
@@ -193,6 +197,7 @@ class Interpreter:
     def _call(self, operation: Any, frame: Frame, inputs: list[Any]) -> list[Any]:
         del frame
         name = operation.get_attr("f").name if operation.type in _CALLS else operation.type
+        self.compiled = self.compiled or explaining.asks_to_compile(operation)
         graph = explaining.graph_of(operation, name)
         return self.function(graph, inputs, len(operation.outputs))
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules, steps
 from pullback.engines.tensorflow.explaining.again import Again
+from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
 from pullback.engines.tensorflow.explaining.held import WeakStream
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines, place_of_error
@@ -103,7 +104,7 @@ class Recording:
         with self.tape if taped else contextlib.nullcontext(), self.gradients.seen():
             if taped:
                 self.tape.watch(self.sources.watched())
-            with self.stream.open(), explaining.functions_interpreted(self.interpreter.function):
+            with self.stream.open(), explaining.functions_interpreted(self.interpreter.called):
                 self.result = called(self.subject, self.lines)
         self.step = steps.chosen(self.subject.fn, self.gradients, self.result)
 
@@ -211,11 +212,26 @@ class Recording:
 
     def _swept(self, starts: Mapping[int, Any]) -> Sweep:
         sweep = Sweep(self.stream, starts, self.sources.values)
+        sweep.compiler = Compiler() if self._is_worse_compiled() else None
         numbers = self.sources.numbers()
         # Our own rules ask what a gradient is taken of, which a tape would tell.
         with explaining.replaced(private, "numbers_asked_for", lambda: numbers):
             sweep.run()
         return sweep
+
+    def _is_worse_compiled(self) -> bool:
+        """Whether something is compiled, and has worse gradients than op by op."""
+        if not self.interpreter.compiled or self.step is not None:
+            return False
+        try:
+            names = worse(self.subject, self.sources.watched(), self.sources.differentiable())
+        finally:
+            self.state.restore(self.state.changed())
+        if names:
+            self.notes.append(
+                f"compiled by XLA, the gradient of {', '.join(names)} is not finite; op by op, as told here, it is"
+            )
+        return bool(names)
 
     def _note_errors(self, sweep: Sweep) -> None:
         for position, error in sweep.errors:

@@ -30,7 +30,7 @@ NOT_WATCHED, NOT_TRAINABLE, FROZEN = "not watched", "not trainable", "frozen lay
 ASSIGNED, READ_BEFORE = "assigned inside", "read before"
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Entry:
     """A source while it is put together."""
 
@@ -220,7 +220,7 @@ class Sources:
         """The sources that `wrt` takes in."""
         if self.wrt is None:
             return self.entries
-        found: list[Entry] = []
+        found: set[Entry] = set()
         for wanted in self.wrt:
             meant = [e for e in self.entries if _is_meant(e, wanted)]
             if not meant:
@@ -228,8 +228,8 @@ class Sources:
                 raise ExplainError(
                     f"wrt={wanted!r} names no source of {self.subject.name}. Those are: {offered}."
                 )
-            found += [e for e in meant if e not in found]
-        return [e for e in self.entries if any(e is f for f in found)]
+            found.update(meant)
+        return [e for e in self.entries if e in found]
 
 
 def _is_meant(entry: Entry, wanted: Any) -> bool:
