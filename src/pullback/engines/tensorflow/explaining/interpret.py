@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules
+from pullback.engines.tensorflow.explaining.names import AROUND_LOADED, plain_name
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import flow
@@ -25,7 +26,6 @@ _LOOPS = frozenset({"While", "StatelessWhile"})
 _CONDS = frozenset({"If", "StatelessIf"})
 _CASES = frozenset({"Case", "StatelessCase"})
 _NOT_RUN = frozenset({"Placeholder", "NoOp", "_Arg"})
-_NAME = re.compile(r"^(?:__inference_|__forward_|__backward_)?(.*?)(?:_\d+)?$")
 
 Run = Callable[[Any, "Frame", list[Any]], list[Any]]
 
@@ -92,7 +92,8 @@ class Interpreter:
 
     def function(self, graph: Any, inputs: Sequence[Any], count: int) -> list[Any]:
         """Run the graph of a function."""
-        with self.stream.within(plain_name(graph.name)):
+        name = plain_name(graph.name)
+        with self.stream.within(*([] if name in AROUND_LOADED else [name])):
             return self.run(graph, inputs, count)
 
     def run(self, graph: Any, inputs: Sequence[Any], count: int) -> list[Any]:
@@ -237,12 +238,6 @@ class Interpreter:
         if count not in plans:
             plans[count] = [_step(op) for op in _in_order(graph, count) if op.type not in _NOT_RUN]
         return plans[count]
-
-
-def plain_name(name: str) -> str:
-    """The name of a traced function without what TensorFlow puts around it."""
-    found = _NAME.match(name)
-    return found.group(1) if found and found.group(1) else name
 
 
 def branches_of(operation: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,9 @@ from pullback.engines.tensorflow.tf_private import explaining, overriding
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flow, walk
+
+_KERAS = "Exception encountered when calling"
+_COLOUR = re.compile(r"\x1b\[\d+m")
 
 
 def record(
@@ -94,6 +98,7 @@ class Recording:
         self.sources = Sources(subject, self.stream, variables, wrt)
         self.gradients = steps.Gradients(self.stream.position, self.lines.here)
         self.notes: list[str] = []
+        self.refused = False  # whether TensorFlow raises in place of giving gradients
         self.step: steps.Asked | None = None
         self.tape: Any = None
         self.result: Any = None
@@ -132,7 +137,8 @@ class Recording:
         self._ask_tensorflow(outputs)
         starts = self._starts(outputs)
         sweep = self._swept(starts)
-        self.notes += sources.compare(sweep.totals, step.sources if step else None)
+        if not self.refused:
+            self.notes += sources.compare(sweep.totals, step.sources if step else None)
         self._note_errors(sweep)
         Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
             starts, self.state
@@ -198,6 +204,7 @@ class Recording:
             self.notes.append(
                 f"TensorFlow itself gives no gradient here, but raises {type(error).__name__}: {plain_line(error)}"
             )
+            self.refused = True
             return
         for entry, gradient in zip(entries, truth, strict=True):
             entry.truth = gradient
@@ -270,8 +277,17 @@ def called(subject: Subject, lines: Lines, moved: Mapping[int, Any] | None = Non
         where = f" at {place}" if place else ""
         raise ExplainError(
             f"{subject.name} raised {type(error).__name__}{where} when called with the given arguments "
-            f"({subject.given}): {plain_line(error)}"
+            f"({subject.given}): {_in_short(error)}"
         ) from error
+
+
+def _in_short(error: BaseException) -> str:
+    """What an error says, without what AutoGraph and Keras put around it."""
+    text = _COLOUR.sub("", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if text.startswith("in user code:"):
+        return lines[-1]
+    return lines[1] if text.startswith(_KERAS) and len(lines) > 1 else plain_line(error)
 
 
 def _layer_names(fn: Any) -> frozenset[str]:

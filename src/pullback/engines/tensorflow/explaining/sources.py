@@ -151,6 +151,12 @@ class Sources:
         read = self._values_of(variable) and id(variable) not in self._helpers
         return values.flows(variable) and bool(variable.trainable or read)
 
+    def _is_of_interest(self, tensor: Any) -> bool:
+        """Whether a tensor that the function can reach was read, is named in it, or is asked for."""
+        value = self._values_of(tensor)
+        read = any(v in record.inputs for record in self.stream.records for v in value)
+        return read or id(tensor) in self._names or any(tensor is a for a in self.asked_for)
+
     def _new(self, things: Iterable[Any]) -> list[Any]:
         known = {id(entry.thing) for entry in self.entries}
         return [t for k, t in {id(t): t for t in things}.items() if k not in known]

@@ -149,7 +149,7 @@ def _interpreted(names: list[str]) -> Callable[..., list[Any]]:
 
 
 def _buffers_are_seen() -> bool:
-    variable = tf.Variable([1.0, 2.0])
+    variable = tf.Variable(tf.constant([1.0, 2.0]))
     at = {explaining.address(explaining.value_behind(variable.handle, tf.float32)) for _ in "ab"}
     return len(at) == 1 and 0 not in at
 
