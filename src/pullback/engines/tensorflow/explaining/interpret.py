@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules
+from pullback.engines.tensorflow.explaining.names import AROUND_LOADED, plain_name
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import flow
@@ -25,7 +26,6 @@ _LOOPS = frozenset({"While", "StatelessWhile"})
 _CONDS = frozenset({"If", "StatelessIf"})
 _CASES = frozenset({"Case", "StatelessCase"})
 _NOT_RUN = frozenset({"Placeholder", "NoOp", "_Arg"})
-_NAME = re.compile(r"^(?:__inference_|__forward_|__backward_)?(.*?)(?:_\d+)?$")
 
 Run = Callable[[Any, "Frame", list[Any]], list[Any]]
 
@@ -85,9 +85,15 @@ class Interpreter:
             **dict.fromkeys(_CASES, self._branch),
         }
 
+    def called(self, function: Any, inputs: Sequence[Any], count: int) -> list[Any]:
+        """Run a function that was called at once."""
+        self.compiled = self.compiled or explaining.is_compiled(function)
+        return self.function(function.graph, inputs, count)
+
     def function(self, graph: Any, inputs: Sequence[Any], count: int) -> list[Any]:
-        """Run the graph of a function that was called at once."""
-        with self.stream.within(plain_name(graph.name)):
+        """Run the graph of a function."""
+        name = plain_name(graph.name)
+        with self.stream.within(*([] if name in AROUND_LOADED else [name])):
             return self.run(graph, inputs, count)
 
     def run(self, graph: Any, inputs: Sequence[Any], count: int) -> list[Any]:
@@ -164,9 +170,8 @@ class Interpreter:
         if operation.name in known:
             return known[operation.name]
         scopes = operation.name.split("/")[:-1]
-        return tuple(
-            s for s in scopes if s in self.layer_names or _without_number(s) in self.layer_names
-        )
+        names = [s if s in self.layer_names else _without_number(s) for s in scopes]
+        return tuple(name for name in names if name in self.layer_names)
 
     def _own_gradient(
         self,
@@ -193,6 +198,7 @@ class Interpreter:
     def _call(self, operation: Any, frame: Frame, inputs: list[Any]) -> list[Any]:
         del frame
         name = operation.get_attr("f").name if operation.type in _CALLS else operation.type
+        self.compiled = self.compiled or explaining.asks_to_compile(operation)
         graph = explaining.graph_of(operation, name)
         return self.function(graph, inputs, len(operation.outputs))
 
@@ -232,12 +238,6 @@ class Interpreter:
         if count not in plans:
             plans[count] = [_step(op) for op in _in_order(graph, count) if op.type not in _NOT_RUN]
         return plans[count]
-
-
-def plain_name(name: str) -> str:
-    """The name of a traced function without what TensorFlow puts around it."""
-    found = _NAME.match(name)
-    return found.group(1) if found and found.group(1) else name
 
 
 def branches_of(operation: Any) -> list[Any]:

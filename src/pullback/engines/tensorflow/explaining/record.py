@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules, steps
 from pullback.engines.tensorflow.explaining.again import Again
+from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
 from pullback.engines.tensorflow.explaining.held import WeakStream
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines, place_of_error
@@ -29,6 +31,9 @@ from pullback.engines.tensorflow.tf_private import explaining, overriding
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flow, walk
+
+_KERAS = "Exception encountered when calling"
+_COLOUR = re.compile(r"\x1b\[\d+m")
 
 
 def record(
@@ -94,6 +99,7 @@ class Recording:
         self.sources = Sources(subject, self.stream, variables, wrt)
         self.gradients = steps.Gradients(self.stream.position, self.lines.here)
         self.notes: list[str] = []
+        self.refused = False  # whether TensorFlow raises in place of giving gradients
         self.step: steps.Asked | None = None
         self.tape: Any = None
         self.result: Any = None
@@ -104,7 +110,7 @@ class Recording:
         with self.tape if taped else contextlib.nullcontext(), self.gradients.seen():
             if taped:
                 self.tape.watch(self.sources.watched())
-            with self.stream.open(), explaining.functions_interpreted(self.interpreter.function):
+            with self.stream.open(), explaining.functions_interpreted(self.interpreter.called):
                 self.result = called(self.subject, self.lines)
         self.step = steps.chosen(self.subject.fn, self.gradients, self.result)
 
@@ -132,7 +138,8 @@ class Recording:
         self._ask_tensorflow(outputs)
         starts = self._starts(outputs)
         sweep = self._swept(starts)
-        self.notes += sources.compare(sweep.totals, step.sources if step else None)
+        if not self.refused:
+            self.notes += sources.compare(sweep.totals, step.sources if step else None)
         self._note_errors(sweep)
         Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
             starts, self.state
@@ -199,6 +206,7 @@ class Recording:
             self.notes.append(
                 f"TensorFlow itself gives no gradient here, but raises {type(error).__name__}: {plain_line(error)}"
             )
+            self.refused = True
             return
         for entry, gradient in zip(entries, truth, strict=True):
             entry.truth = gradient
@@ -213,11 +221,26 @@ class Recording:
 
     def _swept(self, starts: Mapping[int, Any]) -> Sweep:
         sweep = Sweep(self.stream, starts, self.sources.values)
+        sweep.compiler = Compiler() if self._is_worse_compiled() else None
         numbers = self.sources.numbers()
         # Our own rules ask what a gradient is taken of, which a tape would tell.
         with explaining.replaced(private, "numbers_asked_for", lambda: numbers):
             sweep.run()
         return sweep
+
+    def _is_worse_compiled(self) -> bool:
+        """Whether something is compiled, and has worse gradients than op by op."""
+        if not self.interpreter.compiled or self.step is not None:
+            return False
+        try:
+            names = worse(self.subject, self.sources.watched(), self.sources.differentiable())
+        finally:
+            self.state.restore(self.state.changed())
+        if names:
+            self.notes.append(
+                f"compiled by XLA, the gradient of {', '.join(names)} is not finite; op by op, as told here, it is"
+            )
+        return bool(names)
 
     def _note_errors(self, sweep: Sweep) -> None:
         for position, error in sweep.errors:
@@ -256,8 +279,17 @@ def called(subject: Subject, lines: Lines, moved: Mapping[int, Any] | None = Non
         where = f" at {place}" if place else ""
         raise ExplainError(
             f"{subject.name} raised {type(error).__name__}{where} when called with the given arguments "
-            f"({subject.given}): {plain_line(error)}"
+            f"({subject.given}): {_in_short(error)}"
         ) from error
+
+
+def _in_short(error: BaseException) -> str:
+    """What an error says, without what AutoGraph and Keras put around it."""
+    text = _COLOUR.sub("", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if text.startswith("in user code:"):
+        return lines[-1]
+    return lines[1] if text.startswith(_KERAS) and len(lines) > 1 else plain_line(error)
 
 
 def _layer_names(fn: Any) -> frozenset[str]:

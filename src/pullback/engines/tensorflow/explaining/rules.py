@@ -20,6 +20,7 @@ _LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
 # The names under which wrappers of TensorFlow and Keras hold the user's backward function, and the function itself.
 _RULES_IN = ("grad_fn", "tape_grad_fn", "fun", "f", "func", "grad", "custom_grad", "original_grad")
 _DEEPEST = 6
+_WRAPPED = "CustomGradient"  # how TensorFlow names the rules of functions under tf.custom_gradient
 
 
 def of_type(op_type: str) -> flow.Rule:
@@ -52,9 +53,16 @@ def of_marked(operation: Any, gradient: Any) -> flow.Rule:
     if isinstance(gradient, functools.partial) and gradient.func is chain_gradient:
         bound = gradient.args[0][0]
         return _override(bound.entry.label, bound.rule)
-    function = users_function(gradient)
-    name = getattr(function, "__qualname__", None) or private.gradient_name_of(operation)
-    return flow.Rule("engine", name) if function is None else _custom(name, function)
+    name, function = private.gradient_name_of(operation), users_function(gradient)
+    if function is None:
+        return flow.Rule("engine", name)
+    return _custom(_name_of(function, around=name.startswith(_WRAPPED)), function)
+
+
+def _name_of(function: Any, *, around: bool) -> str:
+    """The name of a rule, or of the function that it is written in."""
+    parts = function.__qualname__.split(".<locals>.")
+    return parts[-2] if around and len(parts) > 1 else parts[-1]
 
 
 def _is_of_ours(gradient: Any) -> bool:

@@ -232,9 +232,9 @@ class Stream:
     # around
 
     @contextlib.contextmanager
-    def within(self, where: str) -> Generator[None]:
+    def within(self, *where: str) -> Generator[None]:
         """What runs in this block is inside of a function, loop or branch."""
-        before, self.inside = self.inside, (*self.inside, where)
+        before, self.inside = self.inside, (*self.inside, *where)
         try:
             yield
         finally:

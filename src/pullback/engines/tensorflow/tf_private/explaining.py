@@ -47,6 +47,8 @@ _NONE_IS_FINE = {
     "FusedBatchNormV3": {1, 2, 3, 4, 5},
 }
 
+_COMPILED = "_XlaMustCompile"  # the attribute of what is compiled
+
 
 def numbers(tensor: Any) -> Any:
     """The buffer of a concrete tensor as an array, not a copy."""
@@ -155,6 +157,20 @@ def _rebuilt(name: str) -> Any:
         return _to_graph.function_def_to_graph(definition)
 
 
+def is_compiled(function: Any) -> bool:
+    """Whether a function is compiled by XLA."""
+    inner = getattr(function, "_inference_function", function)
+    return bool(inner.cached_definition.attr[_COMPILED].b)
+
+
+def asks_to_compile(operation: Any) -> bool:
+    """Whether an op of a graph calls a function that is compiled by XLA."""
+    try:
+        return bool(operation.get_attr(_COMPILED))
+    except ValueError:
+        return False
+
+
 def attached_graph(operation: Any, name: str) -> Any:
     """The very graph that a branch or loop was made of, if the op still has it."""
     return getattr(operation, name, None)
@@ -240,7 +256,7 @@ def _nothing(outputs: Any) -> None:
 
 @contextlib.contextmanager
 def functions_interpreted(run: Callable[..., list[Any]]) -> Generator[None]:
-    """Functions that are called at once are handed to `run(graph, inputs, count)` in place of the runtime."""
+    """Functions that are called at once are handed to `run(function, inputs, count)` in place of the runtime."""
     select = _concrete.ConcreteFunction._select_forward_and_backward_functions
     call = _atomic.AtomicFunction.call_preflattened
 
@@ -248,13 +264,13 @@ def functions_interpreted(run: Callable[..., list[Any]]) -> Generator[None]:
         if not executing_eagerly:
             return select(self, args, kinds, executing_eagerly)
         count = len(self.function_type.flat_outputs)
-        runner = types.SimpleNamespace(call_flat=lambda *a: run(self.graph, a, count))
+        runner = types.SimpleNamespace(call_flat=lambda *a: run(self, a, count))
         return types.SimpleNamespace(forward=lambda: (runner, list(args)), record=_nothing)
 
     def call_preflattened(self: Any, args: Any) -> Any:
         if not _private.executing_eagerly():
             return call(self, args)
-        outputs = run(self.graph, args, len(self.function_type.flat_outputs))
+        outputs = run(self, args, len(self.function_type.flat_outputs))
         return self.function_type.pack_output(outputs)
 
     owner = _concrete.ConcreteFunction
