@@ -265,9 +265,9 @@ def tf_case():
     @tf.function
     def f(x):
         return tf.case(
-            [(tf.reduce_sum(x) > 1e3, lambda: tf.reduce_sum(x * w))],
+            [(tf.reduce_sum(x) > 1e3, lambda: tf.reduce_sum(x * w))],  # HERE
             default=lambda: tf.reduce_sum(x),
-        )  # HERE
+        )
 
     return f, [vector()], w
 

@@ -65,7 +65,7 @@ class Again:
             behind = self._behind(entry)
             if entry.moves:
                 entry.place = left_at(codes, entry.name, behind)
-            elif not self._is_read(entry):
+            elif not self._is_read(entry) and READ_BEFORE not in entry.hints:
                 found = named_on(codes, entry.name, behind)
                 entry.place = found[0] if found else self._branch_not_taken(entry)
                 entry.hints += found[1] if found else ()
