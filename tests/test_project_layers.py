@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "pullback"
 VERBS = {"_define", "_override"}
-ANALYSES = {"check", "flow"}
+ANALYSES = {"check", "explain"}
 TOOLS = {"cli", "tour", "testing"}
 READY_MADE = {"rules", "functions"}
 DOORS = {"__init__", "extend"}

@@ -17,3 +17,5 @@ from pullback.errors import PullbackError as PullbackError
 from pullback.errors import RuleResultError as RuleResultError
 from pullback.errors import UnmatchedOverride as UnmatchedOverride
 from pullback.errors import UnreachableOverride as UnreachableOverride
+from pullback.explain.api import explain as explain
+from pullback.explain.flow import Flow as Flow

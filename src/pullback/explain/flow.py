@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -144,6 +144,8 @@ class Flow:
     seconds: float = 0.0
     # Objects of the caller that stand for sources: (object, position in `sources`).
     objects: Sequence[tuple[Any, int]] = field(default=(), repr=False, compare=False)
+    # Runs forward once more to see what the backward pass keeps: bytes by value. None where that cannot be done.
+    measure_held: Callable[[], Mapping[int, int]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def edges(self) -> tuple[Edge, ...]:
@@ -159,7 +161,7 @@ class Flow:
     def to_dict(self) -> dict[str, Any]:
         """All of it as lists, dicts, texts and numbers, fit for JSON."""
         found: Mapping[str, Any] = {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "objects"
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.compare
         }
         return {name: _plain(value) for name, value in found.items()}
 

@@ -23,5 +23,5 @@ class Recorder(Protocol):
         ...
 
     def remedy(self, node_type: str) -> str:
-        """What to write in place of an operation that passes no gradient, or a bad one; empty where nothing is known."""
+        """What to write in place of an operation that passes no gradient, or a bad one; empty where none is known."""
         ...
