@@ -12,7 +12,7 @@ PullbackError
  ├── TargetError                an override names something that cannot be a target
  │    └── UnmatchedOverride     an override had no effect in its block or function
  ├── ExportError                a gradient cannot be written to a file
- ├── ExplainError               a gradient could not be explained
+ ├── ExplainError               a flow could not be recorded, or is asked about something that it does not know
  └── CheckError                 a gradient check could not be carried out
       └── CheckFailed           a gradient check found something wrong
 
@@ -106,7 +106,7 @@ class ExportError(PullbackError, RuntimeError):
 
 
 class ExplainError(PullbackError, ValueError):
-    """A gradient could not be explained: what was given cannot be run or differentiated."""
+    """A flow could not be recorded, or is asked about something that it does not know."""
 
 
 class CheckError(PullbackError, ValueError):

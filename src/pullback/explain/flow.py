@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from pullback.explain.nonfinite import NonFinite
+    from pullback.explain.residuals import Residuals
     from pullback.explain.views.compare import Comparison
 
 Kind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
@@ -60,7 +63,9 @@ class Value:
     dtype: str
     bytes: int
     size: Size | None  # None where it holds no numbers
-    gradient: Size | None = None  # of the gradient that arrived, from all who read it; None where none did
+    gradient: Size | None = (
+        None  # of the gradient that arrived, from all who read it; None where none did
+    )
     held: bool = False  # whether the backward pass keeps it
     variable: str = ""  # the name of the variable whose value, or handle, it is
 
@@ -88,19 +93,43 @@ class Node:
     type: str
     name: str
     layer: tuple[str, ...]  # the layers around it, outermost first
-    inside: tuple[str, ...]  # the traced functions, loops and branches around it, such as "while, step 3"
+    inside: tuple[
+        str, ...
+    ]  # the traced functions, loops and branches around it, such as "while, step 3"
     place: Place | None
     inputs: tuple[int, ...]  # values
     outputs: tuple[int, ...]
     rule: Rule
-    gradients: tuple[Size | None, ...] = ()  # what it passed on, one for each input; empty where nothing arrived
+    gradients: tuple[
+        Size | None, ...
+    ] = ()  # what it passed on, one for each input; empty where nothing arrived
     seconds: float = 0.0  # of its backward pass
-    compiled: tuple[Size | None, ...] = ()  # what it passes on when compiled, where that is another matter
+    compiled: tuple[
+        Size | None, ...
+    ] = ()  # what it passes on when compiled, where that is another matter
 
     @property
     def line(self) -> str:
         """`file:line` of the user's, where it is known."""
         return str(self.place) if self.place else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What the engine says of a type of operation, or of a situation that it has words for.
+
+    `role` is what the operation does to a gradient, in words that all engines share: `step` (constant between jumps),
+    `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`, `gate` (0 below 0), `saturating`,
+    `clip`, `select`, `gather`, `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `softmax`, `arc`,
+    `angle`, `square`, `subtract`, `add`, `sum`, `mean`, `abs`, `peak`, `copy`; `situation` for what is no single
+    operation.
+    """
+
+    type: str
+    call: str  # what users write
+    role: str = ""
+    remedy: str = ""  # what to write where no gradient passes, or only zeros
+    rewrite: str = ""  # what to write where NaN or Inf comes of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +154,9 @@ class Source:
     gradient: Size | None
     layer: tuple[str, ...] = ()  # of a variable: the layer that owns it
     trainable: bool = True
-    moves: bool | None = None  # whether the result changes with it though no path leads there; None: not asked
+    moves: bool | None = (
+        None  # whether the result changes with it though no path leads there; None: not asked
+    )
     place: Place | None = None  # where it is named on a line that did not run
     hints: tuple[str, ...] = ()  # what else the engine knows: "assigned inside", "read before", …
 
@@ -142,6 +173,7 @@ class Flow:
     outputs: tuple[int, ...]  # the values from which gradients start
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    ops: tuple[Op, ...] = ()  # of the types that ran, and of situations
     # Objects of the caller that stand for sources: (object, position in `sources`).
     objects: Sequence[tuple[Any, int]] = field(default=(), repr=False, compare=False)
     # Runs forward once more to see what the backward pass keeps: bytes by value. None where that cannot be done.
@@ -157,6 +189,35 @@ class Flow:
                 node.inputs, node.gradients or (None,) * len(node.inputs), strict=True
             )
         )
+
+    @functools.cached_property
+    def _ops(self) -> Mapping[str, Op]:
+        return {op.type: op for op in self.ops}
+
+    def op(self, name: str) -> Op:
+        """What is known of a type of operation, or of a situation."""
+        return self._ops.get(name) or Op(name, name)
+
+    def why(self, x: Any) -> str:
+        """Why the gradient of `x` is missing or zero, with the line and what to write; or how large it is.
+
+        `x` is a tensor or variable that was passed or read, a layer, or a name as in `flow.sources`.
+        """
+        from pullback.explain.why import why
+
+        return why(self, x)
+
+    def first_nonfinite(self) -> NonFinite | None:
+        """The first operation that made NaN or Inf of finite numbers; `None` where no NaN or Inf did harm."""
+        from pullback.explain.nonfinite import first_nonfinite
+
+        return first_nonfinite(self)
+
+    def residuals(self) -> Residuals:
+        """What is kept for the backward pass, largest first."""
+        from pullback.explain.residuals import residuals
+
+        return residuals(self)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as lists, dicts, texts and numbers, fit for JSON."""

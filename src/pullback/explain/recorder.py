@@ -21,7 +21,3 @@ class Recorder(Protocol):
     ) -> Flow:
         """The flow of one run. Everything that the run changes is put back: variables, seeds, statistics."""
         ...
-
-    def remedy(self, node_type: str) -> str:
-        """What to write in place of an operation that passes no gradient, or a bad one; empty where none is known."""
-        ...

@@ -13,6 +13,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines
+from pullback.engines.tensorflow.explaining.remedies import ops_of
 from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.stream import Record, Stream
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
@@ -75,6 +76,7 @@ class _Recording:
             tuple(starts),
             tuple(self.notes),
             time.perf_counter() - began,
+            ops_of(record.type for record in self.stream.records),
             objects,
         )
 
