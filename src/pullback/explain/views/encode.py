@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from pullback.explain.flow import Flow, Place, Rule, Size
+from pullback.explain.flow import Flow, Place, Rule, Size, Source
 from pullback.explain.views.findings import Findings, findings
 from pullback.explain.views.layers import Child, Group, grouped
 from pullback.explain.views.marks import WORDS, Mark, of_source
@@ -16,6 +16,7 @@ from pullback.explain.views.terminal import verdict
 
 OPEN_AT_FIRST = 40  # what fits on a screen
 MOST_BARS = 400
+MOST_HELD = 200
 _MARKS: tuple[Mark, ...] = tuple(WORDS)
 
 
@@ -47,6 +48,7 @@ class _Encoder:
         self._root = grouped(flow)
         self._groups = [group for _, group in self._root.walk()]
         self._index = {group.path: k for k, group in enumerate(self._groups)}
+        self._around = self._ways()
         self._texts, self._sizes, self._places, self._rules = Table(), Table(), Table(), Table()
 
     def data(self) -> dict[str, Any]:
@@ -60,6 +62,7 @@ class _Encoder:
             "seconds": _short(flow.seconds),
             "start": _short(self._survey.marks.start),
             "nonfinite": found.nonfinite,
+            "nonfiniteNode": -1 if found.node is None else found.node,
             "notes": list(found.notes),
             "words": list(WORDS.items()),
             "nodes": [self._node(k) for k in range(len(flow.nodes))],
@@ -75,6 +78,19 @@ class _Encoder:
             "sizes": self._sizes.rows,
             "texts": self._texts.rows,
         }
+
+    def _ways(self) -> dict[int, tuple[int, ...]]:
+        """For each node the groups around it, outermost first."""
+        found: dict[int, tuple[int, ...]] = {}
+        ways: list[tuple[int, ...]] = [(0,)] * len(self._groups)
+        for k, group in enumerate(self._groups):  # each after the one around it
+            for child in group.children:
+                if isinstance(child, int):
+                    found[child] = ways[k]
+                else:
+                    inner = self._index[child.path]
+                    ways[inner] = (*ways[k], inner)
+        return found
 
     def _node(self, index: int) -> list[Any]:
         node, marks = self._flow.nodes[index], self._survey.marks
@@ -137,6 +153,7 @@ class _Encoder:
             _bits(stats.marks),
             int(self._survey.is_aside(group)),
             stats.operations,
+            int(not stats.is_finite),
         ]
 
     def _child(self, child: Child) -> int:
@@ -144,7 +161,6 @@ class _Encoder:
         return child if isinstance(child, int) else -self._index[child.path]
 
     def _sources(self, found: Findings) -> list[list[Any]]:
-        homes = self._homes()
         return [
             [
                 self._texts.add(a.source.name),
@@ -155,28 +171,36 @@ class _Encoder:
                 int(a.source.trainable),
                 a.why,
                 list(a.source.values),
-                homes.get(a.source.layer, 0),
+                self._home(a.source),
                 _bits(of_source(a.source) if a.expected else ()),
             ]
             for a in found.answers
         ]
 
-    def _homes(self) -> dict[tuple[str, ...], int]:
-        """The group of each layer."""
-        return {g.path: k for k, g in enumerate(self._groups) if g.kind == "layer"}
+    def _home(self, source: Source) -> int:
+        """The innermost group around all that read a variable; anything else is drawn outside."""
+        ways = [self._around[n] for v in source.values for n in self._survey.readers(v)]
+        if source.kind != "variable" or not ways:
+            return 0
+        shared = [steps[0] for steps in zip(*ways, strict=False) if len(set(steps)) == 1]
+        return shared[-1]
 
     def _bars(self) -> list[int]:
-        """What has a bar in the chart, in the order of the backward pass: the innermost layers, or what there is."""
-        innermost = [g for g in self._groups if not any(i.kind == "layer" for i in g.groups)]
-        layers = [g for g in innermost if g.kind == "layer"]
-        chosen = layers or [g for g in innermost if g.kind != "flow" and g.kind != "part"]
-        shown = [-self._index[g.path] for g in chosen if not self._survey.is_aside(g)]
+        """What has a bar in the chart, in the order of the backward pass: the innermost layers, else operations."""
+        layers = [g for g in self._root.innermost_layers() if not self._survey.is_aside(g)]
         marks = self._survey.marks
         nodes = [n.id for n in self._flow.nodes if not marks.is_aside(n.id)]
-        return (shown or nodes)[::-1][:MOST_BARS]
+        return ([-self._index[g.path] for g in layers] or nodes)[::-1][:MOST_BARS]
 
     def _held(self) -> list[list[Any]]:
-        return []
+        return [
+            [
+                one.bytes,
+                f"{one.op}  {one.dtype}[{','.join(map(str, one.shape))}]",
+                " · ".join(filter(None, (one.layer, one.line))),
+            ]
+            for one in self._flow.residuals()[:MOST_HELD]
+        ]
 
 
 def _bits(marks: Sequence[Mark] | frozenset[Mark] | set[Mark]) -> int:

@@ -9,12 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from pullback.explain.flow import Flow
+from pullback.explain.views.compare import Comparison
+from pullback.explain.views.notebook import comparison_page
 from pullback.explain.views.page import flow_page
 
 
 def save_flow(flow: Flow, path: Path) -> None:
     """Data or page, by the ending of the name."""
     _write(path, {".html": lambda: flow_page(flow), ".json": lambda: as_json(flow.to_dict())})
+
+
+def save_comparison(comparison: Comparison, path: Path) -> None:
+    """Data or page, by the ending of the name."""
+    makers = {
+        ".html": lambda: comparison_page(comparison),
+        ".json": lambda: as_json(comparison.to_dict()),
+    }
+    _write(path, makers)
 
 
 def as_json(data: Any) -> str:
@@ -25,7 +36,7 @@ def as_json(data: Any) -> str:
 def _words(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: _words(value) for key, value in data.items()}
-    if isinstance(data, list):
+    if isinstance(data, list | tuple):
         return [_words(value) for value in data]
     return str(data) if isinstance(data, float) and not math.isfinite(data) else data
 

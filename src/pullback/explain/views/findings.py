@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pullback.explain.flow import Flow, Source
-from pullback.explain.views.marks import is_floating, of_source
+from pullback.explain.views.marks import is_expected, of_source
 
 MOST_ASKED = 200  # a question walks the flow; nobody reads more answers than this
 
@@ -25,6 +25,7 @@ class Findings:
     """What to say before anything else."""
 
     nonfinite: str
+    node: int | None  # the one that the first line is about
     answers: tuple[Answer, ...]  # all sources
     notes: tuple[str, ...]
 
@@ -48,11 +49,13 @@ def findings(flow: Flow) -> Findings:
     """Ask a flow what is wrong."""
     first = flow.first_nonfinite()
     answers = tuple(_answer(flow, index) for index in range(len(flow.sources)))
-    return Findings("" if first is None else str(first), answers, flow.notes)
+    if first is None:
+        return Findings("", None, answers, flow.notes)
+    return Findings(str(first), first.node.id if first.node else None, answers, flow.notes)
 
 
 def _answer(flow: Flow, index: int) -> Answer:
     source = flow.sources[index]
     asked = index < MOST_ASKED and bool(of_source(source))
-    expected = source.trainable and is_floating(source.dtype)
-    return Answer(source, index, flow.why(source.name) if asked else "", expected)
+    why = flow.why(source.name) if asked else ""
+    return Answer(source, index, why, is_expected(source))

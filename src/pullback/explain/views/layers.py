@@ -7,7 +7,7 @@ can arrange.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -50,6 +50,12 @@ class Group:
             else:
                 waiting.extend(reversed(child.children))
 
+    def innermost_layers(self) -> list[Group]:
+        """The layers in it that hold no other layer, in the order in which they ran."""
+        layers = [group for _, group in self.walk() if group.kind == "layer"]
+        around = {path for layer in layers for path in _prefixes(layer.path)}
+        return [layer for layer in layers if layer.path not in around]
+
     def walk(self) -> Iterator[tuple[int, Group]]:
         """Itself and all groups in it, each after the one around it, with their depth."""
         waiting = [(0, self)]
@@ -57,6 +63,10 @@ class Group:
             depth, group = waiting.pop()
             yield depth, group
             waiting.extend((depth + 1, inner) for inner in reversed(group.groups))
+
+
+def _prefixes(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    return (path[:k] for k in range(1, len(path)))
 
 
 def family(name: str) -> str:
@@ -85,7 +95,7 @@ def grouped(flow: Flow) -> Group:
     paths = _paths(flow)
     root = _tree(flow.name, "flow", (), [(node.id, paths[node.id]) for node in flow.nodes])
     root = _with_blocks(root)
-    root = _folded(root, _Signatures(flow).of)
+    root = _folded(root, flow, _Signatures(flow).of)
     while len(root.children) == 1 and root.groups:  # one layer around everything says nothing
         root = replace(root, children=root.groups[0].children)
     return _in_parts(root)
@@ -93,15 +103,17 @@ def grouped(flow: Flow) -> Group:
 
 def _paths(flow: Flow) -> list[tuple[Step, ...]]:
     functions = {node.place.function for node in flow.nodes if node.place}
-    return [_path(node, several_functions=len(functions) > 1) for node in flow.nodes]
+    helpers = functions - {"", flow.name} if len(functions) > 1 else set[str]()
+    return [_path(node, helpers) for node in flow.nodes]
 
 
-def _path(node: Node, *, several_functions: bool) -> tuple[Step, ...]:
+def _path(node: Node, helpers: Collection[str]) -> tuple[Step, ...]:
     layers: list[Step] = [("layer", name) for name in node.layer]
     inside: list[Step] = [("inside", name) for name in node.inside]
-    if layers or inside or not several_functions or not (node.place and node.place.function):
+    function = node.place.function if node.place else ""
+    if layers or inside or function not in helpers:
         return (*layers, *inside)
-    return (("function", node.place.function),)
+    return (("function", function),)
 
 
 def _tree(
@@ -192,17 +204,17 @@ class _Signatures:
         return self._known.setdefault(key, len(self._known))
 
 
-def _folded(group: Group, signature: Callable[[Child], int]) -> Group:
+def _folded(group: Group, flow: Flow, signature: Callable[[Child], int]) -> Group:
     """Repeated blocks among the children as one group each, at every depth."""
-    children = [_folded(c, signature) if isinstance(c, Group) else c for c in group.children]
+    children = [_folded(c, flow, signature) if isinstance(c, Group) else c for c in group.children]
     found: list[Child] = []
     for part in repeats([signature(child) for child in children]):
         inner = children[part.start : part.stop]
-        found.extend([_repeat(group, part, inner)] if part.count > 1 else inner)
+        found.extend([_repeat(group, flow, part, inner)] if part.count > 1 else inner)
     return replace(group, children=tuple(found))
 
 
-def _repeat(group: Group, part: Repeat, inner: list[Child]) -> Group:
+def _repeat(group: Group, flow: Flow, part: Repeat, inner: list[Child]) -> Group:
     blocks = [inner[k : k + part.period] for k in range(0, len(inner), part.period)]
     members = [
         block[0]
@@ -210,8 +222,8 @@ def _repeat(group: Group, part: Repeat, inner: list[Child]) -> Group:
         else Group(f"block {k}", "block", (*group.path, f"(block {part.start}.{k})"), tuple(block))
         for k, block in enumerate(blocks)
     ]
-    named = [c.name for c in inner if isinstance(c, Group)]
-    name = span(named[0], named[-1]) if named else f"{part.period} operations"
+    first, *_, last = (flow.nodes[c].type if isinstance(c, int) else c.name for c in inner)
+    name = span(first, last) if first != last else first
     return Group(name, "repeat", (*group.path, f"(repeat {part.start})"), tuple(members), part.count)
 
 

@@ -47,7 +47,11 @@ class Marks:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self.start = _start(flow)
-        self._missing = _after_missing(flow)
+        without = [s for s in flow.sources if s.gradient is None and is_expected(s)]
+        self._missing = _after(flow, without)
+        # What depends on variables alone is no measure for a layer: a bias before a normalisation has no gradient.
+        passed = [s for s in flow.sources if s.kind != "variable"]
+        self._main = _after(flow, passed) if passed else {node.id for node in flow.nodes}
         self._nodes: dict[int, frozenset[Mark]] = {}
 
     def of_norm(self, norm: float | None) -> set[Mark]:
@@ -66,12 +70,14 @@ class Marks:
     def is_aside(self, index: int) -> bool:
         """Whether no gradient touches it and it explains no missing one: shapes, constants, counters."""
         node = self._flow.nodes[index]
-        return not self._arrived(node) and index not in self._missing
+        return not self.arrived(node) and index not in self._missing
 
     def _of(self, node: Node) -> set[Mark]:
-        arrived = self._arrived(node)
+        arrived = self.arrived(node)
         passed = [g for g in node.gradients if g is not None]
-        found = self.of_norm(joined(arrived))
+        found = set[Mark]()
+        if passed and node.id in self._main:
+            found = self.of_norm(joined(arrived))
         made = [s for v in node.outputs if (s := self._flow.values[v].size) is not None]
         if not all(size.is_finite for size in (*passed, *made)):
             found.add("nan")
@@ -79,27 +85,21 @@ class Marks:
             found.add("override")
         if node.rule.kind in ("custom", "pullback"):
             found.add("custom")
-        if arrived and not passed and self._could_pass(node):
+        # Elsewhere a cut is meant: a random mask reads a shape, a variance stops the gradient of its mean.
+        if arrived and not passed and node.id in self._missing:
             found.add("cut")
         if passed and all(g.is_zero for g in passed) and not all(g.is_zero for g in arrived):
             found.add("zero")
         return found
 
-    def _arrived(self, node: Node) -> list[Size]:
+    def arrived(self, node: Node) -> list[Size]:
+        """The gradients that came to what an operation made."""
         return [g for v in node.outputs if (g := self._flow.values[v].gradient) is not None]
 
-    def _could_pass(self, node: Node) -> bool:
-        """Whether what it reads could take a gradient, or stands between the output and a source without one.
 
-        A random mask reads a shape: nobody misses a gradient there.
-        """
-        floating = any(is_floating(self._flow.values[v].dtype) for v in node.inputs)
-        return floating or node.id in self._missing
-
-
-def is_floating(dtype: str) -> bool:
-    """Whether numbers of this kind carry gradients."""
-    return dtype.startswith(("float", "bfloat", "complex"))
+def is_expected(source: Source) -> bool:
+    """Whether one expects a gradient: of floating-point numbers that are not frozen."""
+    return source.trainable and source.dtype.startswith(("float", "bfloat", "complex"))
 
 
 def _start(flow: Flow) -> float:
@@ -113,9 +113,9 @@ def _start(flow: Flow) -> float:
     return (wide or sizes[0]).norm if sizes else 0.0
 
 
-def _after_missing(flow: Flow) -> set[int]:
-    """The operations that depend on a source without a gradient."""
-    values = {v for source in flow.sources if source.gradient is None for v in source.values}
+def _after(flow: Flow, sources: Iterable[Source]) -> set[int]:
+    """The operations that depend on these sources."""
+    values = {v for source in sources for v in source.values}
     found: set[int] = set()
     for node in flow.nodes:
         if not values.isdisjoint(node.inputs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pullback.explain.views.layers import Child, Group, GroupKind
 from pullback.explain.views.marks import WORDS, Mark, joined
@@ -22,7 +23,9 @@ class Row:
     marks: tuple[Mark, ...]
     seconds: float
     bytes: int
-    statistics: Statistics | None = None
+    statistics: Statistics | None = None  # of a group
+    line: str = ""  # of an operation
+    is_finite: bool = True  # what arrived
 
 
 def outline(root: Group, survey: Survey, most: int) -> list[Row]:
@@ -50,13 +53,18 @@ def opened_groups(
     opened = {root.path}
     shown, level = len(visible(root, survey)), [root]
     while level:
-        inner = [g for one in level for g in one.groups if g.groups and g.kind not in closed]
+        inner = [g for one in level for g in one.groups if g.kind not in closed and _opens(g)]
         more = sum(len(visible(g, survey)) for g in inner)
         if shown + more > most:
             break
         opened.update(g.path for g in inner)
         shown, level = shown + more, inner
     return opened
+
+
+def _opens(group: Group) -> bool:
+    """A layer without layers in it is read as a whole; a function is as good as its operations."""
+    return bool(group.groups) or group.kind in ("function", "inside")
 
 
 def visible(group: Group, survey: Survey) -> list[Child]:
@@ -78,14 +86,14 @@ def _of_group(group: Group, survey: Survey, depth: int) -> Row:
         stats.seconds,
         stats.bytes,
         stats,
+        is_finite=stats.is_finite,
     )
 
 
 def _norm(child: Child, survey: Survey) -> float | None:
     if isinstance(child, Group):
         return survey.of(child).norm
-    values = (survey.flow.values[v].gradient for v in survey.flow.nodes[child].outputs)
-    return joined(g for g in values if g is not None)
+    return joined(survey.marks.arrived(survey.flow.nodes[child]))
 
 
 def _of_node(index: int, survey: Survey, depth: int) -> Row:
@@ -101,4 +109,6 @@ def _of_node(index: int, survey: Survey, depth: int) -> Row:
         tuple(mark for mark in WORDS if mark in marks),
         node.seconds,
         held,
+        is_finite=all(size.is_finite for size in survey.marks.arrived(node)),
+        line=f"{Path(node.place.file).name}:{node.place.line}" if node.place else "",
     )

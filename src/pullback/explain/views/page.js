@@ -38,6 +38,7 @@
   const time = (us) => us >= 1e6 ? `${number(us / 1e6)} s` : us >= 1000 ? `${number(us / 1e3)} ms` : `${us} µs`;
   const many = (n, thing) => `${n.toLocaleString("en")} ${thing}${n === 1 ? "" : "s"}`;
   const place = (k) => k < 0 ? "" : `${text(data.places[k][1])}:${data.places[k][0]}`;
+  const nearPlace = (k) => place(k).split(/[\\/]/).pop();
   const marksOf = (bits) => MARKS.filter((_, k) => bits >> k & 1);
 
   // ---- the flow as objects
@@ -48,9 +49,9 @@
   const nodes = data.nodes.map(([type, name, where, rule, inputs, outputs, gradients, us, bits, aside, inside], id) =>
     ({ id, what: "node", type: text(type), name: text(name), place: where, rule: data.rules[rule], inputs, outputs,
        gradients: gradients.map(size), us, marks: marksOf(bits), aside: !!aside, inside: text(inside), group: 0 }));
-  const groups = data.groups.map(([name, kind, count, children, arriving, passed, weights, us, held, rules, bits, aside, operations], id) =>
+  const groups = data.groups.map(([name, kind, count, children, arriving, passed, weights, us, held, rules, bits, aside, operations, broken], id) =>
     ({ id, what: "group", name: text(name), kind: text(kind), count, children, arriving, passed, weights, us, held, rules,
-       marks: marksOf(bits), aside: !!aside, operations, parent: 0, sources: [] }));
+       marks: marksOf(bits), aside: !!aside, operations, broken: !!broken, parent: 0, sources: [] }));
   const sources = data.sources.map(([name, kind, spec, gradient, layer, trainable, why, of, home, bits], id) =>
     ({ id, what: "source", name: text(name), kind: text(kind), spec: text(spec), gradient: size(gradient), layer: text(layer),
        trainable: !!trainable, why, values: of, group: home, marks: marksOf(bits), aside: false }));
@@ -68,15 +69,17 @@
     if (home.sources.length < MOST_SOURCES) home.sources.push(source.id);
   }
 
+  const isBroken = (thing) => thing.what === "group" ? thing.broken : thing.what === "source" ? thing.gradient?.nan + thing.gradient?.inf > 0
+    : thing.outputs.some((v) => values[v].gradient && values[v].gradient.nan + values[v].gradient.inf > 0);
+  const figure = (thing) => isBroken(thing) ? "NaN" : number(normOf(thing));
+
   // ---- norms on a logarithmic scale
   const normOf = (thing) => thing.what === "group" ? thing.arriving ?? thing.passed
     : thing.what === "source" ? thing.gradient?.norm ?? null
     : thing.outputs.reduce((sum, v) => values[v].gradient ? Math.hypot(sum ?? 0, values[v].gradient.norm) : sum, null);
-  const logs = [];
-  for (const value of values) if (value.gradient?.norm > 0) logs.push(Math.log10(value.gradient.norm));
-  logs.sort((a, b) => a - b);
-  const top = logs.length ? logs[logs.length - 1] : 0;
-  const bottom = Math.min(logs.length ? logs[Math.floor(logs.length / 200)] : 0, top - 1) - 0.25;
+  const logs = data.bars.map((k) => k < 0 ? groups[-k] : nodes[k]).flatMap((thing) => [normOf(thing), thing.weights]).filter((norm) => norm > 0).map(Math.log10);
+  const top = logs.reduce((a, b) => Math.max(a, b), logs[0] ?? 0);
+  const bottom = logs.reduce((a, b) => Math.min(a, b), top - 1) - 0.25; // within a factor of ten all is much the same
   const share = (norm) => !norm ? 0 : Math.min(Math.max((Math.log10(norm) - bottom) / (top - bottom), 0), 1);
 
   // ---- which groups are open, and what is seen of the flow
@@ -147,11 +150,14 @@
       node.inputs.forEach((v, k) => join(from, origin(v), node.gradients[k] ?? null));
     }
     for (const v of data.outputs) join("out", origin(v), values[v].gradient);
+    const joined = new Set();
     for (const edge of edges.values()) {
+      joined.add(edge.source).add(edge.target);
       edge.width = edge.norm === null ? 1 : 1 + 4 * share(edge.norm);
       edge.state = edge.norm === null ? "none" : edge.broken ? "nan" : "flows";
     }
-    return [...found.values(), ...[...edges.values()].map((edge) => ({ data: edge }))];
+    const seenNodes = [...found.values()].filter(({ data: { id, kind } }) => kind !== "source" || joined.has(id));
+    return [...seenNodes, ...[...edges.values()].map((edge) => ({ data: edge }))];
   }
 
   function shortened(name, most = 30) {
@@ -166,7 +172,7 @@
     const lines = [shortened(title)];
     if (thing.what === "group") lines[0] = `${isOpen ? "▾" : "▸"} ${lines[0]}`;
     if (!isOpen) {
-      if (norm !== null) lines.push(number(norm));
+      if (norm !== null) lines.push(figure(thing));
       if (words.length) lines.push(words.join(", "));
     }
     const longest = Math.max(...lines.map((line) => line.length));
@@ -199,13 +205,13 @@
         "background-color": (e) => rgb(mix(c.paper, c.heat, 0.04 + 0.36 * e.data("heat"))),
         "border-width": (e) => has(e) ? 2.5 : 1, "border-color": marked,
         "border-style": (e) => ["cut", "zero"].includes(e.data("mark")) ? "dashed" : "solid" } },
-      { selector: "node[kind = 'node']", style: { shape: "cut-rectangle" } },
-      { selector: "node[kind = 'source'], node[kind = 'output']", style: { shape: "ellipse", "background-color": rgb(c.card), shape: "round-tag", "border-color": (e) => has(e) ? marked(e) : rgb(c.dim) } },
+      { selector: "node[kind = 'node']", style: { shape: "rectangle" } },
+      { selector: "node[kind = 'source'], node[kind = 'output']", style: { shape: "round-tag", "background-color": rgb(c.card), "border-color": (e) => has(e) ? marked(e) : rgb(c.dim) } },
       { selector: "node[kind = 'output']", style: { shape: "round-rectangle", "background-color": rgb(c.ink), color: rgb(c.paper) } },
       { selector: "node[kind = 'repeat']", style: { "border-style": "double", "border-width": 4 } },
       { selector: ":parent", style: {
-        "background-color": rgb(mix(c.paper, c.heat, 0.05)), "background-opacity": 0.6, "text-valign": "top", "text-halign": "center",
-        "text-margin-y": -4, "font-weight": 600, padding: 14, "border-width": 1, "border-style": "solid", "border-color": rgb(c.edge) } },
+        "background-color": rgb(mix(c.paper, c.heat, 0.05)), "background-opacity": 0.6, "text-valign": "top", "text-halign": "left",
+        "text-margin-x": (e) => e.data("label").length * 7.3 + 14, "text-margin-y": 8, "text-background-color": rgb(c.paper), "text-background-opacity": 1, "text-background-padding": 3, "text-background-shape": "round-rectangle", "font-weight": 600, padding: 18, "border-width": 1, "border-style": "solid", "border-color": rgb(c.edge) } },
       { selector: "edge", style: {
         width: "data(width)", "line-color": rgb(mix(c.paper, c.heat, 0.6)), "target-arrow-color": rgb(mix(c.paper, c.heat, 0.6)),
         "target-arrow-shape": "triangle", "arrow-scale": 0.8, "curve-style": "unbundled-bezier",
@@ -217,12 +223,12 @@
       { selector: ".faded", style: { opacity: 0.16 } },
       { selector: ".found", style: { "border-width": 4, "border-color": (e) => rgb(c[e.data("mark")] ?? c.heat) } },
       { selector: ".picked", style: { "border-width": 4, "border-color": rgb(c.heat), "border-style": "solid" } },
-      { selector: "node:active, edge:active, core", style: { "overlay-opacity": 0, "active-bg-opacity": 0 } },
+      { selector: "node:active, edge:active", style: { "overlay-opacity": 0 } },
     ];
   }
 
   // ---- the graph
-  const cy = cytoscape({ container: $("graph"), style: style(), wheelSensitivity: 0.25, minZoom: 0.03, maxZoom: 3, autoungrabify: true, boxSelectionEnabled: false });
+  const cy = cytoscape({ container: $("graph"), style: style(), minZoom: 0.03, maxZoom: 3, autoungrabify: true, boxSelectionEnabled: false });
   let found = null; // ids of things that the search or a filter finds
   let picked = "";
 
@@ -233,7 +239,7 @@
       cy.elements().remove();
       cy.add(elements());
     });
-    cy.layout({ name: "dagre", rankDir: "TB", nodeSep: 22, edgeSep: 12, rankSep: 34, fit: false, useDagreEdgeControlPoints: true }).run();
+    cy.layout({ name: "dagre", rankDir: "TB", nodeSep: 22, edgeSep: 12, rankSep: 26, fit: false, useDagreEdgeControlPoints: true }).run();
     cy.style().update();
     highlight();
     if (fit || !before) frame();
@@ -244,14 +250,16 @@
     window.pullback.layoutMs = performance.now() - start;
   }
 
-  /** All of it, or as much of its start as can be read. */
+  /** All of it, or its start, where all of it would be too small to read. */
   function frame() {
+    const READABLE = 0.8;
     cy.fit(undefined, 24);
-    if (cy.zoom() > 1.1) { cy.zoom(1.1); cy.center(); }
-    if (cy.zoom() >= 0.45) return;
+    if (cy.zoom() > 1) { cy.zoom(1); cy.center(); }
+    if (cy.zoom() >= READABLE) return;
     const box = cy.elements().boundingBox();
-    cy.zoom(0.75);
-    cy.pan({ x: cy.width() / 2 - 0.75 * (box.x1 + box.x2) / 2, y: 24 - 0.75 * box.y1 });
+    const start = cy.getElementById("out").nonempty() ? cy.getElementById("out").position("x") : (box.x1 + box.x2) / 2;
+    cy.zoom(READABLE);
+    cy.pan({ x: cy.width() / 2 - READABLE * start, y: 20 - READABLE * box.y1 });
   }
 
   /** Open a group and what is around it; what was opened longest ago gives way where it would be too much. */
@@ -322,6 +330,9 @@
       found = [...named, ...sources.filter(fits), ...nodes.filter(fits)];
     }
     highlight();
+    const seen = cy.nodes(".found");
+    const view = cy.extent();
+    if (seen.nonempty() && !seen.some((e) => e.position("x") > view.x1 && e.position("x") < view.x2 && e.position("y") > view.y1 && e.position("y") < view.y2)) cy.center(seen[0]);
     show(found ? "found" : current === "found" ? "layers" : current);
   }
   function highlight() {
@@ -400,7 +411,7 @@
   }
 
   // ---- the panel
-  const TABS = { layers: "Layers", sources: "Sources", held: "Held", found: "Found" };
+  const TABS = { layers: data.bars.some((k) => k >= 0) ? "Operations" : "Layers", sources: "Sources", held: "Held", found: "Found" };
   let current = "layers";
   function show(tab) {
     current = tab;
@@ -414,39 +425,46 @@
   function badges(thing) {
     return thing.marks.map((mark) => make("span", { class: `mark c-${mark}` }, WORD[mark]));
   }
-  function row(thing, label, figure, ...below) {
+  function row(thing, label, figure, below, before = null) {
     return make("button", { class: `row c-${thing.marks[0] ?? ""}`, onclick: () => go(thing) },
-      make("div", { class: "top" }, make("span", { class: "label", title: label }, label), ...badges(thing), make("span", { class: "figure" }, figure)), ...below);
+      make("div", { class: "top" }, make("span", { class: "label", title: label }, before, label), ...badges(thing), make("span", { class: "figure" }, figure)), below);
   }
   function bars(norm, weights) {
     const bar = (x, name) => x ? make("div", { class: `bar ${name}`, style: `width:${(100 * share(x)).toFixed(1)}%` }) : null;
     return make("div", { class: "bars" }, norm ? bar(norm, "") : make("div", { class: "bar none" }), bar(weights, "weights"));
   }
+  /** The layers around a thing, without those around everything. */
+  const layersOf = (g) => ancestors(g).reverse().filter((k) => groups[k].kind === "layer").map((k) => groups[k].name);
+  const paths = data.bars.filter((k) => k < 0).map((k) => layersOf(groups[-k].parent));
+  const shared = (paths[0] ?? []).findIndex((name, k) => paths.some((path) => path[k] !== name));
+  const prefix = (g) => {
+    const path = layersOf(g).slice(shared < 0 ? (paths[0] ?? []).length : shared);
+    return path.length ? make("span", { class: "around" }, `${path.join(" › ")} › `) : null;
+  };
   function layerRows() {
     return [hint("Norm of the gradient that arrives, on a logarithmic scale, in the order of the backward pass; thin: of the weights."),
       ...data.bars.map((k) => {
         const thing = k < 0 ? groups[-k] : nodes[k];
         const norm = normOf(thing);
-        return row(thing, thing.what === "group" ? thing.name : thing.type, number(norm), bars(norm, thing.weights));
+        return row(thing, thing.what === "group" ? thing.name : thing.type, figure(thing), bars(norm, thing.weights), thing.what === "group" ? prefix(thing.parent) : null);
       })];
   }
   function sourceRows() {
     return [hint("What a gradient was asked of, or could be."),
-      ...sources.map((s) => row(s, s.name, number(s.gradient?.norm ?? null), make("div", { class: "sub" }, s.why || `${s.kind} ${s.spec}`), bars(s.gradient?.norm, null)))];
+      ...sources.map((s) => row(s, s.name, figure(s), make("div", {}, make("div", { class: "sub" }, s.why || `${s.kind} ${s.spec}`), bars(s.gradient?.norm, null))))];
   }
   function heldRows() {
     const most = Math.max(...data.held.map(([n]) => n), 1);
     return [hint("What is kept in memory for the backward pass."),
-      ...data.held.map(([n, label, sub, node]) => {
-        const thing = node >= 0 ? nodes[node] : null;
-        const inner = [make("div", { class: "top" }, make("span", { class: "label", title: label }, label), make("span", { class: "figure" }, bytes(n))),
-          make("div", { class: "sub" }, sub), make("div", { class: "bars" }, make("div", { class: "bar", style: `width:${100 * n / most}%` }))];
-        return thing ? make("button", { class: "row", onclick: () => go(thing) }, ...inner) : make("div", { class: "row" }, ...inner);
-      })];
+      ...data.held.map(([n, label, sub]) => make("div", { class: "row" },
+        make("div", { class: "top" }, make("span", { class: "label", title: label }, label), make("span", { class: "figure" }, bytes(n))),
+        make("div", { class: "sub" }, sub),
+        make("div", { class: "bars" }, make("div", { class: "bar", style: `width:${100 * n / most}%` }))))];
   }
   function foundRows() {
-    const rows = found.slice(0, MOST_FOUND).map((thing) => row(thing, thing.what === "node" ? `${thing.type}  ${groups[thing.group].id ? groups[thing.group].name : ""}` : thing.name,
-      number(normOf(thing)), make("div", { class: "sub" }, thing.what === "node" ? place(thing.place) : thing.what === "group" ? thing.kind : thing.why || thing.kind)));
+    const rows = found.slice(0, MOST_FOUND).map((thing) => row(thing, thing.what === "node" ? thing.type : thing.name, figure(thing),
+      make("div", { class: "sub" }, thing.what === "node" ? nearPlace(thing.place) : thing.what === "group" ? thing.kind : thing.why || thing.kind),
+      thing.what === "source" ? null : prefix(thing.what === "node" ? thing.group : thing.parent)));
     return [hint(found.length ? `${many(found.length, "place")}${found.length > MOST_FOUND ? `, the first ${MOST_FOUND}` : ""}` : "Nothing here."), ...rows];
   }
 
@@ -457,13 +475,16 @@
     $("name").textContent = data.name;
     $("verdict").textContent = data.verdict;
     const held = values.reduce((sum, value) => sum + (value.held ? value.bytes : 0), 0);
-    const facts = [["operations", nodes.length.toLocaleString("en")], ["backward", time(Math.round(nodes.reduce((sum, n) => sum + n.us, 0)))], ["held", bytes(held)]];
+    const facts = [["operations", nodes.length.toLocaleString("en")], ["backward", time(Math.round(nodes.reduce((sum, n) => sum + n.us, 0)))], ...(held ? [["held", bytes(held)]] : [])];
     $("facts").append(...facts.map(([k, v]) => make("div", {}, make("dt", {}, k), make("dd", {}, v))));
     const trouble = (mark, title, words, thing) => make("div", { class: `trouble c-${mark}` }, make("b", {}, title), make("span", {}, words),
       thing ? make("button", { onclick: () => go(thing) }, "show") : null);
     if (data.nonfinite) $("troubles").append(trouble("nan", "NaN or Inf", data.nonfinite, data.nonfiniteNode >= 0 ? nodes[data.nonfiniteNode] : null));
     for (const s of sources) if (s.marks.length && s.why && !s.marks.includes("nan")) $("troubles").append(trouble(s.marks[0], s.gradient ? "zero" : "no gradient", s.why, s.values.length ? s : null));
-    for (const note of data.notes) $("troubles").append(trouble("", "note", note, null));
+    if (data.notes.length) {
+      const list = make("details", {}, make("summary", {}, data.notes[0], data.notes.length > 1 ? ` (and ${data.notes.length - 1} more)` : ""), ...data.notes.slice(1).map((note) => make("div", {}, note)));
+      $("troubles").append(trouble("", "note", list, null));
+    }
     $("legend").textContent = "gradients flow downwards · colour and width: their norm · click opens and closes";
   }
   function filterButtons() {
@@ -476,6 +497,7 @@
         search();
       } }, `${names[mark]} ${counts[mark]}`);
       button.disabled = !counts[mark];
+      button.hidden = !counts[mark] && ["exploding", "zero"].includes(mark); // the others say that there is nothing
       return button;
     }));
   }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pullback.explain.flow import Flow, Kind, Size
@@ -23,6 +23,7 @@ class Statistics:
     bytes: int  # what it made that is held for the backward pass
     rules: Mapping[Kind, int]
     marks: tuple[Mark, ...]
+    is_finite: bool = True  # what arrived
 
     @property
     def norm(self) -> float | None:
@@ -49,6 +50,10 @@ class Survey:
             self._known[group.path] = self._of(group)
         return self._known[group.path]
 
+    def readers(self, value: int) -> Sequence[int]:
+        """The operations that read a value."""
+        return self._readers.get(value, ())
+
     def is_aside(self, child: Child) -> bool:
         """Whether no gradient has to do with an operation, or with any in a group."""
         nodes = child.nodes() if isinstance(child, Group) else (child,)
@@ -56,7 +61,8 @@ class Survey:
 
     def _of(self, group: Group) -> Statistics:
         nodes = set(group.nodes())
-        arriving = joined(self._arriving(nodes))
+        arrived = list(self._arriving(nodes))
+        arriving = joined(arrived)
         operations = [self.flow.nodes[n] for n in nodes]
         made = [self.flow.values[v] for node in operations for v in node.outputs]
         return Statistics(
@@ -68,6 +74,7 @@ class Survey:
             bytes=sum(value.bytes for value in made if value.held),
             rules=Counter(node.rule.kind for node in operations if node.gradients),
             marks=self._marks(group, nodes, arriving),
+            is_finite=all(size.is_finite for size in arrived),
         )
 
     def _marks(
@@ -88,7 +95,7 @@ class Survey:
                 yield gradient
 
     def _leaves(self, value: int, nodes: set[int]) -> bool:
-        return value in self._outputs or not nodes.issuperset(self._readers.get(value, ()))
+        return value in self._outputs or not nodes.issuperset(self.readers(value))
 
     def _passed(self, nodes: set[int]) -> Iterator[Size]:
         for node in map(self.flow.nodes.__getitem__, nodes):

@@ -27,7 +27,7 @@ STYLES: dict[Mark, str] = {
     "custom": "blue",
 }
 MOST_ROWS = 30
-_MOST_MISSING = 8
+_MOST_TOLD = 6
 _NAME, _BAR, _WIDE = 30, 12, 96  # columns; from this width on, there is room for time and bytes
 
 
@@ -40,13 +40,18 @@ def show(flow: Flow, file: IO[str] | None = None) -> None:
 def rendered(flow: Flow, width: int) -> RenderableType:
     """For a rich console of this width."""
     found = findings(flow)
-    return Lines(_headline(flow, found), *_troubles(found), Text(), _layers(flow, width))
+    grid = Table.grid(padding=(0, 2))
+    for title, style, text in troubles(found):
+        grid.add_row(Text(f"  {title}", style=style), Text(text))
+    told = [grid] if grid.row_count else []
+    return Lines(_headline(flow, found), *told, Text(), _layers(flow, width))
 
 
 def as_text(flow: Flow) -> str:
     """A few lines: the headline and what is wrong."""
     found = findings(flow)
-    return "\n".join(text.plain for text in (_headline(flow, found), *_troubles(found)))
+    lines = [f"  {title}  {text}" for title, _, text in troubles(found)]
+    return "\n".join([_headline(flow, found).plain, *lines])
 
 
 def verdict(flow: Flow, found: Findings) -> str:
@@ -68,20 +73,17 @@ def _headline(flow: Flow, found: Findings) -> Text:
     return Text.assemble((f"{mark} ", style), name, (verdict(flow, found), "bold"), (cost, "dim"))
 
 
-def _troubles(found: Findings) -> Iterator[Text]:
+def troubles(found: Findings) -> Iterator[tuple[str, str, str]]:
+    """What is wrong: title, style and sentence of each."""
     if found.nonfinite:
-        yield _indented("NaN or Inf  ", STYLES["nan"], found.nonfinite)
-    for title, mark, answers in (("none", "cut", found.missing), ("zero", "zero", found.zero)):
-        for answer in answers[:_MOST_MISSING]:
-            yield _indented(f"{title}  ", STYLES[mark], _sentence(answer))
-        if len(answers) > _MOST_MISSING:
-            yield Text(f"  … and {len(answers) - _MOST_MISSING} more: flow.sources", style="dim")
-    for note in found.notes:
-        yield _indented("note  ", "dim", note)
-
-
-def _indented(title: str, style: str, text: str) -> Text:
-    return Text.assemble("  ", (title, style), text)
+        yield WORDS["nan"], STYLES["nan"], found.nonfinite
+    parts = [("no gradient", STYLES["cut"], [_sentence(a) for a in found.missing])]
+    parts += [("zero", STYLES["zero"], [_sentence(a) for a in found.zero])]
+    parts += [("note", "dim", list(found.notes))]
+    for title, style, sentences in parts:
+        yield from ((title, style, text) for text in sentences[:_MOST_TOLD])
+        if len(sentences) > _MOST_TOLD:
+            yield title, style, f"… and {len(sentences) - _MOST_TOLD} more"
 
 
 def _sentence(answer: Answer) -> str:
@@ -114,7 +116,8 @@ def _cells(row: Row, scale: words.Scale, *, wide: bool) -> Iterator[Any]:
     name = Text("  " * (row.depth + 1) + row.name)
     name.truncate(_NAME - len(times), overflow="ellipsis")
     yield name.append(times, style="bold")
-    yield Text(words.number(row.norm), style="" if row.norm is not None else "dim")
+    norm = words.number(row.norm) if row.is_finite else "NaN"
+    yield Text(norm, style="" if row.norm is not None else "dim")
     style = next((STYLES[mark] for mark in row.marks), "green")
     drawn = scale.line(row.norms, _BAR) if row.norms else scale.bar(row.norm, _BAR)
     yield Text(drawn, style=style)
@@ -122,4 +125,5 @@ def _cells(row: Row, scale: words.Scale, *, wide: bool) -> Iterator[Any]:
     if wide:
         yield Text(words.seconds(row.seconds) if row.seconds else "", style="dim")
         yield Text(words.size(row.bytes) if row.bytes else "", style="dim")
-    yield Text(", ").join(Text(WORDS[mark], style=STYLES[mark]) for mark in row.marks)
+    told = [Text(WORDS[mark], style=STYLES[mark]) for mark in row.marks]
+    yield Text(", ").join([*told, *([Text(row.line, style="dim")] if row.line else [])])
