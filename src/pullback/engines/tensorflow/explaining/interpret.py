@@ -106,7 +106,8 @@ class Interpreter:
 
     def _run_step(self, step: Step, frame: Frame) -> None:
         if step.constant is not None:
-            frame.values[step.outputs[0]] = step.constant
+            # A small tensor from outside is captured as a constant, which is then an input.
+            frame.values.setdefault(step.outputs[0], step.constant)
             return
         inputs = [frame.values[name] for name in step.inputs]
         special = self._special.get(step.type)

@@ -21,7 +21,7 @@ class Lines:
     """Tells the user's code from that of libraries; code beside the explained function is the user's."""
 
     def __init__(self, fn: Any) -> None:
-        self._known: dict[Any, bool] = {}
+        self._known: dict[Any, bool] = {}  # by code, and by file
         self._own = _folder_of(fn)
         self.end: Any = (
             None  # the code that calls the explained function: who called that is not asked
@@ -44,9 +44,13 @@ class Lines:
 
     def of_operation(self, operation: Any) -> flow.Place | None:
         """The line that made an op of a graph."""
+        known = self._known
         for record in reversed(list(getattr(operation, "traceback", None) or ())):
-            if self.is_theirs(record.filename):
-                return place_at(record.filename, record.lineno, record.name)
+            file = record.filename
+            if file not in known:
+                known[file] = self.is_theirs(file)
+            if known[file]:
+                return place_at(file, record.lineno, record.name)
         return None
 
     def is_theirs(self, file: str) -> bool:

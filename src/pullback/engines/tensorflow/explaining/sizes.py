@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ from pullback.engines.tensorflow.tf_private import explaining as private
 from pullback.extend import flow
 
 _PLAIN = frozenset("fcbiu")  # kinds of arrays that NumPy computes with
-# Squares of float32 below this are no longer exact, and above its inverse they overflow.
-_SQUARES = (1e-30, 1e30)
+_SMALL_SQUARE = 1e-30  # below this, squares of float32 begin to vanish
 
 
 def size_of(value: Any) -> flow.Size | None:
@@ -35,10 +35,13 @@ def of_array(array: Any) -> flow.Size:
     flat = array.ravel()
     with np.errstate(all="ignore"):
         square = float(np.vdot(flat, flat).real)
-        zeros = 1 - int(np.count_nonzero(flat)) / count
-        if _SQUARES[0] < square < _SQUARES[1]:
-            return flow.Size(square**0.5, _largest(flat), zeros, 0, 0, count)
-        return _carefully(flat, zeros, count)
+        if not math.isfinite(square):
+            return _carefully(flat, count)
+        top, zeros = _largest(flat), 1 - int(np.count_nonzero(flat)) / count
+        if square < _SMALL_SQUARE and top:
+            scaled = flat.astype(np.complex128 if flat.dtype.kind == "c" else np.float64) / top
+            return flow.Size(top * float(np.linalg.norm(scaled)), top, zeros, 0, 0, count)
+        return flow.Size(square**0.5, top, zeros, 0, 0, count)
 
 
 def _largest(flat: Any) -> float:
@@ -47,26 +50,28 @@ def _largest(flat: Any) -> float:
     return max(float(flat.max()), -float(flat.min()))
 
 
-def _carefully(flat: Any, zeros: float, count: int) -> flow.Size:
+def _carefully(flat: Any, count: int) -> flow.Size:
     """For numbers that are not finite, or whose squares are not."""
     nan, inf = int(np.isnan(flat).sum()), int(np.isinf(flat).sum())
     wide = flat.astype(np.complex128 if flat.dtype.kind == "c" else np.float64)
     finite = np.abs(wide[np.isfinite(wide)])
     if not finite.size:
-        return flow.Size(0.0, 0.0, zeros, nan, inf, count)
+        return flow.Size(0.0, 0.0, 0.0, nan, inf, count)
     top = float(finite.max())
     norm = top * float(np.linalg.norm(finite / top)) if top else 0.0
-    zeros = float(np.mean(finite == 0)) if nan or inf else zeros
-    return flow.Size(norm, top, zeros, nan, inf, count)
+    return flow.Size(norm, top, float(np.mean(finite == 0)), nan, inf, count)
 
 
 def _of_slices(slices: Any) -> flow.Size | None:
-    """Of a sparse gradient as if it were dense: rows that are not there are zeros."""
-    found = size_of(slices.values)
-    shape = None if slices.dense_shape is None else tuple(slices.dense_shape.numpy())
-    if found is None or shape is None:
-        return found
-    count = int(np.prod(shape))
+    """Of a sparse gradient as if it were dense: rows that are named twice are summed, others are zeros."""
+    if slices.dense_shape is None:
+        return size_of(tf.convert_to_tensor(slices))
+    rows, place = np.unique(private.numbers(slices.indices), return_inverse=True)
+    values = private.numbers(slices.values)
+    summed = np.zeros((len(rows), *values.shape[1:]), values.dtype)
+    np.add.at(summed, place, values)
+    found = of_array(summed)
+    count = int(np.prod(private.numbers(slices.dense_shape)))
     filled = found.count - found.nan - found.inf
-    zeros = 1 - min(1.0, filled * (1 - found.zeros) / count) if count else 0.0
+    zeros = 1 - filled * (1 - found.zeros) / count if count else 0.0
     return flow.Size(found.norm, found.max, zeros, found.nan, found.inf, count)

@@ -25,7 +25,9 @@ class Sweep:
 
     def __init__(self, stream: Stream, starts: Mapping[int, Any], sources: Iterable[int]) -> None:
         self.stream = stream
-        self.arrived: dict[int, list[Any]] = {v: [g] for v, g in starts.items()}
+        # what arrived at a value, from each that read it, and its size
+        self.arrived: dict[int, list[tuple[Any, flow.Size]]]
+        self.arrived = {v: [(g, _size(g))] for v, g in starts.items()}
         self.sources = frozenset(sources)
         self.totals: dict[int, Any] = {}  # of the sources
         self.errors: list[tuple[int, BaseException]] = []
@@ -54,8 +56,8 @@ class Sweep:
         pieces = self.arrived.pop(value, None)
         if pieces is None:
             return None
-        total = explaining.sum_of(pieces)
-        self.stream.values[value].gradient = _size(total)
+        total = explaining.sum_of([gradient for gradient, _ in pieces])
+        self.stream.values[value].gradient = pieces[0][1] if len(pieces) == 1 else _size(total)
         if value in self.sources:
             self.totals[value] = total
         return total
@@ -70,9 +72,10 @@ class Sweep:
         found += [None] * (len(record.inputs) - len(found))
         sizes: list[flow.Size | None] = []
         for value, gradient in zip(record.inputs, found, strict=True):
-            sizes.append(None if gradient is None else _size(gradient))
-            if gradient is not None and value in self._leading:
-                self.arrived.setdefault(value, []).append(gradient)
+            size = None if gradient is None else _size(gradient)
+            sizes.append(size)
+            if size is not None and value in self._leading:
+                self.arrived.setdefault(value, []).append((gradient, size))
         record.gradients = tuple(sizes)
 
     def _gradients(self, position: int, record: Record, upstream: list[Any]) -> list[Any]:

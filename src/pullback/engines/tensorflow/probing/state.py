@@ -12,6 +12,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.closed_over import inside
 from pullback.engines.tensorflow.probing.arguments import is_variable
+from pullback.engines.tensorflow.tf_private import explaining
 from pullback.engines.tensorflow.values import underlying
 from pullback.extend import walk
 
@@ -55,11 +56,16 @@ def _is_end(thing: Any) -> bool:
 
 
 def _read(variable: Any) -> Any:
-    return np.array(tf.convert_to_tensor(variable))
+    """The value, not a copy of it: a variable is assigned another buffer while a tensor holds this one."""
+    with private.stop_recording():
+        return tf.convert_to_tensor(variable)
 
 
 def _same(one: Any, other: Any) -> bool:
-    return np.array_equal(one, other, equal_nan=other.dtype.kind in "fc")
+    if explaining.address(one) == explaining.address(other) != 0:
+        return True
+    floating = other.dtype.is_floating or other.dtype.is_complex
+    return np.array_equal(one, other, equal_nan=floating)
 
 
 def random_state_kept(seed: int) -> contextlib.ExitStack:
