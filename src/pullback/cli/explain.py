@@ -11,8 +11,8 @@ from pullback.cli.discover import Candidate, bound, named
 from pullback.cli.inputs import NAME, Call, given, tried
 from pullback.cli.target import load, why_not
 from pullback.errors import PullbackError
-from pullback.explain import Flow
-from pullback.explain import explain as explain_gradient
+from pullback.explain.api import explain as explain_gradient
+from pullback.explain.flow import Flow
 from pullback.explain.views.files import as_json
 from pullback.explain.views.findings import findings
 

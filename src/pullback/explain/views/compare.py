@@ -60,7 +60,9 @@ class Comparison:
 
     left: str
     right: str
-    layers: tuple[Pair, ...]  # in the order of the backward pass; operations where there are no layers
+    layers: tuple[
+        Pair, ...
+    ]  # in the order of the backward pass; operations where there are no layers
     sources: tuple[Pair, ...]
     rules: tuple[RuleChange, ...]
 
@@ -119,7 +121,9 @@ def compare(left: Flow, right: Flow) -> Comparison:
 Norms = Mapping[Hashable, tuple[str, float | None]]  # by what they are matched by: name and norm
 
 
-def _paired(kind: Literal["layer", "operation", "source"], left: Norms, right: Norms) -> tuple[Pair, ...]:
+def _paired(
+    kind: Literal["layer", "operation", "source"], left: Norms, right: Norms
+) -> tuple[Pair, ...]:
     pairs: list[Pair] = []
     for key in dict.fromkeys([*left, *right]):
         name = (left.get(key) or right[key])[0]

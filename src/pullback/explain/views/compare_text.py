@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from rich.console import Console, Group as Lines, RenderableType
+from rich.console import Console, RenderableType
+from rich.console import Group as Lines
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -125,7 +126,10 @@ def _table(comparison: Comparison, title: str, pairs: Sequence[Pair]) -> Table:
         table.add_column("", no_wrap=True, min_width=_BAR)
     table.add_column("")
     for pair in rows:
-        norms = [(words.number(n), Text(scale.bar(n, _BAR), style="blue")) for n in (pair.left, pair.right)]
+        norms = [
+            (words.number(n), Text(scale.bar(n, _BAR), style="blue"))
+            for n in (pair.left, pair.right)
+        ]
         table.add_row(Text(f"  {pair.name}"), *norms[0], *norms[1], _styled(pair))
     left_out = sum(pair.differs for pair in pairs) - len(rows)
     if left_out:

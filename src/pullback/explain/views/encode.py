@@ -56,7 +56,7 @@ class _Encoder:
         opened = opened_groups(self._root, self._survey, OPEN_AT_FIRST, ("repeat", "part"))
         return {
             "name": flow.name,
-            "verdict": verdict(flow, found),
+            "verdict": verdict(found),
             "ok": found.all_is_well,
             "engine": flow.engine,
             "seconds": _short(flow.seconds),

@@ -17,7 +17,9 @@ class Answer:
     source: Source
     index: int
     why: str
-    expected: bool  # whether a gradient was to be expected: of a floating-point source that is trained
+    expected: (
+        bool  # whether a gradient was to be expected: of a floating-point source that is trained
+    )
 
 
 @dataclass(frozen=True, slots=True)

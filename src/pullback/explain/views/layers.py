@@ -146,7 +146,9 @@ def _with_blocks(group: Group, depth: int = 1) -> Group:
         return replace(group, children=tuple(children))
     blocks: dict[object, list[Child]] = {}
     for child in children:
-        stem = _stem(child.name, depth) if isinstance(child, Group) and child.kind == "layer" else ""
+        stem = (
+            _stem(child.name, depth) if isinstance(child, Group) and child.kind == "layer" else ""
+        )
         blocks.setdefault(stem or id(child), []).append(child)
     several = len(blocks) > 1
     found = [
@@ -224,17 +226,19 @@ def _repeat(group: Group, flow: Flow, part: Repeat, inner: list[Child]) -> Group
     ]
     first, *_, last = (flow.nodes[c].type if isinstance(c, int) else c.name for c in inner)
     name = span(first, last) if first != last else first
-    return Group(name, "repeat", (*group.path, f"(repeat {part.start})"), tuple(members), part.count)
+    return Group(
+        name, "repeat", (*group.path, f"(repeat {part.start})"), tuple(members), part.count
+    )
 
 
 def _in_parts(group: Group) -> Group:
     """No group with more children than a person can take in."""
-    children: Sequence[Child] = [_in_parts(c) if isinstance(c, Group) else c for c in group.children]
+    children: Sequence[Child] = [
+        _in_parts(c) if isinstance(c, Group) else c for c in group.children
+    ]
     while len(children) > MOST_CHILDREN:
         starts = range(0, len(children), MOST_CHILDREN)
-        children = [
-            _part(group, children[start : start + MOST_CHILDREN]) for start in starts
-        ]
+        children = [_part(group, children[start : start + MOST_CHILDREN]) for start in starts]
     return replace(group, children=tuple(children))
 
 

@@ -20,7 +20,7 @@ WORDS: dict[Mark, str] = {
     "override": "overridden",
     "custom": "custom",
 }
-# Against the gradient at the start. Steps of 1e-2 times this, on weights near 1, are below what float32 resolves (1e-7).
+# Against the gradient at the start. Steps of 1e-2 times this, on weights near 1, are below what float32 resolves.
 VANISHING = 1e-5
 # Steps of 1e-2 times this move weights near 1 by a hundred times themselves.
 EXPLODING = 1e4

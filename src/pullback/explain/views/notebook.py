@@ -28,7 +28,7 @@ def flow_html(flow: Flow) -> str:
     scale = words.Scale([row.norm for row in rows])
     body = "".join(_layer(row, scale) for row in rows)
     cost = f"{words.count(len(flow.nodes), 'operation')}, {words.seconds(flow.seconds)}"
-    head = _head(flow.name, verdict(flow, found), cost, ok=found.all_is_well)
+    head = _head(flow.name, verdict(found), cost, ok=found.all_is_well)
     columns = ("layer", "gradient", "", "weights", "")
     return _element(head, _troubles(found), _table(columns, [body]))
 
@@ -76,7 +76,9 @@ def _words(text: str) -> str:
 
 
 def _troubles(found: Findings) -> str:
-    items = [f"<li><b>{html.escape(title)}</b> {_words(text)}</li>" for title, _, text in troubles(found)]
+    items = [
+        f"<li><b>{html.escape(title)}</b> {_words(text)}</li>" for title, _, text in troubles(found)
+    ]
     return f"<ul>{''.join(items)}</ul>" if items else ""
 
 
@@ -87,7 +89,9 @@ def _table(columns: Sequence[str], bodies: Iterable[str]) -> str:
 
 def _layer(row: Row, scale: words.Scale) -> str:
     times = f" <b>×{row.count}</b>" if row.count > 1 else ""
-    name = f'<span style="padding-left:{1.2 * row.depth:.1f}em">{html.escape(row.name)}{times}</span>'
+    name = (
+        f'<span style="padding-left:{1.2 * row.depth:.1f}em">{html.escape(row.name)}{times}</span>'
+    )
     marks = " ".join(f'<span class="mark {mark}">{WORDS[mark]}</span>' for mark in row.marks)
     weights = row.statistics.weights if row.statistics else None
     cells = [

@@ -77,9 +77,7 @@ class Survey:
             is_finite=all(size.is_finite for size in arrived),
         )
 
-    def _marks(
-        self, group: Group, nodes: set[int], arriving: float | None
-    ) -> tuple[Mark, ...]:
+    def _marks(self, group: Group, nodes: set[int], arriving: float | None) -> tuple[Mark, ...]:
         """Those of its operations, but small and large by what arrives at it and at the groups in it."""
         found: set[Mark] = set().union(*(self.marks.of_node(n) for n in nodes))
         inner = (self.of(one).marks for one in group.groups)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
-from rich.console import Console, Group as Lines, RenderableType
+from rich.console import Console, RenderableType
+from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
 from pullback.explain.flow import Flow
 from pullback.explain.views import words
 from pullback.explain.views.findings import Answer, Findings, findings
-from pullback.explain.views.layers import Group, grouped
+from pullback.explain.views.layers import grouped
 from pullback.explain.views.marks import WORDS, Mark
 from pullback.explain.views.outline import Row, outline
 from pullback.explain.views.statistics import Survey
@@ -54,23 +55,25 @@ def as_text(flow: Flow) -> str:
     return "\n".join([_headline(flow, found).plain, *lines])
 
 
-def verdict(flow: Flow, found: Findings) -> str:
+def verdict(found: Findings) -> str:
     """The flow in one sentence."""
-    sources = [a for a in found.answers if a.expected]
+    count = sum(answer.expected for answer in found.answers)
+    of_all = f"{words.count(count, 'source')}"
     if found.nonfinite:
         return "NaN or Inf on the way"
     if found.missing:
-        return f"no gradient for {len(found.missing)} of {words.count(len(sources), 'source')}"
+        return f"no gradient for {len(found.missing)} of {of_all}" if count > 1 else "no gradient"
     if found.zero:
-        return f"the gradient is zero for {len(found.zero)} of {words.count(len(sources), 'source')}"
-    return f"a gradient for {'all of ' if len(sources) > 1 else ''}{words.count(len(sources), 'source')}"
+        where = f" for {len(found.zero)} of {of_all}" if count > 1 else ""
+        return f"the gradient is zero{where}"
+    return f"a gradient for {'all ' if count > 1 else ''}{of_all}"
 
 
 def _headline(flow: Flow, found: Findings) -> Text:
     mark, style = ("✓", "green") if found.all_is_well else ("✗", "red")
     cost = f"  ({words.count(len(flow.nodes), 'operation')}, {words.seconds(flow.seconds)})"
     name = (f"{flow.name}: ", "bold")
-    return Text.assemble((f"{mark} ", style), name, (verdict(flow, found), "bold"), (cost, "dim"))
+    return Text.assemble((f"{mark} ", style), name, (verdict(found), "bold"), (cost, "dim"))
 
 
 def troubles(found: Findings) -> Iterator[tuple[str, str, str]]:
@@ -96,8 +99,11 @@ def _layers(flow: Flow, width: int) -> RenderableType:
     rows = outline(grouped(flow), survey, MOST_ROWS)
     scale = words.Scale([norm for row in rows for norm in (row.norm, *row.norms)])
     wide = width >= _WIDE
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="dim")
-    table.add_column("  layer", no_wrap=True, max_width=_NAME)
+    table = Table(
+        box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="dim"
+    )
+    title = "layer" if any(row.statistics for row in rows) else "operation"
+    table.add_column(f"  {title}", no_wrap=True, max_width=_NAME)
     table.add_column("gradient", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=_BAR)
     table.add_column("weights", justify="right", no_wrap=True)

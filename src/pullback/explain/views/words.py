@@ -85,7 +85,9 @@ class Scale:
 
     def line(self, norms: Sequence[float | None], width: int) -> str:
         """One character for each norm, at most `width` of them."""
-        chosen = norms if len(norms) <= width else [
-            norms[round(k * (len(norms) - 1) / (width - 1))] for k in range(width)
-        ]
+        chosen = (
+            norms
+            if len(norms) <= width
+            else [norms[round(k * (len(norms) - 1) / (width - 1))] for k in range(width)]
+        )
         return "".join(_STEPS[round(self.share(n) * 7)] if n else "·" for n in chosen)

@@ -34,7 +34,9 @@ class Browser:
     """One page at a time; what its console says is kept in `console`."""
 
     def __init__(self, folder: Path, size: tuple[int, int] = (1400, 900)) -> None:
-        program = os.environ.get("BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
+        program = (
+            os.environ.get("BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
+        )
         assert program, "no chromium: install Debian's chromium, or name a browser in BROWSER"
         reads, self._out = os.pipe()
         self._in, writes = os.pipe()

@@ -11,7 +11,9 @@ from pullback.explain.flow import Flow, Node, Place, Rule, Size, Source, Value
 
 def size(norm: float, count: int = 4, **more: Any) -> Size:
     zeros = 1.0 if norm == 0 else 0.0
-    return Size(norm, norm / math.sqrt(count), **{"zeros": zeros, "nan": 0, "inf": 0, **more}, count=count)
+    return Size(
+        norm, norm / math.sqrt(count), **{"zeros": zeros, "nan": 0, "inf": 0, **more}, count=count
+    )
 
 
 class Builder:
@@ -23,13 +25,17 @@ class Builder:
         self.values: list[Value] = []
         self.sources: list[Source] = []
 
-    def value(self, shape: tuple[int, ...] = (2, 2), *, node: int | None = None, **more: Any) -> int:
+    def value(
+        self, shape: tuple[int, ...] = (2, 2), *, node: int | None = None, **more: Any
+    ) -> int:
         settings: dict[str, Any] = {"dtype": "float32", "output": 0, "size": size(1.0), **more}
         settings.setdefault("bytes", 4 * math.prod(shape))
         self.values.append(Value(len(self.values), node, shape=shape, **settings))
         return len(self.values) - 1
 
-    def source(self, name: str, norm: float | None = 1.0, kind: Any = "argument", **more: Any) -> int:
+    def source(
+        self, name: str, norm: float | None = 1.0, kind: Any = "argument", **more: Any
+    ) -> int:
         gradient = None if norm is None else size(norm)
         shape = more.pop("shape", (2, 2))
         variable = name if kind == "variable" else ""
@@ -78,6 +84,10 @@ class Builder:
         )
         return out
 
+    def value_with(self, value: int, gradient: Size) -> Value:
+        """The same value with another gradient."""
+        return dataclasses.replace(self.values[value], gradient=gradient)
+
     def flow(self, *outputs: int, **more: Any) -> Flow:
         return Flow(
             self.name,
@@ -106,9 +116,3 @@ def chain(norms: list[float], name: str = "model") -> Flow:
     for k, norm in enumerate(norms):
         x = dense(b, x, f"dense_{k}", norm)
     return b.flow(b.op("Sum", x, norm=1.0, shape=()))
-
-
-def with_gradient(flow: Flow, value: int, gradient: Size | None) -> Flow:
-    values = list(flow.values)
-    values[value] = dataclasses.replace(values[value], gradient=gradient)
-    return dataclasses.replace(flow, values=tuple(values))
