@@ -18,7 +18,7 @@ GroupKind = Literal["flow", "layer", "inside", "function", "block", "repeat", "p
 Step: TypeAlias = tuple[GroupKind, str]  # of the way to a node
 Child: TypeAlias = "Group | int"  # an int is the id of a node
 
-MOST_CHILDREN = 120
+MOST_CHILDREN = 100
 _DEEPEST_BLOCK = 3  # "conv2_block1_1_conv" has three: conv2, conv2_block1, conv2_block1_1
 _NUMBER = re.compile(r"[_\s]*\d+")
 # A part of a name that ends in a number, such as "block1" or "5a", but not the "2d" of "conv2d".

@@ -1,7 +1,7 @@
 "use strict";
 /* Reads the data that encode.py writes. Every text goes into the page as text, never as markup. */
 (() => {
-  const MOST_SHOWN = 500; // dagre overflows the stack on long chains, and nobody reads more
+  const MOST_SHOWN = 300; // dagre takes a second for these, and overflows the stack on long chains
   const MOST_FOUND = 300;
   const MOST_SOURCES = 40; // drawn in one group; the list has them all
   const data = JSON.parse(document.getElementById("flow-data").textContent);

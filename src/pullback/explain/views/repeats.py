@@ -39,15 +39,15 @@ def repeats(items: Sequence[int]) -> list[Repeat]:
 
 def _best(items: Sequence[int], start: int) -> Repeat:
     longest = min(LONGEST, (len(items) - start) // LEAST)
-    candidates = [Repeat(start, p, _count(items, start, p)) for p in range(1, longest + 1)]
+    first = items[start]
+    periods = [p for p in range(1, longest + 1) if items[start + p] == first]
+    candidates = [Repeat(start, p, _count(items, start, p)) for p in periods]
     worthy = [one for one in candidates if one.count >= LEAST]
     return max(worthy, key=lambda r: (r.stop, -r.period), default=Repeat(start, 1, 1))
 
 
 def _count(items: Sequence[int], start: int, period: int) -> int:
     """How often the block at `start` follows itself."""
-    if items[start] != items[start + period]:
-        return 1
     block, stop = items[start : start + period], start + period
     while items[stop : stop + period] == block:
         stop += period
