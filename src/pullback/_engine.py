@@ -183,6 +183,11 @@ class Engine(abc.ABC):
         """What the engine does for `explain`."""
         raise self.unsupported("explain")
 
+    def for_keras(self, name: str) -> Any:
+        """What `pullback.keras` has under this name: a class for Keras as it runs on the framework."""
+        del name
+        raise self.unsupported("Keras")
+
     @property
     def modes(self) -> Mapping[str, Any]:
         """The ways of running a function that the framework has, by name; the contract suite runs in each."""

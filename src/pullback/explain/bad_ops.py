@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pullback.explain import words
 from pullback.explain.flow import Node, Size, Value
-from pullback.explain.graph import Graph, passed_on
+from pullback.explain.graph import Graph
 
 _LARGEST = {"float16": "65504", "bfloat16": "3.4e38", "float32": "3.4e38", "float64": "1.8e308"}
 _MASKS = ("select", "clip", "gather", "multiply", "peak", "gate")
@@ -107,7 +107,14 @@ def _softmax(graph: Graph, node: Node) -> str:
 
 def _arc(graph: Graph, node: Node) -> str:
     size = _size(graph, node, 0)
+    if size and size.max <= 1:
+        return "its input reaches ±1, where it is infinite"
     return f"its input goes up to ±{words.number(size.max)}, beyond ±1" if size else ""
+
+
+def _mean(graph: Graph, node: Node) -> str:
+    size = _size(graph, node, 0)
+    return "its input is empty (0/0)" if size and not size.count else _overflow(graph, node)
 
 
 def _multiply(graph: Graph, node: Node) -> str:
@@ -131,6 +138,7 @@ _FORWARD: dict[str, Callable[[Graph, Node], str]] = {
     "pow": _pow,
     "softmax": _softmax,
     "arc": _arc,
+    "mean": _mean,
     "multiply": _multiply,
     "subtract": _subtract,
     "add": _subtract,
@@ -177,16 +185,9 @@ def _masked(graph: Graph, text: str, mask: Node | None, rewrite: str, at: str) -
 def masked_by(graph: Graph, node: Node) -> Node | None:
     """The node that takes some entries of this one out of the result: it adds zeros to what it passes back."""
     later = graph.leading_out(graph.downstream(node.outputs, bool))
-    masks = [n for m in sorted(later) if _adds_zeros(graph, n := graph.flow.nodes[m], later, node)]
+    masks = [n for m in sorted(later) if graph.role(n := graph.flow.nodes[m]) in _MASKS]
+    masks = [m for m in masks if graph.adds_zeros(m, later, node.outputs)]
     return next((m for m in masks if graph.role(m) == "select"), masks[0] if masks else None)
-
-
-def _adds_zeros(graph: Graph, mask: Node, way: set[int], node: Node) -> bool:
-    if graph.role(mask) not in _MASKS:
-        return False
-    arrived = max((size.zeros for size in graph.arrived(mask)), default=0.0)
-    inputs = graph.on_way(mask, way, node.outputs)
-    return any(size.zeros > arrived for k in inputs if (size := passed_on(mask, k)))
 
 
 def _slope(graph: Graph, node: Node) -> tuple[str, str]:

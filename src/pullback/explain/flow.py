@@ -118,11 +118,11 @@ class Node:
 class Op:
     """What the engine says of a type of operation, or of a situation that it has words for.
 
-    `role` is what the operation does to a gradient, in words that all engines share: `step` (constant between jumps),
-    `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`, `gate` (0 below 0), `saturating`,
-    `clip`, `select`, `gather`, `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `softmax`, `arc`,
-    `angle`, `square`, `subtract`, `add`, `sum`, `mean`, `abs`, `peak`, `copy`; `situation` for what is no single
-    operation.
+    `role` is what the operation does to a gradient, in words that all engines share. Without a gradient: `step` (constant
+    between jumps), `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`. Zero in places:
+    `gate` (below 0), `saturating`, `softmax`, `clip`, `select`, `peak`, `square`, `abs`. Not finite in places: `multiply`,
+    `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `arc`, `angle`. Harmless: `read`, `gather`, `subtract`, `add`,
+    `sum`, `mean`, `join`, `copy`. `situation` is what is no single operation.
     """
 
     type: str
@@ -177,7 +177,9 @@ class Flow:
     # Objects of the caller that stand for sources: (object, position in `sources`).
     objects: Sequence[tuple[Any, int]] = field(default=(), repr=False, compare=False)
     # Runs forward once more to see what the backward pass keeps: bytes by value. None where that cannot be done.
-    measure_held: Callable[[], Mapping[int, int]] | None = field(default=None, repr=False, compare=False)
+    measure_held: Callable[[], Mapping[int, int]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def edges(self) -> tuple[Edge, ...]:

@@ -8,14 +8,8 @@ from dataclasses import dataclass
 
 from pullback.explain.flow import Flow, Node, Size, Value
 
-CARRIES = (
-    "float",
-    "bfloat",
-    "complex",
-    "variant",
-    "half",
-    "double",
-)  # dtypes along which gradients flow
+# Dtypes along which gradients flow; a variable's handle and a list of tensors are ways as well.
+CARRIES = ("float", "bfloat", "complex", "variant", "resource")
 
 
 def carries(value: Value) -> bool:
@@ -112,13 +106,28 @@ class Graph:
     def cuts(
         self, way: Collection[int], values: Collection[int], lost: Callable[[Size | None], bool]
     ) -> list[Cut]:
-        """Where something arrived on the way and what was passed on is `lost`, in the order of the run."""
+        """Where something arrived on the way and nothing goes on: not from this node, nor from another that reads the
+        same value. In the order of the run.
+        """
         found: list[Cut] = []
         for node in map(self.flow.nodes.__getitem__, sorted(way)):
             reached = self.is_reached(node) and not all(map(lost, self.arrived(node) or [ONE]))
             inputs = self.on_way(node, way, values) if reached else []
-            found += [Cut(node, k) for k in inputs if lost(passed_on(node, k))]
+            found += [
+                Cut(node, k)
+                for k in inputs
+                if lost(passed_on(node, k)) and self._ends(node.inputs[k], lost)
+            ]
         return found
+
+    def _ends(self, value: int, lost: Callable[[Size | None], bool]) -> bool:
+        return lost(self.flow.values[value].gradient)
+
+    def adds_zeros(self, node: Node, way: Collection[int], values: Collection[int]) -> bool:
+        """Whether what a node passes back along a way has zeros that it did not get."""
+        arrived = max((size.zeros for size in self.arrived(node)), default=0.0)
+        inputs = self.on_way(node, way, values)
+        return any(size.zeros > arrived for k in inputs if (size := passed_on(node, k)))
 
     def makers_with_numbers(
         self, cut: Cut, way: Collection[int], values: Collection[int]

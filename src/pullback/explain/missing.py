@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
 
 from pullback.explain import words
-from pullback.explain.flow import Node, Source
+from pullback.explain.flow import Node, Size, Source
 from pullback.explain.graph import Cut, Graph, carries
 
 _NO_GRADIENT = "gets no gradient"
@@ -74,50 +76,75 @@ def _numbers_behind(graph: Graph, maker: Node, source: Source) -> list[Node]:
 
 def _cut(graph: Graph, source: Source) -> str:
     way = graph.way(source.values)
-    cuts = graph.cuts(way, source.values, lambda size: size is None)
-    causes: dict[str, Node] = {}
-    for cut in cuts:
-        for node, text in _causes(graph, cut, way, source):
-            causes.setdefault(text, node)
-    return _first_of(list(causes))
-
-
-def _first_of(causes: Sequence[str]) -> str:
-    more = len(causes) - 1
-    return (
-        causes[0] + (f" (and {words.many(more, 'more cause', 'more causes')})" if more > 0 else "")
-        if causes
-        else ""
+    cuts = graph.cuts(way, source.values, _is_none)
+    found = [cause for cut in cuts for cause in _causes(graph, cut, way, source)]
+    # In a traced function what ran first may stand below.
+    found.sort(key=lambda cause: cause.node.place.line if cause.node.place else cause.node.id)
+    causes = list({cause.text: cause for cause in found}.values())
+    if not causes:
+        return ""
+    others = list(dict.fromkeys(words.called(graph.flow, cause.node) for cause in causes[1:]))
+    before = _cut_before(graph, source, way, [cause.node for cause in causes])
+    also = (
+        [f"so does {others[0]}" + (f" and {len(others) - 1} more" if others[1:] else "")]
+        if others
+        else before
     )
+    return f"{'; '.join([causes[0].text, *also])}. {causes[0].remedy}"
 
 
-def _causes(graph: Graph, cut: Cut, way: set[int], source: Source) -> list[tuple[Node, str]]:
+def _is_none(size: Size | None) -> bool:
+    return size is None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What cuts a gradient off, and what to write."""
+
+    node: Node
+    text: str
+    remedy: str
+
+
+def _cut_before(graph: Graph, source: Source, way: set[int], said: Sequence[Node]) -> list[str]:
+    """What would cut the gradient off before it gets to the source, were the first cut mended."""
+    first = min(node.id for node in said)
+    before = [graph.flow.nodes[n] for n in sorted(way) if n < first]
+    found = [node for node in before if _always_cuts(graph, node, way, source)]
+    return [f"{words.called(graph.flow, node)} would cut it off as well" for node in found[:1]]
+
+
+def _always_cuts(graph: Graph, node: Node, way: set[int], source: Source) -> bool:
+    """Whether a node makes integers of numbers, is a step or a stop."""
+    values = graph.flow.values
+    inputs = [values[node.inputs[k]] for k in graph.on_way(node, way, source.values)]
+    whole = bool(node.outputs) and not any(carries(values[v]) for v in node.outputs)
+    return (whole and any(map(carries, inputs))) or graph.role(node) in ("step", "stop", "python")
+
+
+def _causes(graph: Graph, cut: Cut, way: set[int], source: Source) -> list[Cause]:
     """What cut the gradient off; behind an input of integers, what made integers of numbers."""
     if carries(graph.flow.values[cut.node.inputs[cut.input]]):
-        return [(cut.node, at_cut(graph, cut.node, cut.input))]
+        return [cause_at(graph, cut)]
     makers = graph.makers_with_numbers(cut, way, source.values)
-    return [(node, _at_integers(graph, node)) for node in makers]
+    return [_integers_made(graph, node) for node in makers]
 
 
-def at_cut(graph: Graph, node: Node, k: int) -> str:
+def cause_at(graph: Graph, cut: Cut) -> Cause:
     """Why a node passes nothing on to an input of numbers."""
-    flow, op = graph.flow, graph.flow.op(node.type)
-    called, role = words.called(flow, node), graph.role(node)
+    flow, node = graph.flow, cut.node
+    called, role, many = words.called(flow, node), graph.role(node), len(node.inputs) > 1
     if node.rule.kind in words.CUSTOM:
-        which = f" for input {k + 1} of {len(node.inputs)}" if len(node.inputs) > 1 else ""
-        return (
-            f"{words.rule_of(node.rule)} of {called} returned None{which}. "
-            f"Return a gradient there, zeros if that is meant"
-        )
+        which = f" for input {cut.input + 1}" if many else ""
+        text = f"{words.rule_of(node.rule)} of {called} returned None{which}"
+        return Cause(node, text, "Return a gradient there, zeros if that is meant")
     if node.rule.kind == "unrecorded" and role != "assign":
-        return f"{called} ran while recording was stopped. {flow.op('unrecorded').remedy}"
-    said = _SAID.get(role, "{call} has no gradient{towards}")
-    towards = (
-        f" for its input {k + 1}" if len(node.inputs) > 1 and node.rule.kind == "engine" else ""
-    )
-    return (
-        f"{said.format(call=called, towards=towards)}. {op.remedy or flow.op('no gradient').remedy}"
-    )
+        return Cause(
+            node, f"{called} ran while recording was stopped", flow.op("unrecorded").remedy
+        )
+    towards = f" for its input {cut.input + 1}" if many and node.rule.kind == "engine" else ""
+    text = _SAID.get(role, "{call} has no gradient{towards}").format(call=called, towards=towards)
+    return Cause(node, text, flow.op(node.type).remedy or flow.op("no gradient").remedy)
 
 
 _SAID = {
@@ -133,11 +160,10 @@ _SAID = {
 }
 
 
-def _at_integers(graph: Graph, node: Node) -> str:
-    op, role = graph.flow.op(node.type), graph.role(node)
-    said = _SAID.get(role, "{call} makes integers of it, which have no gradient")
+def _integers_made(graph: Graph, node: Node) -> Cause:
+    said = _SAID.get(graph.role(node), "{call} makes integers of it, which have no gradient")
     text = said.format(call=words.called(graph.flow, node), towards="")
-    return f"{text}. {op.remedy or graph.flow.op('no gradient').remedy}"
+    return Cause(node, text, graph.flow.op(node.type).remedy or graph.flow.op("no gradient").remedy)
 
 
 def _copied(graph: Graph, source: Source) -> str:
@@ -187,10 +213,17 @@ def _first_constant(graph: Graph) -> str:
 def _not_run(graph: Graph, source: Source) -> str:
     if source.place is None:
         return ""
+    if "another value" in source.hints:
+        return f"its name gets another value before it is used{_on(source)}. Use another name there"
+    if "named" in source.hints:
+        return (
+            f"nothing that reaches the result is computed from it, though it is named{_on(source)}. "
+            f"{graph.flow.op('not used').remedy}"
+        )
     branch = next(
         (h.partition(": ")[2] for h in source.hints if h.startswith("branch not taken: ")), ""
     )
-    by = f", chosen at {branch}" if branch else ""
+    by = f", chosen at {PurePath(branch).name}" if branch else ""
     return (
         f"it is used only in a branch that was not taken{_on(source)}{by}. "
         f"Call {graph.flow.name} with arguments that take this branch"

@@ -92,16 +92,18 @@ def _origin(graph: Graph, way: list[Value], turned: Node | None) -> NonFinite | 
     """The operation that made Inf or NaN of finite numbers; else what came in with one."""
     flow = graph.flow
     made = [flow.nodes[v.node] for v in way if v.node is not None and _from_finite(graph, v.node)]
+    if made and graph.role(made[0]) == "read":
+        source = next((s for s in flow.sources if set(made[0].inputs) & set(s.values)), None)
+        if source is not None:
+            return _came_in(flow, flow.values[made[0].outputs[0]], source)
     if made and not (turned is not None and turned.id < made[0].id):
         return _found(flow, "forward", made[0], forward_cause(graph, made[0], turned))
     given = [(v, _source_of(flow, v)) for v in way if v.node is None]
     named = [(v, source) for v, source in given if source is not None]
-    if named and (turned is None or (named[0][0].size and named[0][0].size.nan)):
+    if named:
         return _came_in(flow, *named[0])
     if turned is not None:
         return _found(flow, "forward", turned, forward_cause(graph, turned))
-    if named:
-        return _came_in(flow, *named[0])
     first = next((v for v in way if v.node is not None), None)
     node = flow.nodes[first.node] if first is not None and first.node is not None else None
     return _found(flow, "forward", node, forward_cause(graph, node)) if node else None

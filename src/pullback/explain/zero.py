@@ -7,11 +7,12 @@ import math
 from pullback.explain import words
 from pullback.explain.flow import Node, Size, Source, Value
 from pullback.explain.graph import Cut, Graph, passed_on
-from pullback.explain.missing import at_cut
+from pullback.explain.missing import cause_at
 
 # The smallest numbers that are not flushed to zero; below, what is not zero becomes zero.
 _SMALLEST = {"float16": 6e-8, "bfloat16": 1.2e-38, "float32": 1.2e-38, "float64": 2.2e-308}
 _FLAT = 4.0  # beyond this the slope of a saturating function is below a hundredth
+_REARRANGE = ("join", "copy", "gather", "add", "sum", "mean")
 _SHRINKS = 0.1  # a node that passes on more than this is not worth naming
 
 
@@ -23,7 +24,18 @@ def zero(graph: Graph, source: Source) -> str:
     lead = "has a gradient, but it is zero throughout"
     if not zeros:
         return f"{lead}: {_cancelled(graph, source)}"
-    return f"{lead}: {_at_zero(graph, zeros[-1])}"
+    return f"{lead}: {_at_zero(graph, _maker_of_zeros(graph, zeros[-1]))}"
+
+
+def _maker_of_zeros(graph: Graph, cut: Cut) -> Cut:
+    """The node that made the zeros: one that only rearranges numbers has got them from another."""
+    if graph.role(cut.node) not in _REARRANGE or cut.node.rule.kind in words.CUSTOM:
+        return cut
+    way = graph.leading_out(graph.downstream(cut.node.outputs, bool))
+    for node in (graph.flow.nodes[n] for n in sorted(way)):
+        if graph.role(node) not in _REARRANGE and graph.adds_zeros(node, way, cut.node.outputs):
+            return Cut(node, graph.on_way(node, way, cut.node.outputs)[0])
+    return cut
 
 
 def _is_lost(size: Size | None) -> bool:
@@ -55,7 +67,8 @@ def _at_zero(graph: Graph, cut: Cut) -> str:
     """Why a node turns what arrives into zeros."""
     flow, node = graph.flow, cut.node
     if passed_on(node, cut.input) is None:
-        return at_cut(graph, node, cut.input)
+        cause = cause_at(graph, cut)
+        return f"{cause.text}. {cause.remedy}"
     called, remedy = words.called(flow, node), flow.op(node.type).remedy
     if node.rule.kind in words.CUSTOM:
         return f"{words.rule_of(node.rule)} of {called} returned zeros"

@@ -72,7 +72,8 @@ class Interpreter:
     def __init__(self, stream: Stream, layer_names: frozenset[str]) -> None:
         self.stream = stream
         self.layer_names = layer_names
-        self.not_taken: list[tuple[Any, Frame, Any]] = []  # (op, frame, graph of a branch)
+        # of branches that were not taken: the numbers of the tensors that they would have read, and their graphs
+        self.not_taken: list[tuple[list[int], Any]] = []
         self.compiled = False  # whether a function asks for XLA
         self._frame: Frame | None = None
         self._plans: weakref.WeakKeyDictionary[Any, dict[int, list[Step]]]
@@ -200,6 +201,7 @@ class Interpreter:
             step += 1
 
     def _branch(self, operation: Any, frame: Frame, inputs: list[Any]) -> list[Any]:
+        del frame
         graphs = branches_of(operation)
         index = inputs[0].numpy()
         if operation.type in _CONDS:
@@ -208,7 +210,8 @@ class Interpreter:
         else:
             taken = int(index) if 0 <= int(index) < len(graphs) else len(graphs) - 1
             title = f"branch {taken} of case"
-        self.not_taken += [(operation, frame, g) for k, g in enumerate(graphs) if k != taken]
+        given = [private.number_of(t) for t in inputs[1:]]
+        self.not_taken += [(given, g) for k, g in enumerate(graphs) if k != taken]
         with self.stream.within(title):
             return self.run(graphs[taken], inputs[1:], len(operation.outputs))
 

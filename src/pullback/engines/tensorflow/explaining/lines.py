@@ -20,16 +20,14 @@ _HIDDEN = ("<frozen", "<string>", "<stdin")
 class Lines:
     """Tells the user's code from that of libraries; code beside the explained function is the user's."""
 
-    def __init__(self, fn: Any) -> None:
+    def __init__(self, fn: Any, end: Any) -> None:
         self._known: dict[Any, bool] = {}  # by code, and by file
         self._own = _folder_of(fn)
-        self.end: Any = (
-            None  # the code that calls the explained function: who called that is not asked
-        )
+        self._end = end  # the code that calls the explained function: who called that is not asked
 
     def here(self, frame: Any) -> flow.Place | None:
         """The innermost line of the user's among the frames."""
-        known, end = self._known, self.end
+        known, end = self._known, self._end
         while frame is not None:
             code = frame.f_code
             if code is end:
@@ -64,6 +62,18 @@ class Lines:
         return bool(self._own and file.startswith(self._own)) or not any(
             file.startswith(root) for root in _libraries()
         )
+
+
+def place_of_error(error: BaseException, lines: Lines) -> flow.Place | None:
+    """The innermost line of the user's at which an error was raised."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if lines.is_theirs(code.co_filename):
+            found = place_at(code.co_filename, trace.tb_lineno, code.co_name)
+        trace = trace.tb_next
+    return found
 
 
 def _folder_of(fn: Any) -> str:

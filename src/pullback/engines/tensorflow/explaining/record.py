@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.explaining import rules, steps
+from pullback.engines.tensorflow.explaining.again import Again
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
-from pullback.engines.tensorflow.explaining.lines import Lines
+from pullback.engines.tensorflow.explaining.lines import Lines, place_of_error
 from pullback.engines.tensorflow.explaining.remedies import ops_of
 from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.stream import Record, Stream
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
 from pullback.engines.tensorflow.explaining.sweep import Sweep
+from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
 from pullback.engines.tensorflow.tf_private import explaining, overriding
-from pullback.errors import ExplainError
+from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
+from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flow, walk
 
 
@@ -41,67 +45,167 @@ def record(
     overriding.check_override()
     began = time.perf_counter()
     subject = subject_of(fn, args, kwargs, loss)
-    with contextlib.ExitStack() as undo:
-        undo.enter_context(random_state_kept(0))
-        state = State([*reachable_variables(fn, args, kwargs), *private.global_generator_state()])
-        undo.callback(lambda: state.restore(state.changed()))
-        return _Recording(subject, state).flow(began, wrt)
+    twice = explaining.python_functions_differentiable_twice()
+    with state_kept(subject, args, kwargs) as state, twice:
+        found = Recording(subject, state, wrt)
+        found.run()
+        eager = found.eagerly()
+        return (found if eager is None else eager).flow(began)
 
 
-class _Recording:
-    def __init__(self, subject: Subject, state: State) -> None:
-        self.subject, self.state = subject, state
-        self.stream = Stream(Lines(subject.fn))
-        self.stream.lines.end = _called.__code__
+@contextlib.contextmanager
+def state_kept(subject: Subject, args: Any, kwargs: Any) -> Generator[State]:
+    """Variables and random numbers are as before when this is closed."""
+    with random_state_kept(0):
+        reached = reachable_variables(subject.fn, args, kwargs)
+        state = State([*reached, *private.global_generator_state()])
+        try:
+            yield state
+        finally:
+            state.restore(state.changed())
+            _forget_new_metrics(subject.fn, state)
+
+
+def _forget_new_metrics(fn: Any, state: State) -> None:
+    """Metrics that the run itself has made start from nothing."""
+    model = getattr(fn, "__self__", fn)
+    for metric in model.metrics if isinstance(model, keras.Model) else ():
+        if any(id(private.value_of(v)) not in state.saved for v in metric.variables):
+            metric.reset_state()
+
+
+class Recording:
+    """A run that is recorded."""
+
+    def __init__(self, subject: Subject, state: State, wrt: Sequence[Any] | None) -> None:
+        self.subject, self.state, self.wrt = subject, state, wrt
+        self.lines = Lines(subject.fn, called.__code__)
+        self.stream = Stream(self.lines)
         self.interpreter = Interpreter(self.stream, _layer_names(subject.fn))
-        self.sources = Sources(subject, self.stream, [v for v, _ in state.saved.values()])
+        variables = [v for v, _ in state.saved.values()]
+        self.sources = Sources(subject, self.stream, variables, wrt)
+        self.gradients = steps.Gradients(self.stream.position, self.lines.here)
         self.notes: list[str] = []
+        self.step: steps.Asked | None = None
+        self.tape: Any = None
+        self.result: Any = None
 
-    def flow(self, began: float, wrt: Sequence[Any] | None) -> flow.Flow:
-        """Run forward and backward, and tell."""
-        with explaining.python_functions_differentiable_twice():
-            outputs, truth = self._forward()
-            starts = self._starts(outputs)
-            sweep = Sweep(self.stream, starts, self.sources.values)
-            with replaced_numbers(self.sources.numbers()):
-                sweep.run()
+    def run(self) -> None:
+        """Run forward."""
+        self.tape = self.sources.tape = tf.GradientTape()
+        with self.tape, self.gradients.seen():
+            self.tape.watch(self.sources.watched())
+            with self.stream.open(), explaining.functions_interpreted(self.interpreter.function):
+                self.result = called(self.subject, self.lines)
+        self.step = steps.chosen(self.subject.fn, self.gradients, self.result)
+
+    def eagerly(self) -> Recording | None:
+        """A run of the Python function behind a traced one, if that takes a gradient itself: a graph hides it."""
+        hidden = self.gradients.traced or not outputs_of(self.result) or self.stream.assigned
+        subject = self.subject.eagerly() if hidden and self.step is None else None
+        if subject is None:
+            return None
+        self.state.restore(self.state.changed())
+        other = Recording(subject, self.state, self.wrt)
+        try:
+            other.run()
+        except ExplainError:  # what is traced may not run otherwise
+            return None
+        return other if other.step is not None else None
+
+    def flow(self, began: float) -> flow.Flow:
+        """Run backward, and tell."""
+        outputs = self._outputs()
+        self.state.restore(self.state.changed())
+        sources, step = self.sources, self.step
+        sources.finish(step.sources if step else ())
+        self._require_sources()
+        self._ask_tensorflow(outputs)
+        starts = self._starts(outputs)
+        sweep = self._swept(starts)
+        self.notes += sources.compare(sweep.totals, step.sources if step else None)
         self._note_errors(sweep)
-        found, objects = self.sources.told(sweep.totals, truth, self.notes, wrt)
+        Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
+            starts, self.state
+        )
+        wanted = sources.wanted()
         return flow.Flow(
             self.subject.name,
             "tensorflow",
             tuple(_node(k, record) for k, record in enumerate(self.stream.records)),
             tuple(_value(k, known) for k, known in enumerate(self.stream.values)),
-            found,
+            tuple(entry.told() for entry in wanted),
             tuple(starts),
             tuple(self.notes),
             time.perf_counter() - began,
             ops_of(record.type for record in self.stream.records),
-            objects,
+            [(thing, k) for k, entry in enumerate(wanted) for thing in entry.objects],
         )
 
-    def _forward(self) -> tuple[list[Any], list[Any]]:
-        """The outputs, and the gradients of the sources that TensorFlow itself gives."""
-        stream, sources = self.stream, self.sources
-        tape = tf.GradientTape()
-        with tape:
-            tape.watch(sources.watched())
-            sources.tape = tape
-            with stream.open(), explaining.functions_interpreted(self.interpreter.function):
-                result = _called(self.subject)
-            outputs = starts_of(self.subject, result)
-        sources.finish()
+    def _outputs(self) -> list[Any]:
+        """Where gradients start; what ran after a step's own gradient was taken is no part of it."""
+        step = self.step
+        if step is None:
+            return starts_of(self.subject, self.result)
+        self.stream.cut(step.position)
+        for record in self.stream.records:
+            if step.tape not in record.tapes and record.rule.kind not in ("none", "stopped"):
+                record.rule = rules.UNRECORDED
+        scale = steps.scale_of(self.subject.fn)
+        if scale is not None:
+            self.notes.append(
+                f"the loss is multiplied by {scale:g} (mixed precision): so are all gradients told here, until the "
+                "optimizer divides by it"
+            )
+        others = len(self.gradients.asked) - 1
+        if others:
+            self.notes.append(
+                f"{self.subject.name} takes {others + 1} gradients; this is the last one, taken at {step.place}"
+            )
+        if not step.outputs:
+            return starts_of(self.subject, step.target)
+        return step.outputs
+
+    def _require_sources(self) -> None:
+        if not self.sources.differentiable():
+            raise ExplainError(
+                f"{self.subject.name} takes nothing differentiable: it was given {self.subject.given}, and reads no "
+                "variable. Pass at least one floating-point tensor or variable."
+            )
+
+    def _ask_tensorflow(self, outputs: list[Any]) -> None:
+        """The gradients that TensorFlow itself gives."""
+        entries = self.sources.differentiable()
+        if self.step is not None:
+            found = {id(s): g for s, g in zip(self.step.sources, self.step.found, strict=True)}
+            for entry in entries:
+                entry.truth = found.get(id(entry.thing))
+            return
         try:
-            return outputs, tape.gradient(outputs, sources.asked())
+            truth = self.tape.gradient(outputs, [entry.thing for entry in entries])
         except Exception as error:
             self.notes.append(
                 f"TensorFlow itself gives no gradient here, but raises {type(error).__name__}: {plain_line(error)}"
             )
-            return outputs, [None] * len(sources.asked())
+            return
+        for entry, gradient in zip(entries, truth, strict=True):
+            entry.truth = gradient
 
     def _starts(self, outputs: list[Any]) -> dict[int, Any]:
-        with self.stream.paused():
-            return {self.stream.value(y): tf.ones_like(y) for y in outputs}
+        ones = self.step.upstreams() if self.step else [tf.ones_like(y) for y in outputs]
+        starts: dict[int, Any] = {}
+        for output, one in zip(outputs, ones, strict=True):
+            value = self.stream.value(output)
+            starts[value] = one + starts[value] if value in starts else one
+        return starts
+
+    def _swept(self, starts: Mapping[int, Any]) -> Sweep:
+        sweep = Sweep(self.stream, starts, self.sources.values)
+        numbers = self.sources.numbers()
+        # Our own rules ask what a gradient is taken of, which a tape would tell.
+        with explaining.replaced(private, "numbers_asked_for", lambda: numbers):
+            sweep.run()
+        return sweep
 
     def _note_errors(self, sweep: Sweep) -> None:
         for position, error in sweep.errors:
@@ -112,29 +216,25 @@ class _Recording:
             )
 
 
-def _called(subject: Subject) -> Any:
+def called(subject: Subject, lines: Lines, moved: Mapping[int, Any] | None = None) -> Any:
     """Call what is explained; lines are looked for up to here."""
     try:
-        return subject.run()
-    except ExplainError:
+        return subject.run(moved)
+    except PullbackError:
         raise
     except Exception as error:
+        place = place_of_error(error, lines)
+        where = f" at {place}" if place else ""
         raise ExplainError(
-            f"{subject.name} raised {type(error).__name__} when called with the given arguments "
+            f"{subject.name} raised {type(error).__name__}{where} when called with the given arguments "
             f"({subject.given}): {plain_line(error)}"
         ) from error
-
-
-def replaced_numbers(numbers: frozenset[int]) -> contextlib.AbstractContextManager[None]:
-    """Our own rules ask what a gradient is taken of, which a tape would tell."""
-    return explaining.replaced(private, "numbers_asked_for", lambda: numbers)
 
 
 def _layer_names(fn: Any) -> frozenset[str]:
     """Names of the Keras layers that a function can reach."""
     found = [thing for thing in walk(fn, stop=_is_layer) if _is_layer(thing)]
-    inner = [layer for each in found for layer in each._flatten_layers()]
-    return frozenset(layer.name for layer in [*found, *inner])
+    return frozenset(layer.name for each in found for layer in layers_inside(each))
 
 
 def _is_layer(thing: Any) -> bool:
@@ -144,7 +244,7 @@ def _is_layer(thing: Any) -> bool:
 def _node(number: int, record: Record) -> flow.Node:
     return flow.Node(
         number, record.type, record.name, record.layer, record.inside, record.place, tuple(record.inputs),
-        tuple(record.outputs), record.rule, record.gradients, record.seconds,
+        tuple(record.outputs), record.rule, record.gradients, record.seconds, record.compiled,
     )  # fmt: skip
 
 

@@ -111,6 +111,7 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "Relu6": "tf.nn.relu6",
     },
     "select": {"SelectV2": "tf.where", "Select": "tf.where"},
+    "read": {"ReadVariableOp": "reading a variable"},
     "gather": {
         "GatherV2": "tf.gather",
         "GatherNd": "tf.gather_nd",
@@ -141,7 +142,7 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
     },
     "sqrt": {"Sqrt": "tf.sqrt"},
     "rsqrt": {"Rsqrt": "tf.math.rsqrt"},
-    "norm": {"EuclideanNorm": "tf.math.reduce_euclidean_norm", "ComplexAbs": "tf.abs"},
+    "norm": {"EuclideanNorm": "tf.math.reduce_euclidean_norm"},
     "log": {
         "Log": "tf.math.log",
         "Log1p": "tf.math.log1p",
@@ -171,6 +172,18 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "MaxPool": "tf.nn.max_pool",
         "MaxPoolV2": "tf.nn.max_pool",
         "MaxPool3D": "tf.nn.max_pool3d",
+    },
+    "join": {
+        "Pack": "tf.stack",
+        "ConcatV2": "tf.concat",
+        "Unpack": "tf.unstack",
+        "Split": "tf.split",
+        "SplitV": "tf.split",
+        "Transpose": "tf.transpose",
+        "Pad": "tf.pad",
+        "PadV2": "tf.pad",
+        "Tile": "tf.tile",
+        "BroadcastTo": "tf.broadcast_to",
     },
     "copy": {
         "Identity": "tf.identity",
@@ -210,6 +223,7 @@ _REWRITES: Mapping[str, str] = {  # of a role, where NaN or Inf comes
     "exp": "Take the largest away before (`tf.exp(x - tf.reduce_max(x))`), or write `tf.exp(tf.minimum(x, 80.0))`, "
     "`tf.reduce_logsumexp`, `tf.nn.softplus`",
     "divide": "Write `tf.math.divide_no_nan(x, y)`, or add a small number to the divisor",
+    "mean": "Keep at least one number, or write `tf.math.divide_no_nan(tf.reduce_sum(x), n)`",
     "pow": "Keep its base positive: `tf.maximum(x, 1e-12) ** p`; a whole power of any base is `x * x`",
     "softmax": "Keep one entry of each row, or mask with a large finite number: `tf.where(mask, x, -1e9)`",
     "arc": "Keep its input inside: `tf.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)`",

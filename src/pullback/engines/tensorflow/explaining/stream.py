@@ -59,6 +59,7 @@ class Record:
     tapes: tuple[Any, ...] = ()  # that were recording
     gradients: tuple[flow.Size | None, ...] = ()
     seconds: float = 0.0
+    compiled: tuple[flow.Size | None, ...] = ()
 
     def let_go(self) -> None:
         """Forget the tensors."""
@@ -94,14 +95,15 @@ class Stream:
         """The value that a tensor is."""
         number = private.number_of(tensor)
         found = self._value_of.get(number)
-        if found is None:
+        if found is None or found >= len(self.values):
             found = self._add(tensor, None, 0)
             self.on_unknown(tensor, found)
         return found
 
     def known(self, tensor: Any) -> int | None:
         """The value that a tensor is, if it was met."""
-        return self._value_of.get(private.number_of(tensor))
+        found = self._value_of.get(private.number_of(tensor))
+        return found if found is None or found < len(self.values) else None
 
     def _add(self, tensor: Any, node: int | None, output: int) -> int:
         shape = tuple(private.concrete_shape(tensor))
@@ -114,6 +116,19 @@ class Stream:
         self.values.append(Known(node, output, shape, dtype.name, count * width, size))
         self._value_of[private.number_of(tensor)] = len(self.values) - 1
         return len(self.values) - 1
+
+    def numbers_of(self, found: set[int]) -> set[int]:
+        """The numbers of the tensors that these values are."""
+        return {number for number, value in self._value_of.items() if value in found}
+
+    def position(self) -> tuple[int, int]:
+        """How many records and values there are."""
+        return len(self.records), len(self.values)
+
+    def cut(self, position: tuple[int, int]) -> None:
+        """Forget what ran after a position."""
+        del self.records[position[0] :]
+        del self.values[position[1] :]
 
     # what is seen
 

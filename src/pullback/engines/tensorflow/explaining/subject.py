@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +14,12 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
+from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import ExplainError
-from pullback.extend import describe, flatten, paths_and_names, unflatten
+from pullback.extend import describe, flatten, paths_and_names, signature_of, unflatten
+
+_COMPILED = "compiled"
+_NUMBERS = "fciub"  # kinds of arrays that become tensors
 
 
 @dataclasses.dataclass(slots=True)
@@ -22,8 +27,10 @@ class Leaf:
     """A tensor or variable among the arguments."""
 
     name: str
+    path: str
     given: Any  # as the caller has it
     tensor: Any  # as it is passed: an eager tensor or a TensorFlow variable
+    position: int  # among all leaves
 
 
 @dataclasses.dataclass(slots=True)
@@ -33,36 +40,153 @@ class Subject:
     fn: Any
     name: str
     leaves: list[Leaf]
-    run: Callable[[], Any]  # gives the result
     given: str  # the arguments, for messages
+    _run: Callable[..., Any]
+    _structure: Any
+    _taken: list[Any]
+
+    def run(self, moved: Mapping[int, Any] | None = None) -> Any:
+        """The result, with other tensors in some places among the leaves."""
+        taken = list(self._taken)
+        for position, tensor in (moved or {}).items():
+            taken[position] = values.with_gradient_tensor(taken[position], tensor)
+        args, kwargs = unflatten(self._structure, taken)
+        return self._run(*args, **kwargs)
+
+    def eagerly(self) -> Subject | None:
+        """The same by the Python function behind a traced one; `None` where there is none."""
+        python = overriding.python_function_of(self.fn)
+        return None if python is None else dataclasses.replace(self, _run=python)
 
 
-def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Any) -> Subject:  # noqa: ARG001
+def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Any) -> Subject:
     """The call of `fn` with its arguments as tensors."""
     name = _name_of(fn)
+    run, labels = _with_loss(fn, args, kwargs, loss)
     leaves, structure = flatten((tuple(args), dict(kwargs)))
-    named = [name for _, name in paths_and_names(fn, args, kwargs)]
     taken: list[Any] = []
     found: list[Leaf] = []
     seen: set[int] = set()
-    for label, leaf in zip(named, leaves, strict=True):
+    for position, ((path, label), leaf) in enumerate(zip(labels, leaves, strict=True)):
         passed, tensor = _as_passed(leaf, seen)
         taken.append(passed)
         if tensor is not None:
-            found.append(Leaf(label, leaf, tensor))
-    call_args, call_kwargs = unflatten(structure, taken)
-    text = ", ".join(f"{n}: {describe(v)}" for n, v in zip(named, leaves, strict=True))
-    return Subject(fn, name, found, lambda: fn(*call_args, **call_kwargs), text)
+            found.append(Leaf(label, path, leaf, tensor, position))
+    text = ", ".join(f"{n}: {describe(v)}" for (_, n), v in zip(labels, leaves, strict=True))
+    return Subject(fn, name, found, text or "no arguments", run, structure, taken)
 
 
 def _name_of(fn: Any) -> str:
     if not callable(fn):
+        hint = "Write `pb.explain(fn, *args)`."
+        signatures = getattr(fn, "signatures", None)
+        if signatures:
+            names = ", ".join(f"loaded.signatures[{name!r}]" for name in signatures)
+            hint = f"A loaded model is called by one of its functions: {names}."
         raise ExplainError(
-            f"the first argument of explain is what to run: a function, layer or model; got {describe(fn)}. "
-            "Write `pb.explain(fn, *args)`."
+            f"the first argument of explain is what to run: a function, layer or model; got {describe(fn)}. {hint}"
+        )
+    if isinstance(fn, type):
+        raise ExplainError(
+            f"{fn.__name__} is a class, and its instances are what is called. Write "
+            f"`pb.explain({fn.__name__}(...), *args)`."
         )
     name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
     return name.decode() if isinstance(name, bytes) else str(name)
+
+
+# losses
+
+
+def _with_loss(
+    fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Any
+) -> tuple[Callable[..., Any], list[tuple[str, str]]]:
+    """What is run, and the path and name of each leaf of the arguments."""
+    model = isinstance(fn, keras.Model)
+    if loss is None and not (model and fn.compiled and len(args) == 2):
+        return fn, list(paths_and_names(fn, args, kwargs))
+    value = _loss_of(fn, _COMPILED if loss is None else loss)
+    if not _takes_truth(value):
+        return lambda *a, **k: value(fn(*a, **k)), list(paths_and_names(fn, args, kwargs))
+    if len(args) < 2:
+        raise ExplainError(
+            f"loss={loss!r} compares what {_name_of(fn)} returns with what was wanted, and only {len(args)} argument "
+            "was given. Write `pb.explain(model, x, y, loss=...)`."
+        )
+    labels = list(paths_and_names(_naming(fn, len(args) - 1), args, kwargs))
+
+    def run(*given: Any, **named: Any) -> Any:
+        *inputs, truth = given
+        return value(truth, fn(*inputs, **named))
+
+    return run, labels
+
+
+def _naming(fn: Any, count: int) -> Callable[..., Any]:
+    """A function whose parameters are those of `fn`, with `y` as the last that is given by position."""
+
+    def call(*args: Any) -> None:
+        del args
+
+    known = [
+        p for p in signature_of(getattr(fn, "call", fn)).parameters.values() if p.kind in (0, 1)
+    ]
+    names = [p.name for p in known][:count]
+    names += [f"args_{k}" for k in range(len(names), count)]
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, either) for name in [*names, "y"]]
+    call.__dict__["__signature__"] = inspect.Signature(parameters)
+    return call
+
+
+def _loss_of(fn: Any, loss: Any) -> Callable[..., Any]:
+    if isinstance(loss, str) and loss == _COMPILED:
+        if not isinstance(fn, keras.Model) or not fn.compiled:
+            raise ExplainError(
+                f"{_name_of(fn)} is no compiled model, so that it has no loss of its own. Write "
+                '`model.compile(loss=...)` before, or pass `loss="mse"`, a Keras loss, or a function of y and the '
+                "result."
+            )
+        return lambda y, found: fn.compute_loss(y=y, y_pred=found)
+    if isinstance(loss, str):
+        try:
+            named: Any = keras.losses.get(loss)
+        except ValueError as error:
+            raise ExplainError(
+                f"Keras has no loss {loss!r}. Write its name as in keras.losses, or pass a function of y and the "
+                "result."
+            ) from error
+        return _averaged(named)
+    if not callable(loss):
+        raise ExplainError(
+            f"loss is a function of y and the result, a Keras loss or its name; got {describe(loss)}."
+        )
+    return loss
+
+
+def _averaged(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """A loss by its name, averaged over the samples as in `model.compile`."""
+
+    def averaged(y: Any, found: Any) -> Any:
+        return tf.reduce_mean(loss(y, found))
+
+    return averaged
+
+
+def _takes_truth(loss: Callable[..., Any]) -> bool:
+    """Whether a loss takes what was wanted besides the result."""
+    if isinstance(loss, keras.losses.Loss):
+        return True
+    required = [
+        p
+        for p in signature_of(loss).parameters.values()
+        if p.kind in (0, 1) and p.default is p.empty
+    ]
+    several = any(p.kind == p.VAR_POSITIONAL for p in signature_of(loss).parameters.values())
+    return several or len(required) != 1
+
+
+# arguments
 
 
 def _as_passed(leaf: Any, seen: set[int]) -> tuple[Any, Any]:
@@ -70,7 +194,7 @@ def _as_passed(leaf: Any, seen: set[int]) -> tuple[Any, Any]:
     if is_variable(leaf):
         return leaf, values.underlying(leaf)
     tensor = values.gradient_tensor(leaf)
-    if isinstance(tensor, (np.ndarray, np.generic)) and tensor.dtype.kind in "fciub":
+    if isinstance(tensor, (np.ndarray, np.generic)) and tensor.dtype.kind in _NUMBERS:
         tensor = tf.constant(np.asarray(tensor))
     if not isinstance(tensor, private.EagerTensor):
         return leaf, None
@@ -93,9 +217,3 @@ def starts_of(subject: Subject, result: Any) -> list[Any]:
             f"{what if left else describe(result)}. Return the tensor to differentiate, such as the loss."
         )
     return found
-
-
-def keras_parts(fn: Any) -> list[Any]:
-    """The layer or model that is explained, if it is one."""
-    owner = getattr(fn, "__self__", fn)
-    return [owner] if isinstance(owner, keras.Layer) else []

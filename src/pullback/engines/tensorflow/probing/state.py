@@ -46,9 +46,16 @@ class State:
 def reachable_variables(*things: Any) -> list[Any]:
     """Variables that functions, layers, methods or other objects can get at by name."""
     found = list(walk(*things, stop=_is_end, inside=inside))
-    held = [v for thing in found if isinstance(thing, _HOLDERS) for v in thing.variables]
+    held = [v for thing in found if isinstance(thing, _HOLDERS) for v in _variables_of(thing)]
     variables = map(underlying, [*filter(is_variable, found), *held])
     return list({id(v): v for v in variables}.values())
+
+
+def _variables_of(holder: Any) -> list[Any]:
+    """Those of a model's optimizer and metrics are not among its own."""
+    optimizer = getattr(holder, "optimizer", None)
+    own = [] if optimizer is None or not optimizer.built else optimizer.variables
+    return [*holder.variables, *own, *getattr(holder, "metrics_variables", ())]
 
 
 def _is_end(thing: Any) -> bool:

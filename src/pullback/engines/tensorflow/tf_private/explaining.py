@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable, Generator, Sequence
@@ -53,8 +54,11 @@ def numbers(tensor: Any) -> Any:
 
 
 def address(tensor: Any) -> int:
-    """Where the numbers of a concrete tensor lie in memory; 0 where there are none."""
-    array = tensor._numpy()
+    """Where the numbers of a concrete tensor lie in memory; 0 where that cannot be told."""
+    try:
+        array = np.asarray(memoryview(tensor))
+    except (TypeError, ValueError):  # a dtype that is not Python's
+        array = tensor._numpy()
     return array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else 0
 
 
@@ -178,12 +182,16 @@ def new_placeholder(dtype: Any, shape: Any) -> Any:
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
     """Another value for an attribute while this is open."""
+    own = name in vars(owner)  # and not inherited
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        if own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
 
 
 def callbacks_on_slow_path() -> contextlib.AbstractContextManager[None]:
@@ -310,6 +318,43 @@ def tapes_seen(opened: Callable[[Any], None], closed: Callable[[Any], None]) -> 
         replaced(owner, "_push_tape", push_tape),
         replaced(owner, "_pop_tape", pop_tape),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def gradients_asked_seen(
+    asked: Callable[[Any], Any], given: Callable[[Any, Any], None]
+) -> Generator[None]:
+    """Tell when a GradientTape is asked for a gradient, with the call's arguments, and what it gave."""
+    gradient = tf.GradientTape.gradient
+    signature = inspect.signature(gradient)
+
+    @functools.wraps(gradient)
+    def seen(*args: Any, **kwargs: Any) -> Any:
+        mark = asked(signature.bind(*args, **kwargs).arguments)
+        found = gradient(*args, **kwargs)
+        given(mark, found)
+        return found
+
+    with replaced(tf.GradientTape, "gradient", seen):
+        yield
+
+
+@contextlib.contextmanager
+def gradients_applied(see: Callable[[], None]) -> Generator[None]:
+    """Tell when a Keras optimizer is given gradients; one without state is not given any, or that would be made."""
+
+    def seen(apply: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(apply)
+        def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+            see()
+            return apply(self, *args, **kwargs) if self.built else None
+
+        return applied
+
+    with contextlib.ExitStack() as undo:
+        for owner in (keras.Optimizer, keras.optimizers.LossScaleOptimizer):
+            undo.enter_context(replaced(owner, "apply", seen(owner.apply)))
         yield
 
 
