@@ -128,8 +128,8 @@ def _paired(
     for key in dict.fromkeys([*left, *right]):
         name = (left.get(key) or right[key])[0]
         only = "" if key in left and key in right else "left" if key in left else "right"
-        norms = (norms[key][1] if key in norms else None for norms in (left, right))
-        pairs.append(Pair(kind, name, *norms, only))
+        before, after = (norms[key][1] if key in norms else None for norms in (left, right))
+        pairs.append(Pair(kind, name, before, after, only))
     return tuple(pairs)
 
 
@@ -177,14 +177,13 @@ def _by_place(flow: Flow) -> dict[Hashable, Node]:
 
 def _rule_changes(left: Flow, right: Flow) -> Iterable[RuleChange]:
     places = _by_place(left), _by_place(right)
-    changes: dict[Hashable, list[Node]] = {}
+    changes: dict[tuple[str, Rule | None, Rule | None], list[Node]] = {}
     for key in dict.fromkeys([*places[1], *places[0]]):
-        pair = [place.get(key) for place in places]
-        rules = [node.rule if node is not None else None for node in pair]
-        if rules[0] != rules[1] and _is_told(*rules):
-            node = next(node for node in reversed(pair) if node is not None)
-            changes.setdefault((node.type, *rules), []).append(node)
-    for (kind, before, after), nodes in changes.items():  # pyright: ignore[reportGeneralTypeIssues]
+        nodes = [place[key] for place in places if key in place]
+        before, after = (place[key].rule if key in place else None for place in places)
+        if before != after and _is_told(before, after):
+            changes.setdefault((nodes[-1].type, before, after), []).append(nodes[-1])
+    for (kind, before, after), nodes in changes.items():
         layers = dict.fromkeys(node.layer[-1] for node in nodes if node.layer)
         yield RuleChange(kind, before, after, len(nodes), tuple(layers))
 

@@ -58,7 +58,7 @@ class Group:
 
     def walk(self) -> Iterator[tuple[int, Group]]:
         """Itself and all groups in it, each after the one around it, with their depth."""
-        waiting = [(0, self)]
+        waiting: list[tuple[int, Group]] = [(0, self)]
         while waiting:
             depth, group = waiting.pop()
             yield depth, group
