@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pullback.explain.nonfinite import NonFinite
     from pullback.explain.residuals import Residuals
+    from pullback.explain.views.compare import Comparison
 
 Kind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
 
@@ -230,6 +232,44 @@ class Flow:
             f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.compare
         }
         return {name: _plain(value) for name, value in found.items()}
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Print what is wrong, and the layers in the order in which the gradient meets them."""
+        from pullback.explain.views.terminal import show
+
+        show(self, file)
+
+    def save(self, path: str | Path) -> None:
+        """Write a file: `.json` for the data, `.html` for a page to look around in, which needs no network."""
+        from pullback.explain.views.files import save_flow
+
+        save_flow(self, Path(path))
+
+    def compare(self, other: Flow) -> Comparison:
+        """This flow beside another one: plain against overridden, before against after."""
+        from pullback.explain.views.compare import compare
+
+        return compare(self, other)
+
+    def __str__(self) -> str:
+        from pullback.explain.views.terminal import as_text
+
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Flow of {self.name}: {len(self.nodes)} operations, {len(self.sources)} sources>"
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterable[Any]:
+        """For rich: what `show` prints."""
+        from pullback.explain.views.terminal import rendered
+
+        del console
+        return [rendered(self, options.max_width)]
+
+    def _repr_html_(self) -> str:
+        from pullback.explain.views.notebook import flow_html
+
+        return flow_html(self)
 
 
 def _plain(value: Any) -> Any:
