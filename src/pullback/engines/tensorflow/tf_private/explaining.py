@@ -13,6 +13,7 @@ import contextlib
 import functools
 import inspect
 import sys
+import threading
 import types
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -195,6 +196,12 @@ def new_placeholder(dtype: Any, shape: Any) -> Any:
 # what is replaced while a run is recorded
 
 
+def _in_this_thread() -> Callable[[], bool]:
+    """Whether one is still in the thread in which this is called: classes and modules belong to all threads."""
+    thread = threading.get_ident()
+    return lambda: threading.get_ident() == thread
+
+
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
     """Another value for an attribute while this is open."""
@@ -229,6 +236,7 @@ def callbacks_on_slow_path() -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def records_seen(see: Callable[..., None]) -> Generator[None]:
     """Tell of every operation that is recorded with a backward function: TensorFlow's way and ours."""
+    mine = _in_this_thread()
 
     def seen(original: Callable[..., None]) -> Callable[..., None]:
         def record_operation(
@@ -239,7 +247,8 @@ def records_seen(see: Callable[..., None]) -> Generator[None]:
             forward_function: Any = None,
         ) -> None:
             original(op_type, output_tensors, input_tensors, backward_function, forward_function)
-            see(op_type, output_tensors, input_tensors, backward_function)
+            if mine():
+                see(op_type, output_tensors, input_tensors, backward_function)
 
         return record_operation
 
@@ -260,15 +269,17 @@ def functions_interpreted(run: Callable[..., list[Any]]) -> Generator[None]:
     select = _concrete.ConcreteFunction._select_forward_and_backward_functions
     call = _atomic.AtomicFunction.call_preflattened
 
+    mine = _in_this_thread()
+
     def select_functions(self: Any, args: Any, kinds: Any, executing_eagerly: bool) -> Any:
-        if not executing_eagerly:
+        if not executing_eagerly or not mine():
             return select(self, args, kinds, executing_eagerly)
         count = len(self.function_type.flat_outputs)
         runner = types.SimpleNamespace(call_flat=lambda *a: run(self, a, count))
         return types.SimpleNamespace(forward=lambda: (runner, list(args)), record=_nothing)
 
     def call_preflattened(self: Any, args: Any) -> Any:
-        if not _private.executing_eagerly():
+        if not _private.executing_eagerly() or not mine():
             return call(self, args)
         outputs = run(self, args, len(self.function_type.flat_outputs))
         return self.function_type.pack_output(outputs)
@@ -303,9 +314,12 @@ def python_functions_differentiable_twice() -> Generator[None]:
 def layer_calls_seen(enter: Callable[[Any], None], leave: Callable[[], None]) -> Generator[None]:
     """Tell when a Keras layer begins to run, and when it ends."""
     call = keras.Layer.__call__
+    mine = _in_this_thread()
 
     @functools.wraps(call)
     def seen(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not mine():
+            return call(self, *args, **kwargs)
         enter(self)
         try:
             return call(self, *args, **kwargs)
@@ -322,13 +336,17 @@ def tapes_seen(opened: Callable[[Any], None], closed: Callable[[Any], None]) -> 
     owner: Any = tf.GradientTape
     push, pop = owner._push_tape, owner._pop_tape
 
+    mine = _in_this_thread()
+
     def push_tape(self: Any) -> None:
         push(self)
-        opened(self)
+        if mine():
+            opened(self)
 
     def pop_tape(self: Any) -> None:
         pop(self)
-        closed(self)
+        if mine():
+            closed(self)
 
     with (
         replaced(owner, "_push_tape", push_tape),
@@ -344,9 +362,12 @@ def gradients_asked_seen(
     """Tell when a GradientTape is asked for a gradient, with the call's arguments, and what it gave."""
     gradient = tf.GradientTape.gradient
     signature = inspect.signature(gradient)
+    mine = _in_this_thread()
 
     @functools.wraps(gradient)
     def seen(*args: Any, **kwargs: Any) -> Any:
+        if not mine():
+            return gradient(*args, **kwargs)
         mark = asked(signature.bind(*args, **kwargs).arguments)
         found = gradient(*args, **kwargs)
         given(mark, found)
@@ -359,10 +380,13 @@ def gradients_asked_seen(
 @contextlib.contextmanager
 def gradients_applied(see: Callable[[], None]) -> Generator[None]:
     """Tell when a Keras optimizer is given gradients; one without state is not given any, or that would be made."""
+    mine = _in_this_thread()
 
     def seen(apply: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(apply)
         def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not mine():
+                return apply(self, *args, **kwargs)
             see()
             return apply(self, *args, **kwargs) if self.built else None
 
