@@ -265,6 +265,7 @@ class Stream:
             explaining.callbacks_on_slow_path(),
             explaining.records_seen(self.on_record),
             explaining.layer_calls_seen(self.enter_layer, self.leave_layer),
+            explaining.control_flow_seen(self.within),
             explaining.tapes_seen(self.tapes.append, self.tapes.remove),
         ):
             private.set_op_callbacks([self.on_op, *before])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import sys
 import threading
 import types
@@ -31,9 +32,11 @@ from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _to_graph
 from tensorflow.python.framework import op_def_registry as _op_defs
 from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import cond as _cond
 from tensorflow.python.ops import gen_resource_variable_ops as _variable_ops
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops import script_ops as _script_ops
+from tensorflow.python.ops import while_loop as _while_loop
 
 from pullback.engines.tensorflow import tf_private as _private
 
@@ -327,6 +330,45 @@ def layer_calls_seen(enter: Callable[[Any], None], leave: Callable[[], None]) ->
             leave()
 
     with replaced(keras.Layer, "__call__", seen):
+        yield
+
+
+@contextlib.contextmanager
+def control_flow_seen(
+    within: Callable[[str], contextlib.AbstractContextManager[None]],
+) -> Generator[None]:
+    """Let what loops and branches run at once run within a block that is told which step or branch it is."""
+    loop, branch = _while_loop.while_loop, _cond._eager_cond_implementation
+    mine = _in_this_thread()
+
+    def while_loop(cond: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _private.executing_eagerly() or not mine():
+            return loop(cond, body, *args, **kwargs)
+        steps = itertools.count(1)
+
+        def step(*values: Any) -> Any:
+            with within(f"while, step {next(steps)}"):
+                return body(*values)
+
+        return loop(cond, step, *args, **kwargs)
+
+    def cond(pred: Any, true_fn: Any, false_fn: Any, strict: bool, name: Any) -> Any:
+        if not mine():
+            return branch(pred, true_fn, false_fn, strict, name)
+        then, otherwise = named(true_fn, "then of cond"), named(false_fn, "else of cond")
+        return branch(pred, then, otherwise, strict, name)
+
+    def named(function: Any, where: str) -> Any:
+        def run() -> Any:
+            with within(where):
+                return function()
+
+        return run
+
+    with (
+        replaced(_while_loop, "while_loop", while_loop),
+        replaced(_cond, "_eager_cond_implementation", cond),
+    ):
         yield
 
 
