@@ -163,7 +163,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Flow:
-    """The way of a gradient from the output of a function to its inputs."""
+    """The way of a gradient from the output of a function to its inputs.
+
+    >>> flow = pb.explain(lambda x: tf.round(x) * x, tf.constant([1.0, 2.0]))
+    >>> [(source.name, source.gradient.max) for source in flow.sources]
+    [('x', 2.0)]
+    """
 
     name: str
     engine: str

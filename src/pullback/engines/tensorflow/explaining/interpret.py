@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules
+from pullback.engines.tensorflow.explaining.names import AROUND_LOADED, plain_name
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import flow
@@ -24,8 +25,8 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _CONDS = frozenset({"If", "StatelessIf"})
 _CASES = frozenset({"Case", "StatelessCase"})
+_CARRIERS = frozenset({"Identity", "IdentityN"})  # that are there for the sake of a rule
 _NOT_RUN = frozenset({"Placeholder", "NoOp", "_Arg"})
-_NAME = re.compile(r"^(?:__inference_|__forward_|__backward_)?(.*?)(?:_\d+)?$")
 
 Run = Callable[[Any, "Frame", list[Any]], list[Any]]
 
@@ -76,8 +77,8 @@ class Interpreter:
         self.not_taken: list[tuple[list[int], Any]] = []
         self.compiled = False  # whether a function asks for XLA
         self._frame: Frame | None = None
-        self._plans: weakref.WeakKeyDictionary[Any, dict[int, list[Step]]]
-        self._plans = weakref.WeakKeyDictionary()
+        self.plans: weakref.WeakKeyDictionary[Any, dict[int, list[Step]]]
+        self.plans = weakref.WeakKeyDictionary()
         self._special: dict[str, Run] = {
             **dict.fromkeys(_CALLS, self._call),
             **dict.fromkeys(_LOOPS, self._loop),
@@ -85,9 +86,15 @@ class Interpreter:
             **dict.fromkeys(_CASES, self._branch),
         }
 
+    def called(self, function: Any, inputs: Sequence[Any], count: int) -> list[Any]:
+        """Run a function that was called at once."""
+        self.compiled = self.compiled or explaining.is_compiled(function)
+        return self.function(function.graph, inputs, count)
+
     def function(self, graph: Any, inputs: Sequence[Any], count: int) -> list[Any]:
-        """Run the graph of a function that was called at once."""
-        with self.stream.within(plain_name(graph.name)):
+        """Run the graph of a function."""
+        name = plain_name(graph.name)
+        with self.stream.within(*([] if name in AROUND_LOADED else [name])):
             return self.run(graph, inputs, count)
 
     def run(self, graph: Any, inputs: Sequence[Any], count: int) -> list[Any]:
@@ -133,8 +140,12 @@ class Interpreter:
         with private.stop_recording():
             outputs = explaining.run_op(step.type, len(step.outputs), inputs, step.attrs)
 
+        # Once it is known what the gradient reads, no more than that is held.
+        known = None if step.traced is None else [frame.of(t) for t, _ in step.traced[0].captures]
+        kept, count = frame if known is None else None, len(inputs)
+
         def backward(*upstream: Any) -> list[Any]:
-            return self._own_gradient(step, frame, upstream, len(inputs))
+            return self._own_gradient(step, kept, known, upstream, count)
 
         with self.stream.paused():
             private.record_operation(step.type, outputs, inputs, backward, None)
@@ -152,7 +163,8 @@ class Interpreter:
             step.layer = self._layer_of(operation)
             step.place = self.stream.lines.of_operation(operation)
         layer = step.layer if step.layer else self.stream.layers
-        args = (step.type, operation.name, inputs, step.attrs, outputs, step.place, layer)
+        title = rules.title_of(rule) if rule and step.type in _CARRIERS else ""
+        args = (title or step.type, operation.name, inputs, step.attrs, outputs, step.place, layer)
         self.stream.ran(*args, rule, backward)
 
     def _layer_of(self, operation: Any) -> tuple[str, ...]:
@@ -160,19 +172,24 @@ class Interpreter:
         if operation.name in known:
             return known[operation.name]
         scopes = operation.name.split("/")[:-1]
-        return tuple(
-            s for s in scopes if s in self.layer_names or _without_number(s) in self.layer_names
-        )
+        names = [s if s in self.layer_names else _without_number(s) for s in scopes]
+        return tuple(name for name in names if name in self.layer_names)
 
     def _own_gradient(
-        self, step: Step, frame: Frame, upstream: Sequence[Any], count: int
+        self,
+        step: Step,
+        frame: Frame | None,
+        captured: list[Any] | None,
+        upstream: Sequence[Any],
+        count: int,
     ) -> list[Any]:
         """Trace the gradient that an op was given, and run it."""
         if step.traced is None:
             step.traced = _traced(step, upstream)
         graph, structure = step.traced
-        captured = [frame.of(outside) for outside, _ in graph.captures]
-        found = self.run(graph, [*upstream, *captured], len(graph.outputs))
+        if captured is None and frame is not None:
+            captured = [frame.of(outside) for outside, _ in graph.captures]
+        found = self.run(graph, [*upstream, *(captured or ())], len(graph.outputs))
         present = [g for g in structure if g is not None]
         packed = iter(tf.nest.pack_sequence_as(present, found, expand_composites=True))
         gradients = [None if g is None else next(packed) for g in structure]
@@ -183,6 +200,7 @@ class Interpreter:
     def _call(self, operation: Any, frame: Frame, inputs: list[Any]) -> list[Any]:
         del frame
         name = operation.get_attr("f").name if operation.type in _CALLS else operation.type
+        self.compiled = self.compiled or explaining.asks_to_compile(operation)
         graph = explaining.graph_of(operation, name)
         return self.function(graph, inputs, len(operation.outputs))
 
@@ -218,16 +236,10 @@ class Interpreter:
     # the order in which ops run
 
     def _plan(self, graph: Any, count: int) -> list[Step]:
-        plans = self._plans.setdefault(graph, {})
+        plans = self.plans.setdefault(graph, {})
         if count not in plans:
             plans[count] = [_step(op) for op in _in_order(graph, count) if op.type not in _NOT_RUN]
         return plans[count]
-
-
-def plain_name(name: str) -> str:
-    """The name of a traced function without what TensorFlow puts around it."""
-    found = _NAME.match(name)
-    return found.group(1) if found and found.group(1) else name
 
 
 def branches_of(operation: Any) -> list[Any]:

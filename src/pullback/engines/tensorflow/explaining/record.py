@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -13,6 +15,8 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules, steps
 from pullback.engines.tensorflow.explaining.again import Again
+from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
+from pullback.engines.tensorflow.explaining.held import WeakStream
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines, place_of_error
 from pullback.engines.tensorflow.explaining.remedies import ops_of
@@ -23,10 +27,12 @@ from pullback.engines.tensorflow.explaining.sweep import Sweep
 from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
-from pullback.engines.tensorflow.tf_private import explaining, overriding
-from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
+from pullback.engines.tensorflow.tf_private import explaining, keras_models, overriding
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flow, walk
+
+_KERAS = "Exception encountered when calling"
+_COLOUR = re.compile(r"\x1b\[\d+m")
 
 
 def record(
@@ -46,7 +52,7 @@ def record(
     began = time.perf_counter()
     subject = subject_of(fn, args, kwargs, loss)
     twice = explaining.python_functions_differentiable_twice()
-    with state_kept(subject, args, kwargs) as state, twice:
+    with state_kept(subject) as state, twice:
         found = Recording(subject, state, wrt)
         found.run()
         eager = found.eagerly()
@@ -54,11 +60,11 @@ def record(
 
 
 @contextlib.contextmanager
-def state_kept(subject: Subject, args: Any, kwargs: Any) -> Generator[State]:
+def state_kept(subject: Subject) -> Generator[State]:
     """Variables and random numbers are as before when this is closed."""
     with random_state_kept(0):
-        reached = reachable_variables(subject.fn, args, kwargs)
-        state = State([*reached, *private.global_generator_state()])
+        reached = reachable_variables(subject.fn, *subject.arguments)
+        state = State([*reached, *private.global_generator_state(), *keras_models.global_seeds()])
         try:
             yield state
         finally:
@@ -77,25 +83,33 @@ def _forget_new_metrics(fn: Any, state: State) -> None:
 class Recording:
     """A run that is recorded."""
 
-    def __init__(self, subject: Subject, state: State, wrt: Sequence[Any] | None) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        state: State,
+        wrt: Sequence[Any] | None,
+        kind: type[Stream] = Stream,
+    ) -> None:
         self.subject, self.state, self.wrt = subject, state, wrt
         self.lines = Lines(subject.fn, called.__code__)
-        self.stream = Stream(self.lines)
+        self.stream = kind(self.lines)
         self.interpreter = Interpreter(self.stream, _layer_names(subject.fn))
         variables = [v for v, _ in state.saved.values()]
         self.sources = Sources(subject, self.stream, variables, wrt)
         self.gradients = steps.Gradients(self.stream.position, self.lines.here)
         self.notes: list[str] = []
+        self.refused = False  # whether TensorFlow raises in place of giving gradients
         self.step: steps.Asked | None = None
         self.tape: Any = None
         self.result: Any = None
 
-    def run(self) -> None:
-        """Run forward."""
+    def run(self, *, taped: bool = True) -> None:
+        """Run forward, on a tape of our own."""
         self.tape = self.sources.tape = tf.GradientTape()
-        with self.tape, self.gradients.seen():
-            self.tape.watch(self.sources.watched())
-            with self.stream.open(), explaining.functions_interpreted(self.interpreter.function):
+        with self.tape if taped else contextlib.nullcontext(), self.gradients.seen():
+            if taped:
+                self.tape.watch(self.sources.watched())
+            with self.stream.open(), explaining.functions_interpreted(self.interpreter.called):
                 self.result = called(self.subject, self.lines)
         self.step = steps.chosen(self.subject.fn, self.gradients, self.result)
 
@@ -123,7 +137,8 @@ class Recording:
         self._ask_tensorflow(outputs)
         starts = self._starts(outputs)
         sweep = self._swept(starts)
-        self.notes += sources.compare(sweep.totals, step.sources if step else None)
+        if not self.refused:
+            self.notes += sources.compare(sweep.totals, step.sources if step else None)
         self._note_errors(sweep)
         Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
             starts, self.state
@@ -140,6 +155,9 @@ class Recording:
             time.perf_counter() - began,
             ops_of(record.type for record in self.stream.records),
             [(thing, k) for k, entry in enumerate(wanted) for thing in entry.objects],
+            functools.partial(
+                held, self.subject, self.wrt, self.interpreter.plans, self.step is not None
+            ),
         )
 
     def _outputs(self) -> list[Any]:
@@ -187,6 +205,7 @@ class Recording:
             self.notes.append(
                 f"TensorFlow itself gives no gradient here, but raises {type(error).__name__}: {plain_line(error)}"
             )
+            self.refused = True
             return
         for entry, gradient in zip(entries, truth, strict=True):
             entry.truth = gradient
@@ -201,11 +220,26 @@ class Recording:
 
     def _swept(self, starts: Mapping[int, Any]) -> Sweep:
         sweep = Sweep(self.stream, starts, self.sources.values)
+        sweep.compiler = Compiler() if self._is_worse_compiled() else None
         numbers = self.sources.numbers()
         # Our own rules ask what a gradient is taken of, which a tape would tell.
         with explaining.replaced(private, "numbers_asked_for", lambda: numbers):
             sweep.run()
         return sweep
+
+    def _is_worse_compiled(self) -> bool:
+        """Whether something is compiled, and has worse gradients than op by op."""
+        if not self.interpreter.compiled or self.step is not None:
+            return False
+        try:
+            names = worse(self.subject, self.sources.watched(), self.sources.differentiable())
+        finally:
+            self.state.restore(self.state.changed())
+        if names:
+            self.notes.append(
+                f"compiled by XLA, the gradient of {', '.join(names)} is not finite; op by op, as told here, it is"
+            )
+        return bool(names)
 
     def _note_errors(self, sweep: Sweep) -> None:
         for position, error in sweep.errors:
@@ -214,6 +248,23 @@ class Recording:
             self.notes.append(
                 f"the gradient of {record.type}{where} raises {type(error).__name__}: {plain_line(error)}"
             )
+
+
+def held(
+    subject: Subject, wrt: Sequence[Any] | None, plans: Any, is_step: bool
+) -> Mapping[int, int]:
+    """Run forward once more, and see what is kept: bytes by value."""
+    with state_kept(subject) as state:
+        again = Recording(subject, state, wrt, WeakStream)
+        stream: Any = again.stream
+        again.interpreter.plans = plans  # which tell what own gradients of ops read
+        given = [*(leaf.tensor for leaf in subject.leaves), *again.sources.variables]
+        found: dict[int, int] = {}
+        if is_step:  # its own tape holds what it needs until it is asked
+            again.gradients.before = lambda: found.update(stream.alive(given))
+        again.run(taped=not is_step)
+        again.result = None
+        return found if is_step else stream.alive(given)
 
 
 def called(subject: Subject, lines: Lines, moved: Mapping[int, Any] | None = None) -> Any:
@@ -227,14 +278,23 @@ def called(subject: Subject, lines: Lines, moved: Mapping[int, Any] | None = Non
         where = f" at {place}" if place else ""
         raise ExplainError(
             f"{subject.name} raised {type(error).__name__}{where} when called with the given arguments "
-            f"({subject.given}): {plain_line(error)}"
+            f"({subject.given}): {_in_short(error)}"
         ) from error
+
+
+def _in_short(error: BaseException) -> str:
+    """What an error says, without what AutoGraph and Keras put around it."""
+    text = _COLOUR.sub("", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if text.startswith("in user code:"):
+        return lines[-1]
+    return lines[1] if text.startswith(_KERAS) and len(lines) > 1 else plain_line(error)
 
 
 def _layer_names(fn: Any) -> frozenset[str]:
     """Names of the Keras layers that a function can reach."""
     found = [thing for thing in walk(fn, stop=_is_layer) if _is_layer(thing)]
-    return frozenset(layer.name for each in found for layer in layers_inside(each))
+    return frozenset(layer.name for each in found for layer in keras_models.layers_inside(each))
 
 
 def _is_layer(thing: Any) -> bool:

@@ -30,7 +30,7 @@ NOT_WATCHED, NOT_TRAINABLE, FROZEN = "not watched", "not trainable", "frozen lay
 ASSIGNED, READ_BEFORE = "assigned inside", "read before"
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Entry:
     """A source while it is put together."""
 
@@ -151,6 +151,12 @@ class Sources:
         read = self._values_of(variable) and id(variable) not in self._helpers
         return values.flows(variable) and bool(variable.trainable or read)
 
+    def _is_of_interest(self, tensor: Any) -> bool:
+        """Whether a tensor that the function can reach was read, is named in it, or is asked for."""
+        value = self._values_of(tensor)
+        read = any(v in record.inputs for record in self.stream.records for v in value)
+        return read or id(tensor) in self._names or any(tensor is a for a in self.asked_for)
+
     def _new(self, things: Iterable[Any]) -> list[Any]:
         known = {id(entry.thing) for entry in self.entries}
         return [t for k, t in {id(t): t for t in things}.items() if k not in known]
@@ -220,7 +226,7 @@ class Sources:
         """The sources that `wrt` takes in."""
         if self.wrt is None:
             return self.entries
-        found: list[Entry] = []
+        found: set[Entry] = set()
         for wanted in self.wrt:
             meant = [e for e in self.entries if _is_meant(e, wanted)]
             if not meant:
@@ -228,8 +234,8 @@ class Sources:
                 raise ExplainError(
                     f"wrt={wanted!r} names no source of {self.subject.name}. Those are: {offered}."
                 )
-            found += [e for e in meant if e not in found]
-        return [e for e in self.entries if any(e is f for f in found)]
+            found.update(meant)
+        return [e for e in self.entries if e in found]
 
 
 def _is_meant(entry: Entry, wanted: Any) -> bool:

@@ -52,6 +52,7 @@ class Gradients:
     ) -> None:
         self._position, self._place = position, place
         self.asked: list[Asked] = []
+        self.before: Callable[[], None] = _nothing  # called when a gradient is asked for
         self.traced = False  # whether one was asked for in a graph, where there are no numbers
         self.applied = False  # whether an optimizer was given gradients
 
@@ -71,6 +72,7 @@ class Gradients:
         if not private.executing_eagerly():
             self.traced = True
             return None
+        self.before()
         given = tf.nest.flatten(call["sources"], expand_composites=False)
         sources = [
             values.underlying(s) if is_variable(s) else values.gradient_tensor(s) for s in given
@@ -87,6 +89,10 @@ class Gradients:
                 _sparse_kept(g, whole) for g, whole in zip(asked.found, flat, strict=True)
             ]
             self.asked.append(asked)
+
+
+def _nothing() -> None:
+    """Nothing more is wanted."""
 
 
 def _sparse_kept(tensor: Any, whole: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import flow
 
 Layers = tuple[str, ...]
+_WITHOUT_SIZE = frozenset({tf.resource, tf.variant, tf.string})
 _STOPPING = frozenset({"StopGradient", "PreventGradient"})
 
 
@@ -70,6 +70,8 @@ class Record:
 class Stream:
     """What is seen of a run."""
 
+    keeps = True  # the tensors, and what they are in few numbers
+
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
         self.records: list[Record] = []
@@ -79,7 +81,6 @@ class Stream:
         ] = []  # (value of a variable's handle, value given to it)
         self.inside: tuple[str, ...] = ()
         self.frozen = True  # while nothing is to be noted: before and after the run, and where we run ops ourselves
-        self._thread = threading.get_ident()  # records are seen in all threads
         self.tapes: list[Any] = []
         self._layers: list[str] = []
         self._value_of: dict[int, int] = {}  # the number of a tensor -> its value
@@ -108,8 +109,8 @@ class Stream:
     def _add(self, tensor: Any, node: int | None, output: int) -> int:
         shape = tuple(private.concrete_shape(tensor))
         dtype = tensor.dtype
-        size = size_of(tensor)
-        width = dtype.size if size is not None or dtype.is_integer or dtype.is_bool else 0
+        size = size_of(tensor) if self.keeps else None
+        width = 0 if dtype in _WITHOUT_SIZE else dtype.size
         count = 1
         for length in shape:
             count *= length
@@ -170,8 +171,9 @@ class Stream:
         made = [self._add(t, number, k) for k, t in enumerate(outputs)]
         rule = own or self._rule(op_type)
         record = Record(op_type, name, layer, self.inside, place, given, made, rule)
-        record.attrs, record.backward, record.tapes = attrs, backward, tuple(self.tapes)
-        if any(map(carries_gradient, outputs)):
+        record.tapes = tuple(self.tapes)
+        if self.keeps and any(map(carries_gradient, outputs)):
+            record.attrs, record.backward = attrs, backward
             record.tensors, record.results = inputs, outputs
         self.records.append(record)
         if op_type in rules.ASSIGNING and len(given) > 1:
@@ -188,9 +190,7 @@ class Stream:
     def on_record(self, name: Any, outputs: Any, inputs: Any, backward: Any) -> None:
         """An operation was recorded with a backward function: it is what made its outputs from here on."""
         outputs, inputs = list(outputs), list(inputs)
-        if self.frozen or threading.get_ident() != self._thread:
-            return
-        if not outputs or not isinstance(outputs[0], private.EagerTensor):
+        if self.frozen or not outputs or not isinstance(outputs[0], private.EagerTensor):
             return
         if not all(isinstance(t, (private.EagerTensor, tf.Variable)) for t in inputs):
             return
@@ -202,9 +202,8 @@ class Stream:
             return
         before = [v for v in (self.known(t) for t in outputs) if v is not None]
         place, layer = self.lines.here(explaining.calling_frame(2)), tuple(self._layers)
-        record = self.ran(
-            _text(name), rule.name or _text(name), inputs, (), outputs, place, layer, rule, backward
-        )
+        title = rules.title_of(rule) or _text(name)
+        record = self.ran(title, title, inputs, (), outputs, place, layer, rule, backward)
         # The body led to these as well, by a way that gradients do not take.
         record.inputs += [v for v in before if v not in record.inputs]
 
@@ -228,9 +227,9 @@ class Stream:
     # around
 
     @contextlib.contextmanager
-    def within(self, where: str) -> Generator[None]:
+    def within(self, *where: str) -> Generator[None]:
         """What runs in this block is inside of a function, loop or branch."""
-        before, self.inside = self.inside, (*self.inside, where)
+        before, self.inside = self.inside, (*self.inside, *where)
         try:
             yield
         finally:
@@ -266,6 +265,7 @@ class Stream:
             explaining.callbacks_on_slow_path(),
             explaining.records_seen(self.on_record),
             explaining.layer_calls_seen(self.enter_layer, self.leave_layer),
+            explaining.control_flow_seen(self.within),
             explaining.tapes_seen(self.tapes.append, self.tapes.remove),
         ):
             private.set_op_callbacks([self.on_op, *before])

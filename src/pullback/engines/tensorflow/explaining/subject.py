@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.explaining.names import plain_name
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import ExplainError
@@ -41,6 +42,7 @@ class Subject:
     name: str
     leaves: list[Leaf]
     given: str  # the arguments, for messages
+    arguments: tuple[Any, Any]  # as the caller has them
     _run: Callable[..., Any]
     _structure: Any
     _taken: list[Any]
@@ -73,7 +75,7 @@ def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: An
         if tensor is not None:
             found.append(Leaf(label, path, leaf, tensor, position))
     text = ", ".join(f"{n}: {describe(v)}" for (_, n), v in zip(labels, leaves, strict=True))
-    return Subject(fn, name, found, text or "no arguments", run, structure, taken)
+    return Subject(fn, name, found, text or "no arguments", (args, kwargs), run, structure, taken)
 
 
 def _name_of(fn: Any) -> str:
@@ -91,8 +93,18 @@ def _name_of(fn: Any) -> str:
             f"{fn.__name__} is a class, and its instances are what is called. Write "
             f"`pb.explain({fn.__name__}(...), *args)`."
         )
-    name = getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
-    return name.decode() if isinstance(name, bytes) else str(name)
+    loaded = overriding.name_of_loaded(fn)
+    name = loaded or getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
+    return plain_name(name.decode() if isinstance(name, bytes) else str(name))
+
+
+def _labels(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The path and name of each leaf; a graph knows its parameters itself."""
+    known = (
+        getattr(fn, "function_type", None) if overriding.python_function_of(fn) is None else None
+    )
+    naming = fn if known is None else _naming(list(known.parameters))
+    return list(paths_and_names(naming, args, kwargs))
 
 
 # losses
@@ -104,16 +116,19 @@ def _with_loss(
     """What is run, and the path and name of each leaf of the arguments."""
     model = isinstance(fn, keras.Model)
     if loss is None and not (model and fn.compiled and len(args) == 2):
-        return fn, list(paths_and_names(fn, args, kwargs))
+        return fn, _labels(fn, args, kwargs)
     value = _loss_of(fn, _COMPILED if loss is None else loss)
     if not _takes_truth(value):
-        return lambda *a, **k: value(fn(*a, **k)), list(paths_and_names(fn, args, kwargs))
+        return lambda *a, **k: value(fn(*a, **k)), _labels(fn, args, kwargs)
     if len(args) < 2:
         raise ExplainError(
             f"loss={loss!r} compares what {_name_of(fn)} returns with what was wanted, and only {len(args)} argument "
             "was given. Write `pb.explain(model, x, y, loss=...)`."
         )
-    labels = list(paths_and_names(_naming(fn, len(args) - 1), args, kwargs))
+    known = signature_of(getattr(fn, "call", fn)).parameters.values()
+    names = [p.name for p in known if p.kind in (0, 1)][: len(args) - 1]
+    names += [f"args_{k}" for k in range(len(names), len(args) - 1)]
+    labels = list(paths_and_names(_naming([*names, "y"]), args, kwargs))
 
     def run(*given: Any, **named: Any) -> Any:
         *inputs, truth = given
@@ -122,19 +137,14 @@ def _with_loss(
     return run, labels
 
 
-def _naming(fn: Any, count: int) -> Callable[..., Any]:
-    """A function whose parameters are those of `fn`, with `y` as the last that is given by position."""
+def _naming(names: Sequence[str]) -> Callable[..., Any]:
+    """A function with these parameters."""
 
     def call(*args: Any) -> None:
         del args
 
-    known = [
-        p for p in signature_of(getattr(fn, "call", fn)).parameters.values() if p.kind in (0, 1)
-    ]
-    names = [p.name for p in known][:count]
-    names += [f"args_{k}" for k in range(len(names), count)]
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter(name, either) for name in [*names, "y"]]
+    parameters = [inspect.Parameter(name, either) for name in names if name.isidentifier()]
     call.__dict__["__signature__"] = inspect.Signature(parameters)
     return call
 

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.explaining.compiled import Compiler
 from pullback.engines.tensorflow.explaining.sizes import size_of
 from pullback.engines.tensorflow.explaining.stream import Record, Stream
 from pullback.engines.tensorflow.tf_private import explaining, overriding
@@ -31,6 +32,7 @@ class Sweep:
         self.sources = frozenset(sources)
         self.totals: dict[int, Any] = {}  # of the sources
         self.errors: list[tuple[int, BaseException]] = []
+        self.compiler: Compiler | None = None  # where compiled code may be another matter
         self._leading = self._values_that_lead_back()
 
     def run(self) -> None:
@@ -77,6 +79,8 @@ class Sweep:
             if size is not None and value in self._leading:
                 self.arrived.setdefault(value, []).append((gradient, size))
         record.gradients = tuple(sizes)
+        if self.compiler is not None:
+            self.compiler.look(record, upstream)
 
     def _gradients(self, position: int, record: Record, upstream: list[Any]) -> list[Any]:
         if record.rule.kind in _DEAD or not record.results:
