@@ -1,5 +1,6 @@
 """More real functions in which NaN or Inf starts, written after the words were fixed."""
 
+# ruff: noqa: SIM108
 from __future__ import annotations
 
 import keras

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from tests.explain import more_nonfinite_cases, nonfinite_cases
+from tests.explain import more_nonfinite_cases, nonfinite_cases, project_nonfinite_cases
 
-CASES = {**nonfinite_cases.CASES, **more_nonfinite_cases.CASES}
+CASES = {**nonfinite_cases.CASES, **more_nonfinite_cases.CASES, **project_nonfinite_cases.CASES}
 
 
 def marked(make, mark: str) -> list[int]:

@@ -1,5 +1,9 @@
 """What is kept, as a table."""
 
+import keras
+import tensorflow as tf
+
+import pullback as pb
 from pullback.explain.residuals import in_bytes
 from tests.explain.made import Made
 
@@ -47,3 +51,25 @@ def test_bytes_are_read_at_a_glance() -> None:
         "1.5 MB",
         "2e+03 GB",
     ]
+
+
+def test_what_tensorflow_keeps_is_measured() -> None:
+    """sin keeps its input, exp its output, a product both factors; the argument is there anyway."""
+
+    def f(x):
+        y = tf.sin(x)
+        z = tf.exp(y)
+        w = z + 1.0
+        return tf.reduce_sum(w * 3.0)
+
+    found = pb.explain(f, tf.ones([1000])).residuals()
+    large = [r for r in found if r.bytes == 4000]
+    assert [r.op for r in large if r.op in ("Sin", "tf.exp")] == ["tf.exp"]
+    assert all(r.shape == (1000,) and "test_residuals.py" in r.line for r in large)
+
+
+def test_layers_are_named() -> None:
+    layer = keras.layers.Dense(64, activation="tanh", name="wide")
+    layer.build((None, 8))
+    found = pb.explain(lambda x: tf.reduce_sum(layer(x)), tf.ones([32, 8])).residuals()
+    assert (found[0].layer, found[0].bytes) == ("wide", 32 * 64 * 4)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import pullback as pb
-from tests.explain import more_why_cases, why_cases
+from tests.explain import more_why_cases, project_why_cases, why_cases
 
-CASES = {**why_cases.CASES, **more_why_cases.CASES}
+CASES = {**why_cases.CASES, **more_why_cases.CASES, **project_why_cases.CASES}
 
 
 def marked_lines(make) -> list[int]:

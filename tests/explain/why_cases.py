@@ -44,10 +44,10 @@ def vector(*numbers: float) -> tf.Tensor:
 
 @case("int32", "tf.cast")
 def integer_source():
-    def f(n):
-        return tf.cast(n, tf.float32) * 2.0
+    def f(n, x):
+        return tf.reduce_sum(tf.cast(n, tf.float32) * x)
 
-    return f, [tf.constant([1, 2])], "n"
+    return f, [tf.constant([1, 2]), vector(1.0, 2.0)], "n"
 
 
 @case("tf.argmax", "weights")

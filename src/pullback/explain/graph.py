@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,16 @@ class Graph:
     def role(self, node: Node) -> str:
         """What the node does to gradients."""
         return "stop" if node.rule.kind == "stopped" else self.flow.op(node.type).role
+
+    @functools.cached_property
+    def bad(self) -> frozenset[int]:
+        """The values that are not finite. A list of tensors shows no numbers: it is as bad as what was put into it."""
+        values = self.flow.values
+        found = {v.id for v in values if v.size is not None and not v.size.is_finite}
+        for node in self.flow.nodes:
+            if not found.isdisjoint(node.inputs):
+                found.update(v for v in node.outputs if values[v].dtype == "variant")
+        return frozenset(found)
 
     def readers(self, value: int) -> Sequence[int]:
         """The nodes that read a value."""

@@ -73,7 +73,7 @@ def values_behind(graph: Graph, bad: list[Value]) -> list[Value]:
         if value.id not in found:
             found[value.id] = value
             inputs = graph.flow.nodes[value.node].inputs if value.node is not None else ()
-            todo += [graph.flow.values[v] for v in inputs if _is_bad(graph.flow.values[v].size)]
+            todo += [graph.flow.values[v] for v in inputs if v in graph.bad]
     return sorted(found.values(), key=lambda v: (-1 if v.node is None else v.node, v.id))
 
 
@@ -82,8 +82,8 @@ def _first_nan(graph: Graph, way: list[Value]) -> Node | None:
     for value in way:
         if value.node is not None and value.size and value.size.nan:
             node = graph.flow.nodes[value.node]
-            sizes = [graph.flow.values[v].size for v in node.inputs]
-            if not any(size and size.nan for size in sizes):
+            sizes = [graph.flow.values[v].size for v in node.inputs if v in graph.bad]
+            if not any(size is None or size.nan for size in sizes):
                 return node
     return None
 
@@ -111,7 +111,7 @@ def _origin(graph: Graph, way: list[Value], turned: Node | None) -> NonFinite | 
 
 def _from_finite(graph: Graph, node: int) -> bool:
     inputs = graph.flow.nodes[node].inputs
-    return not any(_is_bad(graph.flow.values[v].size) for v in inputs)
+    return graph.bad.isdisjoint(inputs)
 
 
 def _source_of(flow: Flow, value: Value) -> Source | None:
@@ -148,7 +148,7 @@ def _backward(graph: Graph) -> NonFinite | None:
 def _made_before(graph: Graph, node: Node) -> Node | None:
     """The operation that made Inf or NaN going forward, out of which this one makes a bad gradient."""
     flow = graph.flow
-    bad = [v for i in node.inputs + node.outputs if _is_bad((v := flow.values[i]).size)]
+    bad = [flow.values[v] for v in node.inputs + node.outputs if v in graph.bad]
     way = values_behind(graph, bad)
     made = [flow.nodes[v.node] for v in way if v.node is not None and _from_finite(graph, v.node)]
     return made[0] if made else None

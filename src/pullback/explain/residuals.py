@@ -106,17 +106,19 @@ class Residuals(Sequence[Residual]):
 
 
 def residuals(flow: Flow) -> Residuals:
-    """The values of a flow that are held, apart from what was there before: weights and inputs."""
-    held = [v for v in flow.values if v.held and v.node is not None]
-    return Residuals([_residual(flow, value) for value in held])
+    """What is held, measured where that can be done; weights and inputs, which are there anyway, do not count."""
+    known = {value.id: value.bytes for value in flow.values if value.held}
+    held = flow.measure_held() if flow.measure_held is not None else known
+    made = [(flow.values[v], size) for v, size in held.items()]
+    return Residuals(
+        [_residual(flow, value, size) for value, size in made if value.node is not None]
+    )
 
 
-def _residual(flow: Flow, value: Value) -> Residual:
+def _residual(flow: Flow, value: Value, size: int) -> Residual:
     node = flow.nodes[value.node or 0]
     layer = "/".join(node.layer)
-    return Residual(
-        value.bytes, value.shape, value.dtype, flow.op(node.type).call, node.line, layer
-    )
+    return Residual(size, value.shape, value.dtype, flow.op(node.type).call, node.line, layer)
 
 
 def in_bytes(count: float) -> str:

@@ -30,13 +30,13 @@ class WatchGradients(keras.callbacks.Callback):
     weights from before it.
 
     >>> import pullback as pb
-    >>> pb.keras.WatchGradients(every=10).step is None
+    >>> pb.keras.WatchGradients().step is None
     True
     """
 
-    def __init__(self, every: int = 1, stop: bool = True) -> None:
+    def __init__(self, every: int = 10, stop: bool = True) -> None:
         super().__init__()
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        if every < 1:
             raise ValueError(f"every is a number of steps, 1 or more; got {every!r}.")
         self.every, self.stop = every, stop
         self.flow: flow.Flow | None = None
@@ -44,10 +44,14 @@ class WatchGradients(keras.callbacks.Callback):
         self.step: int | None = None
         self._plain: Any = None  # the training function of the model
 
+    @property
+    def _trained(self) -> Any:
+        return self.model
+
     def on_train_begin(self, logs: Any = None) -> None:
         """Stand between `fit` and the training function."""
         del logs
-        if self.model.distribute_strategy.num_replicas_in_sync > 1:
+        if self._trained.distribute_strategy.num_replicas_in_sync > 1:
             raise UnsupportedError(
                 "WatchGradients runs a step again on one device; this model is trained on several. "
                 "Train it without a strategy to find the bad step."
@@ -55,17 +59,17 @@ class WatchGradients(keras.callbacks.Callback):
         self._steps = 0
         self._since: list[Any] = []  # the batches since the last copy
         self._copy: State = []
-        self._plain, self.model.train_function = self.model.train_function, self._watched
+        self._plain, self._trained.train_function = self._trained.train_function, self._watched
 
     def on_train_end(self, logs: Any = None) -> None:
         """Step back."""
         del logs
         if self._plain is not None:
-            self.model.train_function, self._plain = self._plain, None
+            self._trained.train_function, self._plain = self._plain, None
 
     def _watched(self, iterator: Iterable[Any]) -> Any:
         """The training function, with an eye on what comes out of it."""
-        batches = list(itertools.islice(iterator, self.model.steps_per_execution))
+        batches = list(itertools.islice(iterator, self._trained.steps_per_execution))
         if not batches:
             raise StopIteration
         if not self._copy or len(self._since) >= self.every:
@@ -79,7 +83,7 @@ class WatchGradients(keras.callbacks.Callback):
 
     def _state(self) -> State:
         """All variables with their values: a tensor keeps the old value when a variable gets another one."""
-        model, optimizer = self.model, self.model.optimizer
+        model, optimizer = self._trained, self._trained.optimizer
         known = [*model.variables, *model.metrics_variables]
         known += optimizer.variables if optimizer is not None else []
         return [(v, tf.convert_to_tensor(v.value)) for v in {id(v): v for v in known}.values()]
@@ -87,24 +91,26 @@ class WatchGradients(keras.callbacks.Callback):
     def _is_fine(self, logs: Any, weights: bool) -> bool:
         if not all(map(math.isfinite, _losses(logs))):
             return False
-        return not weights or bool(_all_finite([v.value for v in self.model.trainable_variables]))
+        return not (weights and _has_bad([v.value for v in self._trained.trainable_variables]))
 
     def _explain(self) -> None:
         """Find the bad step among those since the last copy, and explain it from the weights before it."""
         plain, self._plain = self._plain, None
-        self.model.train_function = plain
+        self._trained.train_function = plain
         first = self._steps - len(self._since)
         before, batch = self._copy, self._since[0]
         _restore(self._copy)
-        for self.step, batch in enumerate(self._since, first):
+        for batch in self._since:
             before = self._state()
             if not self._is_fine(plain(iter([batch])), True):
                 break
+            first += 1
         _restore(before)
-        self.flow = explain(self.model.train_step, batch)
+        self.step = first
+        self.flow = explain(self._trained.train_step, batch)
         self.nonfinite = self.flow.first_nonfinite()
         sys.stdout.write(f"\n{self._said()}\n")
-        self.model.stop_training = self.model.stop_training or self.stop
+        self._trained.stop_training = self._trained.stop_training or self.stop
 
     def _said(self) -> str:
         unknown = "loss and gradient are finite, so that the optimizer's step made it: try a smaller learning rate."
@@ -125,8 +131,9 @@ def _restore(state: State) -> None:
         variable.value.assign(value)
 
 
-@tf.function(reduce_retracing=True, autograph=False)
-def _all_finite(values: Sequence[Any]) -> Any:
-    return tf.reduce_all(
-        [tf.reduce_all(tf.math.is_finite(v)) for v in values if v.dtype.is_floating]
-    )
+def _some_not_finite(values: Sequence[Any]) -> Any:
+    bad = [tf.reduce_any(~tf.math.is_finite(v)) for v in values if v.dtype.is_floating]
+    return tf.reduce_any(bad)
+
+
+_has_bad: Any = tf.function(_some_not_finite, reduce_retracing=True, autograph=False)

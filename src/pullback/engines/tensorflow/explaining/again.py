@@ -5,33 +5,32 @@ Does the result change with it all the same? Is it named on a line that did not 
 
 from __future__ import annotations
 
-import ast
 import functools
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.explaining import rules, steps
+from pullback.engines.tensorflow.explaining.code_reading import codes_of, left_at, named_on
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
-from pullback.engines.tensorflow.explaining.lines import Lines, place_at
+from pullback.engines.tensorflow.explaining.lines import Lines
 from pullback.engines.tensorflow.explaining.sources import ASSIGNED, READ_BEFORE, Entry, Sources
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Subject
 from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.probing.state import State, seeded
 from pullback.engines.tensorflow.tf_private import explaining
-from pullback.extend import flow
+from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
+from pullback.extend import flow, walk
 
 # Sources that are moved one by one, each of which costs a run.
 _MOST_MOVED = 8
 _SEED = 0
-
-Positions = dict[str, set[tuple[int, int]]]  # by file: line and column of what ran
+_FACTOR, _SUMMAND = 1.37, 0.71  # far enough that what is rounded or compared is likely to change
 
 
 class Again:
@@ -60,10 +59,19 @@ class Again:
             return
         for entry in lost:
             self._hint(entry, needed)
-        ran = self._move(lost, state)
+        self._move(lost, state)
+        codes = codes_of(self.subject.fn, self.lines)
         for entry in lost:
-            if not entry.moves:
-                entry.place = self._branch_not_taken(entry) or self._not_run(entry, ran)
+            behind = self._behind(entry)
+            if entry.moves:
+                entry.place = left_at(codes, entry.name, behind)
+            elif not self._is_read(entry) and READ_BEFORE not in entry.hints:
+                found = named_on(codes, entry.name, behind)
+                entry.place = found[0] if found else self._branch_not_taken(entry)
+                entry.hints += found[1] if found else ()
+
+    def _is_read(self, entry: Entry) -> bool:
+        return any(not set(entry.values).isdisjoint(r.inputs) for r in self.stream.records)
 
     def _needed(self, starts: Iterable[int]) -> set[int]:
         """The values that the result was made of."""
@@ -102,7 +110,7 @@ class Again:
 
     def _was_read_before(self, variable: Any, needed: set[int]) -> bool:
         """Whether a tensor with the variable's numbers is part of the result, and the variable is not."""
-        given = [e.thing for e in self.sources.entries if not isinstance(e.thing, tf.Variable)]
+        given = [e.thing for e in self.sources.entries if e.kind == "tensor"]
         alike = [t for t in given if t.dtype == variable.dtype and t.shape == variable.shape]
         used = [t for t in alike if self.stream.known(t) in needed]
         if not used:
@@ -113,13 +121,11 @@ class Again:
 
     # moving
 
-    def _move(self, lost: Sequence[Entry], state: State) -> Positions:
-        """Run again, as before and with the sources moved; what ran of the user's code."""
+    def _move(self, lost: Sequence[Entry], state: State) -> None:
+        """Run again, as before and with the sources moved."""
         movable = [e for e in lost if e.kind != "tensor" and e.thing.shape.num_elements()]
-        watch = _Watch(self.lines)
         try:
-            with watch:
-                before = self._result({}, state)
+            before = self._result({}, state)
             if movable and self._differs(movable, before, state):
                 alone = movable[:_MOST_MOVED]
                 for entry in alone:
@@ -128,10 +134,9 @@ class Again:
                 for entry in movable:
                     entry.moves = False
         except Exception:  # it ran once, and does not run like this: nothing more is known
-            return {}
+            return
         finally:
             state.restore(state.changed())
-        return watch.ran
 
     def _differs(self, entries: Sequence[Entry], before: list[Any], state: State) -> bool:
         moved: dict[int, Any] = {}
@@ -169,36 +174,30 @@ class Again:
                         return place
         return None
 
-    def _not_run(self, entry: Entry, ran: Positions) -> flow.Place | None:
-        """Where the user's code names it, if that is only where nothing ran."""
-        names = self._names_of(entry)
-        found: list[flow.Place] = []
-        for file, positions in ran.items():
-            for node in _namings(file, names, positions):
-                if (node.lineno, node.col_offset) in positions:
-                    return None
-                found.append(place_at(file, node.lineno))
-        return found[0] if found else None
+    def _behind(self, entry: Entry) -> list[Any]:
+        """What code may name when it means a source: the thing itself, the layers that hold it."""
+        layers = [t for t in self._reached if _holds(t, entry.objects)]
+        return [entry.thing, *entry.objects, *layers]
 
-    def _names_of(self, entry: Entry) -> frozenset[str]:
-        """The identifiers by which code may mean a source."""
-        if entry.leaf is not None:
-            return frozenset({entry.name.partition("[")[0].partition(".")[0]})
-        known = {n for n, v in self.sources.outside.items() if v is entry.thing}
-        held = [owner for owner in self.sources.outside.values() if hasattr(owner, "__dict__")]
-        for owner in held:
-            known |= {n for n, v in vars(owner).items() if _is_thing(v, entry.thing)}
-        return frozenset(known)
+    @functools.cached_property
+    def _reached(self) -> list[Any]:
+        roots = [t for t in walk(self.subject.fn, stop=_is_layer) if _is_layer(t)]
+        return [layer for root in roots for layer in layers_inside(root)]
 
 
-def _is_thing(value: Any, thing: Any) -> bool:
-    return value is thing or getattr(value, "_value", None) is thing
+def _is_layer(thing: Any) -> bool:
+    return isinstance(thing, keras.Layer)
+
+
+def _holds(layer: Any, objects: Sequence[Any]) -> bool:
+    return any(v is thing for v in layer.variables for thing in objects)
 
 
 def _moved(tensor: Any) -> Any:
-    """Other numbers, near the old ones."""
+    """Other numbers."""
     array = tensor.numpy()
-    return tf.constant(array * 1.0625 + 0.03125, tensor.dtype)
+    uneven = np.cos(np.arange(array.size)).reshape(array.shape)  # some results only see differences
+    return tf.constant(array * _FACTOR + _SUMMAND * uneven, tensor.dtype)
 
 
 def _alike(before: Sequence[Any], after: Sequence[Any]) -> bool:
@@ -206,69 +205,3 @@ def _alike(before: Sequence[Any], after: Sequence[Any]) -> bool:
         return False
     pairs = zip(before, after, strict=True)
     return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
-
-
-class _Watch:
-    """Notes which instructions of the user's code run, by their places in the text."""
-
-    def __init__(self, lines: Lines) -> None:
-        self.ran: Positions = {}
-        self._lines = lines
-        self._places: dict[Any, list[Any]] = {}
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        self._before = sys.gettrace()
-        sys.settrace(self._on_call)
-
-    def __exit__(self, *_: Any) -> None:
-        sys.settrace(self._before)
-
-    def _on_call(self, frame: Any, event: str, argument: Any) -> Any:
-        del event, argument
-        code = frame.f_code
-        if code not in self._places:
-            theirs = self._lines.is_theirs(code.co_filename)
-            self._places[code] = list(code.co_positions()) if theirs else []
-        if not self._places[code]:
-            return None
-        frame.f_trace_opcodes = True
-        return self._on_event
-
-    def _on_event(self, frame: Any, event: str, argument: Any) -> Any:
-        del argument
-        if event == "opcode":
-            line, _, column, _ = self._places[frame.f_code][frame.f_lasti // 2]
-            if line is not None:
-                self.ran.setdefault(frame.f_code.co_filename, set()).add((line, column))
-        return self._on_event
-
-
-def _namings(file: str, names: frozenset[str], positions: set[tuple[int, int]]) -> list[Any]:
-    """Where functions that ran name one of these."""
-    tree = _tree(file)
-    if tree is None or not names:
-        return []
-    lines = {line for line, _ in positions}
-    functions = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.Lambda))
-        and not lines.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    ]
-    found = [n for function in functions for n in ast.walk(function) if _names_one(n, names)]
-    return sorted(set(found), key=lambda n: (n.lineno, n.col_offset))
-
-
-def _names_one(node: ast.AST, names: frozenset[str]) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id in names and isinstance(node.ctx, ast.Load)
-    return isinstance(node, ast.Attribute) and node.attr in names
-
-
-@functools.lru_cache(maxsize=32)
-def _tree(file: str) -> ast.AST | None:
-    try:
-        return ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return None

@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pullback.engines.tensorflow.explaining.lines import Lines, place_at
@@ -69,6 +69,8 @@ class Code:
         while (parent := self._parent.get(child)) is not None:
             if _decides(parent, child):
                 return parent
+            if left := _left_before(parent, child):
+                return left
             if isinstance(parent, ast.Lambda | ast.FunctionDef) and parent is not self._root:
                 above = self._parent[parent]
                 return (
@@ -169,6 +171,14 @@ def _decides(parent: ast.AST, child: ast.AST) -> bool:
     return isinstance(parent, ast.ExceptHandler | ast.match_case)
 
 
+def _left_before(parent: ast.AST, child: ast.AST) -> ast.If | None:
+    """The `if` above a statement after which it may not run, because the function returns there."""
+    body = getattr(parent, "body", None)
+    before = body[: body.index(child)] if isinstance(body, list) and child in body else []
+    ends = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+    return next((s for s in before if isinstance(s, ast.If) and isinstance(s.body[-1], ends)), None)
+
+
 def _mentions(node: ast.AST, marks: set[str]) -> bool:
     parts = (n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute | ast.Subscript))
     return any(ast.unparse(part) in marks for part in parts)
@@ -189,11 +199,15 @@ def _root(name: str) -> str:
     return name.partition("[")[0].partition(".")[0]
 
 
+def left_at(codes: Iterable[Code], name: str, things: Sequence[Any]) -> flow.Place | None:
+    """Where the code takes numbers out of the tensors: NumPy, `float`, `x.numpy()`."""
+    return next((c.place(call) for c in codes if (call := c.leaving(name, things))), None)
+
+
 def named_on(
-    codes: Iterable[Code], name: str, things: Iterable[Any]
+    codes: Iterable[Code], name: str, things: Sequence[Any]
 ) -> tuple[flow.Place, tuple[str, ...]] | None:
     """Where the code names a thing that the run never met, and what that means, as hints."""
-    things = list(things)
     found = [(code, node) for code in codes for node in code.mentions(name, things)]
     for code in codes:
         stored = code.stored(name)
