@@ -98,6 +98,7 @@ def _layers(flow: Flow, found: Findings, width: int) -> RenderableType:
     rows = outline(grouped(flow), Survey(flow), MOST_ROWS, found.node)
     scale = words.Scale([norm for row in rows for norm in (row.norm, *row.norms)])
     wide = width >= _WIDE
+    held = any(row.bytes for row in rows)
     table = Table(
         box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="dim"
     )
@@ -108,7 +109,7 @@ def _layers(flow: Flow, found: Findings, width: int) -> RenderableType:
     table.add_column("weights", justify="right", no_wrap=True)
     if wide:
         table.add_column("time", justify="right", no_wrap=True)
-        table.add_column("held", justify="right", no_wrap=True)
+        table.add_column("held" if held else "", justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     for row in rows:
         table.add_row(*_cells(row, scale, wide=wide))
