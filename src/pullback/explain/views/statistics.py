@@ -49,6 +49,9 @@ class Survey:
             for value in node.inputs:
                 self._readers.setdefault(value, []).append(node.id)
         self._outputs = set(flow.outputs)
+        self._given = {
+            v for source in flow.sources for v in source.values
+        }  # the rest are constants
         self._known: dict[tuple[str, ...], Statistics] = {}
 
     def of(self, group: Group) -> Statistics:
@@ -106,7 +109,10 @@ class Survey:
         for node in map(self.flow.nodes.__getitem__, nodes):
             for index, gradient in zip(node.inputs, node.gradients, strict=False):
                 value = self.flow.values[index]
-                if gradient is not None and value.node not in nodes and not value.variable:
+                outside = (
+                    value.node not in nodes if value.node is not None else index in self._given
+                )
+                if gradient is not None and outside and not value.variable:
                     yield gradient
 
     def _weights(self, nodes: set[int]) -> Iterator[Size]:
