@@ -335,7 +335,7 @@ def metric_only():
     return f, [vector(), vector()], "pred"
 
 
-@case("shape")
+@case("only its shape is used")
 def batch_size_only():
     @tf.function
     def f(x, w):
