@@ -27,8 +27,7 @@ from pullback.engines.tensorflow.explaining.sweep import Sweep
 from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
-from pullback.engines.tensorflow.tf_private import explaining, overriding
-from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
+from pullback.engines.tensorflow.tf_private import explaining, keras_models, overriding
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flow, walk
 
@@ -65,7 +64,7 @@ def state_kept(subject: Subject) -> Generator[State]:
     """Variables and random numbers are as before when this is closed."""
     with random_state_kept(0):
         reached = reachable_variables(subject.fn, *subject.arguments)
-        state = State([*reached, *private.global_generator_state()])
+        state = State([*reached, *private.global_generator_state(), *keras_models.global_seeds()])
         try:
             yield state
         finally:
@@ -295,7 +294,7 @@ def _in_short(error: BaseException) -> str:
 def _layer_names(fn: Any) -> frozenset[str]:
     """Names of the Keras layers that a function can reach."""
     found = [thing for thing in walk(fn, stop=_is_layer) if _is_layer(thing)]
-    return frozenset(layer.name for each in found for layer in layers_inside(each))
+    return frozenset(layer.name for each in found for layer in keras_models.layers_inside(each))
 
 
 def _is_layer(thing: Any) -> bool:
