@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pullback.explain.flow import Flow
+from pullback.explain.residuals import in_bytes
 from pullback.explain.views import words
 from pullback.explain.views.findings import Answer, Findings, findings
 from pullback.explain.views.layers import grouped
@@ -136,6 +137,6 @@ def _cells(row: Row, scale: words.Scale, *, wide: bool) -> Iterator[Any]:
     yield Text("" if stats is None or stats.weights is None else words.number(stats.weights))
     if wide:
         yield Text(words.seconds(row.seconds) if row.seconds else "", style="dim")
-        yield Text(words.size(row.bytes) if row.bytes else "", style="dim")
+        yield Text(in_bytes(row.bytes) if row.bytes else "", style="dim")
     told = [Text(word, style=STYLES[mark]) for mark, word in told_marks(row)]
     yield Text(", ").join([*told, *([Text(row.line, style="dim")] if row.line else [])])

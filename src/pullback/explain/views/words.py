@@ -25,20 +25,6 @@ def number(value: float | None) -> str:
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
-def size(count: int) -> str:
-    """Bytes.
-
-    >>> size(0), size(999), size(2_500_000)
-    ('0 B', '999 B', '2.5 MB')
-    """
-    value, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):  # noqa: B007
-        if value < 1000:
-            break
-        value /= 1000
-    return f"{value:.3g} {unit}"
-
-
 def seconds(value: float) -> str:
     """A time.
 
