@@ -1,8 +1,9 @@
 """Real functions whose gradient is missing or zero: the third set, as people write them in projects."""
 
-# ruff: noqa: F841, RET505
+# ruff: noqa: E731, F841, RET505
 from __future__ import annotations
 
+import functools
 import math
 
 import keras
@@ -335,7 +336,7 @@ def metric_only():
     return f, [vector(), vector()], "pred"
 
 
-@case("shape")
+@case("only its shape is used")
 def batch_size_only():
     @tf.function
     def f(x, w):
@@ -425,3 +426,316 @@ def gumbel_sample():
         return tf.reduce_mean(tf.cast(k, tf.float32))
 
     return f, [vector()], "logits"
+
+
+def mlp():
+    return keras.Sequential(
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(4, activation="relu", name="h"),
+            keras.layers.Dense(2, name="o"),
+        ]
+    )
+
+
+@case("true or false")
+def accuracy_as_loss():
+    m = mlp()
+
+    def f(x, y):
+        hits = tf.cast(m(x) > y, tf.float32)  # HERE
+        return 1.0 - tf.reduce_mean(hits)
+
+    return f, [tf.ones([2, 3]), tf.ones([2, 2])], m.layers[0].kernel
+
+
+@case("tf.argmax")
+def train_step_argmax():
+    class M(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.d = keras.layers.Dense(3)
+            self.d.build((None, 3))
+
+        def call(self, x):
+            return self.d(x)
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                p = tf.argmax(self(x), -1)  # HERE
+                loss = tf.reduce_mean((tf.cast(p, tf.float32) - y) ** 2)
+            g = tape.gradient(loss, self.trainable_variables)
+            return {"loss": loss}
+
+    m = M()
+    m.compile("sgd")
+    return m.train_step, [(tf.ones([2, 3]), tf.ones([2]))], m.d.kernel
+
+
+@case("tf.stop_gradient")
+def module_method():
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = tf.Variable([1.0, 2.0, 3.0], name="w")
+
+        @tf.function
+        def loss(self, x):
+            y = self.w * x
+            base = tf.stop_gradient(y)  # HERE
+            return tf.reduce_sum(base**2)
+
+    net = Net()
+
+    def f(x):
+        return net.loss(x)
+
+    return f, [vector()], net.w
+
+
+@case("tf.round")
+def in_partial():
+    def g(scale, x):
+        return tf.reduce_sum(tf.round(x * scale))  # HERE
+
+    return functools.partial(g, 2.0), [vector()], "x"
+
+
+@case("tf.floor|tf.math.floor")
+def lambda_function():
+    f = lambda x: tf.reduce_sum(tf.floor(x) + 1.0)  # HERE
+    return f, [vector()], "x"
+
+
+@case("tf.cast", "integers")
+def positional_lookup():
+    table = tf.Variable(tf.ones([10, 2]), name="table")
+
+    @tf.function
+    def f(pos):
+        idx = tf.cast(tf.clip_by_value(pos, 0.0, 9.0), tf.int64)  # HERE
+        return tf.reduce_sum(tf.nn.embedding_lookup(table, idx))
+
+    return f, [vector(1.0, 2.0)], "pos"
+
+
+@case("NumPy")
+def print_and_rebuild():
+    def f(x):
+        arr = np.array(x)  # HERE
+        arr[0] = 0.0
+        return tf.reduce_sum(tf.Variable(arr) ** 2)
+
+    return f, [vector(1.0, 2.0)], "x"
+
+
+@case("not taken")
+def try_except_branch():
+    w = tf.Variable(2.0, name="w")
+
+    def f(x):
+        try:
+            y = tf.reduce_sum(x)
+        except ValueError:
+            y = tf.reduce_sum(x) * w  # HERE
+        return y
+
+    return f, [vector()], w
+
+
+@case("not taken")
+def model_flag_attr():
+    class Skip(keras.layers.Layer):
+        def __init__(self, use):
+            super().__init__()
+            self.use = use
+
+        def build(self, s):
+            self.gate = self.add_weight(shape=(3,), name="gate")
+
+        def call(self, x):
+            if self.use:
+                x = x * self.gate  # HERE
+            return x
+
+    s = Skip(False)
+    s.build((None, 3))
+    m = keras.Sequential([keras.Input((3,)), s, keras.layers.Dense(1)])
+    return m, [tf.ones([2, 3])], s.gate
+
+
+@case("custom gradient", "zeros")
+def blocked_layer():
+    @tf.custom_gradient
+    def block(x):
+        return x, lambda dy: dy * 0.0
+
+    m = mlp()
+
+    def f(x):
+        return tf.reduce_sum(block(m(x)))  # HERE
+
+    return f, [tf.ones([2, 3])], m.layers[1].kernel
+
+
+@case("zero", "relu")
+def loss_option():
+    m = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(4, name="a"), keras.layers.ReLU(name="r")]
+    )
+    m.layers[0].bias.assign([-1e3] * 4)
+
+    def f(x):
+        return tf.reduce_mean(m(x))
+
+    return f, [tf.ones([2, 3])], "a"
+
+
+@case("zero", "zero")
+def product_of_zeros():
+    def f(a, b, c):
+        return tf.reduce_sum(a * b * c)  # HERE
+
+    return f, [vector(), tf.zeros([3]), vector()], "a"
+
+
+@case("zero", "saturated|tanh")
+def deep_tanh():
+    @tf.function
+    def f(x):
+        for _ in range(3):
+            x = tf.tanh(x * 100.0)
+        return tf.reduce_sum(x)
+
+    return f, [vector(1.0, 2.0)], "x"
+
+
+@case("has a gradient")
+def checkpointed():
+    g = tf.recompute_grad(lambda x: tf.sin(x) ** 2)
+
+    def f(x):
+        return tf.reduce_sum(g(x))
+
+    return f, [vector()], "x"
+
+
+@case("has a gradient")
+def gru():
+    layer = keras.layers.GRU(2, name="gru")
+    layer.build((None, 3, 2))
+    return layer, [tf.ones([1, 3, 2])], layer
+
+
+@case("has a gradient")
+def attention():
+    layer = keras.layers.MultiHeadAttention(2, 2, name="mha")
+    layer.build((None, 3, 4), (None, 3, 4))
+
+    def f(x):
+        return tf.reduce_sum(layer(x, x))
+
+    return f, [tf.random.stateless_normal([1, 3, 4], [1, 2])], "x"
+
+
+@case("assign")
+def cached_activation():
+    class Cache(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = tf.Variable(tf.zeros([3]), trainable=False)
+
+        def __call__(self, x):
+            self.last.assign(tf.sin(x))  # HERE
+            return tf.reduce_sum(self.last + 1.0)
+
+    return Cache(), [vector()], "x"
+
+
+@case("does not use it|named|another value")
+def wrong_name():
+    def f(x, w, b):
+        y = x * b
+        y = y + b
+        return tf.reduce_sum(y)
+
+    return f, [vector(), vector(), vector()], "w"
+
+
+@case("does not reach the result")
+def overwritten():
+    def f(x, w):
+        y = x * w  # HERE
+        y = x * 2.0
+        return tf.reduce_sum(y)
+
+    return f, [vector(), vector()], "w"
+
+
+@case("tiny")
+def vanishing_rnn():
+    def f(x):
+        h = x
+        for _ in range(30):
+            h = 0.3 * tf.tanh(h)
+        return tf.reduce_sum(h)
+
+    return f, [vector()], "x"
+
+
+@case("top_k")
+def median():
+    def f(x):
+        i = tf.math.top_k(x, 3).indices  # HERE
+        return tf.reduce_sum(tf.cast(i, tf.float32))
+
+    return f, [vector()], "x"
+
+
+@case("tf.strings|AsString|text")
+def formatted():
+    def f(x):
+        s = tf.strings.as_string(tf.reduce_sum(x))  # HERE
+        return tf.strings.to_number(s) * 2.0
+
+    return f, [vector()], "x"
+
+
+@case("not trainable")
+def untrainable_in_module():
+    class P(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.c = tf.Variable([1.0, 1.0, 1.0], trainable=False, name="c")
+
+        def __call__(self, x):
+            return tf.reduce_sum(self.c * x)
+
+    p = P()
+    return p, [vector()], p.c
+
+
+@case("has a gradient")
+def complex_numbers():
+    def f(x):
+        z = tf.signal.fft(tf.cast(x, tf.complex64))
+        return tf.reduce_sum(tf.abs(z) ** 2)
+
+    return f, [vector()], "x"
+
+
+@case("tf.stop_gradient")
+def nested_conds():
+    @tf.function
+    def f(x):
+        if tf.reduce_sum(x) > -100.0:
+            if tf.reduce_sum(x) < 100.0:
+                y = tf.stop_gradient(x) * 3.0  # HERE
+            else:
+                y = x
+        else:
+            y = x * 2.0
+        return tf.reduce_sum(y)
+
+    return f, [vector()], "x"

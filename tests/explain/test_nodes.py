@@ -124,6 +124,18 @@ def test_what_is_around_a_node() -> None:
     assert inside["Exp"] == ("loop", "while, step 2", "else of cond")
 
 
+def test_what_is_around_a_node_that_runs_at_once() -> None:
+    def step(i: Any, x: Any) -> Any:
+        return i + 1, tf.cond(tf.reduce_sum(x) > 0, lambda: -tf.square(x), lambda: tf.exp(x))
+
+    def loop(x: Any) -> Any:
+        return tf.while_loop(lambda i, x: i < 2, step, (0, x))[1]
+
+    inside = {n.type: n.inside for n in pb.explain(loop, tf.constant(X)).nodes}
+    assert inside["Square"] == ("while, step 1", "then of cond")
+    assert inside["Exp"] == ("while, step 2", "else of cond")
+
+
 @pytest.mark.parametrize("traced", [False, True])
 def test_layers_are_told_outermost_first(traced: bool) -> None:
     inner = keras.Sequential(

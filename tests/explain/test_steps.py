@@ -84,6 +84,22 @@ def test_a_training_step_is_explained_and_changes_nothing() -> None:
     assert not any(n.type.startswith("ResourceApply") for n in flow.nodes)
 
 
+def draws(between: Any) -> list[Any]:
+    keras.utils.set_random_seed(7)
+    first = tf.random.normal((2,))
+    between()
+    return [first, tf.random.normal((2,)), np.random.rand(2), keras.random.normal((2,))]
+
+
+def test_random_numbers_go_on_as_if_nothing_had_run() -> None:
+    def noisy(x: Any) -> Any:
+        return x * tf.random.normal((2,)) * np.random.rand() * keras.random.normal((2,))
+
+    plain = draws(lambda: None)
+    explained = draws(lambda: pb.explain(noisy, tf.constant([1.0, 2.0])))
+    assert all(np.array_equal(a, b) for a, b in zip(plain, explained, strict=True))
+
+
 def test_an_optimizer_without_state_gets_none() -> None:
     model = model_of()
     model.compile("adam", "mse")
@@ -111,6 +127,17 @@ def step(x: Any) -> Any:
     gradients = tape.gradient(loss, [w, other])
     optimizer.apply_gradients([(gradients[0], w)])
     return loss
+
+
+def test_a_layer_that_is_not_built_is_built_before() -> None:
+    flow = pb.explain(keras.layers.Dense(2, use_bias=False, name="fresh"), X)
+    assert [n.type for n in flow.nodes] == ["ReadVariableOp", "MatMul"]
+    assert list(norms(flow)) == ["fresh/kernel"]
+
+
+def test_a_variable_that_is_returned_is_read() -> None:
+    flow = pb.explain(lambda x: (w, x), tf.constant([1.0]), wrt=[w])
+    assert flow.sources[0].gradient.norm == pytest.approx(np.sqrt(2.0))
 
 
 @pytest.mark.parametrize("fn", [step, tf.function(step)])

@@ -38,7 +38,9 @@ def test_a_stop_is_named() -> None:
 
 def test_a_custom_rule_is_named_with_its_place() -> None:
     rule = Rule("custom", "cut", Place("rules.py", 7))
-    assert "`cut` (rules.py:7)" in chain("IdentityN", rule, None, None).why("x")
+    assert "`cut` (rules.py:7), used (user.py:2, `y = op(x)`), returned None" in chain(
+        "IdentityN", rule, None, None
+    ).why("x")
     assert "returned zeros" in chain("IdentityN", rule, [0.0, 0.0], [0.0, 0.0]).why("x")
 
 

@@ -13,7 +13,7 @@ from pullback.cli.target import load, why_not
 from pullback.errors import PullbackError
 from pullback.explain.api import explain as explain_gradient
 from pullback.explain.flow import Flow
-from pullback.explain.views.files import as_json
+from pullback.explain.views.files import flow_json
 from pullback.explain.views.findings import findings
 
 WELL, WRONG, UNKNOWN = 0, 1, 2
@@ -36,7 +36,7 @@ def explain(
     if html is not None:
         flow.save(html.with_suffix(html.suffix or ".html"))
     if json:
-        typer.echo(as_json(flow.to_dict()))
+        typer.echo(flow_json(flow))
     else:
         console.print(flow)
         if arguments:

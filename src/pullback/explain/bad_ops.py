@@ -109,7 +109,7 @@ def _arc(graph: Graph, node: Node) -> str:
     size = _size(graph, node, 0)
     if size and size.max <= 1:
         return "its input reaches ±1, where it is infinite"
-    return f"its input goes up to ±{words.number(size.max)}, beyond ±1" if size else ""
+    return f"its input goes up to ±{size.max:.8g}, beyond ±1" if size else ""
 
 
 def _mean(graph: Graph, node: Node) -> str:
@@ -160,10 +160,8 @@ def backward_cause(graph: Graph, node: Node, made: Node | None) -> Cause:
             graph, text, mask, rewrite, "" if made.id == node.id else words.called(graph.flow, node)
         )
     if node.rule.kind in words.CUSTOM:
-        return Cause(
-            f"{words.rule_of(node.rule)} of {words.called(graph.flow, node)} returned {_kind(bad)}",
-            "",
-        )
+        text = f"{words.rule_of(node)} returned {_kind(bad)}"
+        return Cause(text, graph.flow.op("bad rule").rewrite)
     said, rewrite = _slope(graph, node)
     text = f"the gradient of {words.called(graph.flow, node)} is {_kind(bad)}{f': {said}' if said else ''}"
     return _masked(graph, text, mask, rewrite, "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pullback.explain import words
-from pullback.explain.flow import Node, Size, Source
+from pullback.explain.flow import Flow, Node, Size, Source
 from pullback.explain.graph import Cut, Graph, carries
 
 _NO_GRADIENT = "gets no gradient"
@@ -134,9 +134,10 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
     """Why a node passes nothing on to an input of numbers."""
     flow, node = graph.flow, cut.node
     called, role, many = words.called(flow, node), graph.role(node), len(node.inputs) > 1
+    if raised := _raised(flow, node):
+        return Cause(node, f"the gradient of {called} raises {raised}", "Mend the rule")
     if node.rule.kind in words.CUSTOM:
-        which = f" for input {cut.input + 1}" if many else ""
-        text = f"{words.rule_of(node.rule)} of {called} returned None{which}"
+        text = f"{words.rule_of(node)} returned None for it"
         return Cause(node, text, "Return a gradient there, zeros if that is meant")
     if node.rule.kind == "unrecorded" and role != "assign":
         return Cause(
@@ -145,6 +146,12 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
     towards = f" for its input {cut.input + 1}" if many and node.rule.kind == "engine" else ""
     text = _SAID.get(role, "{call} has no gradient{towards}").format(call=called, towards=towards)
     return Cause(node, text, flow.op(node.type).remedy or flow.op("no gradient").remedy)
+
+
+def _raised(flow: Flow, node: Node) -> str:
+    """The error that the gradient of a node raised, as the engine has noted it."""
+    start = f"the gradient of {node.type}{f' at {node.place}' if node.place else ''} raises "
+    return next((note.removeprefix(start) for note in flow.notes if note.startswith(start)), "")
 
 
 _SAID = {
@@ -215,6 +222,8 @@ def _not_run(graph: Graph, source: Source) -> str:
         return ""
     if "another value" in source.hints:
         return f"its name gets another value before it is used{_on(source)}. Use another name there"
+    if "shape" in source.hints:
+        return f"only its shape is used{_on(source)}. Use its values if a gradient is wanted"
     if "named" in source.hints:
         return (
             f"nothing that reaches the result is computed from it, though it is named{_on(source)}. "

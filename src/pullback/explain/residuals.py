@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 from rich import box
@@ -113,6 +113,15 @@ def residuals(flow: Flow) -> Residuals:
     return Residuals(
         [_residual(flow, value, size) for value, size in made if value.node is not None]
     )
+
+
+def with_residuals(flow: Flow) -> Flow:
+    """The same flow, in which values say whether they are held."""
+    if flow.measure_held is None:
+        return flow
+    held = flow.measure_held()
+    values = [replace(v, held=v.id in held, bytes=held.get(v.id, v.bytes)) for v in flow.values]
+    return replace(flow, values=tuple(values), measure_held=None)
 
 
 def _residual(flow: Flow, value: Value, size: int) -> Residual:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from pullback.explain.flow import Flow, Node, Place, Rule, Size
+from pullback.explain.flow import Flow, Node, Place, Size
 
 TINY = 1e-7  # of the size of float32's rounding: beside a weight of 1, a step of this size is lost
 HUGE = (
@@ -37,16 +37,14 @@ def called(flow: Flow, node: Node) -> str:
     return f"{flow.op(node.type).call}{at(node)}"
 
 
-def rule_of(rule: Rule) -> str:
-    """Whose rule it is."""
-    whose = {
-        "override": f"the override of {rule.target}" if rule.target else "an override",
-        "pullback": "the custom gradient",
-        "custom": "the custom gradient",
-    }[rule.kind]
+def rule_of(node: Node) -> str:
+    """Whose rule it is, where it is written, and where it is used."""
+    rule = node.rule
+    overrides = f"the override of {rule.target}" if rule.target else "the override"
+    whose = overrides if rule.kind == "override" else "the custom gradient"
     name = f" `{rule.name}`" if rule.name else ""
     place = f" ({where(rule.place)})" if rule.place else ""
-    return f"{whose}{name}{place}"
+    return f"{whose}{name}{place}, used{at(node) or f' by {node.type}'},"
 
 
 def size_of(size: Size) -> str:

@@ -71,7 +71,7 @@ def _at_zero(graph: Graph, cut: Cut) -> str:
         return f"{cause.text}. {cause.remedy}"
     called, remedy = words.called(flow, node), flow.op(node.type).remedy
     if node.rule.kind in words.CUSTOM:
-        return f"{words.rule_of(node.rule)} of {called} returned zeros"
+        return f"{words.rule_of(node)} returned zeros"
     return f"{called} {_said(graph, cut)}. {remedy}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pullback.explain.flow import Flow, Place, Rule
-from tests.explain.views.flows import Builder, chain
+from tests.explain.views.flows import Builder, chain, size
 
 GUIDED = Rule("override", "guided_relu", Place("rules.py", 7), "tf.nn.relu")
 
@@ -22,7 +22,7 @@ def test_a_flow_is_like_itself() -> None:
     flow = chain([1.0, 2.0])
     found = flow.compare(flow)
     assert found.differing == ()
-    assert str(found) == "model (left) against model (right): the same gradients"
+    assert str(found) == "model, left against right: the same gradients"
 
 
 def test_layers_and_sources_are_matched_by_name() -> None:
@@ -60,10 +60,34 @@ def test_a_gradient_that_is_lost_differs() -> None:
     assert "lost" in file.getvalue()
 
 
+def test_nan_differs_from_numbers_and_not_from_itself() -> None:
+    good, bad = Builder("good"), Builder("bad")
+    for b, nan in ((good, 0), (bad, 2)):
+        x = b.source("x")
+        b.values[x] = b.value_with(x, size(1.0, nan=nan))
+        b.sources[0] = dataclasses.replace(b.sources[0], gradient=size(1.0, nan=nan))
+        b.op("Sqrt", x, passed=[size(1.0, nan=nan)])
+    assert [p.differs for p in good.flow().compare(bad.flow()).sources] == [True]
+    assert bad.flow().compare(bad.flow()).differing == ()
+    file = io.StringIO()
+    good.flow().compare(bad.flow()).show(file)
+    assert "NaN or Inf" in file.getvalue()
+
+
+def test_the_first_layer_that_differs_is_the_one_with_another_rule() -> None:
+    plain, other = Builder("plain"), Builder("other")
+    for b, passed in ((plain, 1.0), (other, 0.5)):
+        x = b.op("Relu", b.source("x", passed), norm=passed, layer=("m", "below"))
+        x = b.op("Relu", x, passed=[size(passed)], layer=("m", "ruled"))
+        b.op("Sum", x, layer=("m", "above"))
+    pairs = plain.flow().compare(other.flow()).layers
+    assert [p.name for p in pairs if p.differs] == ["ruled", "below"]
+
+
 def test_without_layers_operations_are_compared() -> None:
     left, right = Builder("left"), Builder("right")
     for b, norm in ((left, 1.0), (right, 2.0)):
-        b.op("Sum", b.op("Relu", b.source("x"), norm=norm))
+        b.op("Sum", b.op("Relu", b.source("x"), norm=norm), norm=1.0)
     pairs = left.flow().compare(right.flow()).layers
     assert [(p.kind, p.name, p.differs) for p in pairs] == [
         ("operation", "Sum", False),

@@ -37,6 +37,14 @@ def test_a_cut_that_takes_nothing_from_anybody_is_no_mark() -> None:
     assert marks_of(b, "StopGradient") == set()
 
 
+def test_a_gradient_is_cut_where_it_ends_and_not_beyond() -> None:
+    b = Builder()
+    cut = b.op("Round", b.source("x", None), passed=[None])
+    b.op("StopGradient", b.op("Mul", cut, b.source("y")), passed=[None])
+    assert marks_of(b, "Round") == {"cut"}
+    assert marks_of(b, "StopGradient") == set()
+
+
 @pytest.mark.parametrize("more", [{"trainable": False}, {"dtype": "int32"}])
 def test_nobody_expects_a_gradient_of_what_is_frozen_or_whole(more: dict[str, object]) -> None:
     b = Builder()

@@ -107,6 +107,18 @@ def test_a_flow_is_saved_whole_as_data(tmp_path: Path) -> None:
     assert len(data["nodes"]) == len(flow.nodes)
 
 
+@pytest.mark.parametrize("ending", ["json", "html"])
+def test_what_is_held_is_measured_for_a_file(tmp_path: Path, ending: str) -> None:
+    flow = dataclasses.replace(chain([1.0]), measure_held=lambda: {3: 1234})
+    flow.save(tmp_path / f"flow.{ending}")
+    text = (tmp_path / f"flow.{ending}").read_text(encoding="utf-8")
+    data = json.loads(text) if ending == "json" else data_of(text)
+    if ending == "json":
+        assert [v["bytes"] for v in data["values"] if v["held"]] == [1234]
+    else:
+        assert [row[0] for row in data["held"]] == [1234]
+
+
 def test_an_ending_that_says_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'flow.png' does not say what to write: end the name in"):
         chain([1.0]).save(tmp_path / "flow.png")

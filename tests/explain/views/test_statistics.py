@@ -16,7 +16,9 @@ def in_layer() -> Builder:
     x, y = b.source("x", 5.0), b.source("y", 12.0)
     w = b.source("w", 7.0, "variable")
     layer = ("m", "mix")
-    inner = b.op("Mul", x, w, norm=9.0, passed=[size(5.0), size(7.0)], layer=layer, held=True)
+    constant = b.value()  # whose gradient goes to nobody
+    passed = [size(5.0), size(7.0), size(100.0)]
+    inner = b.op("Mul", x, w, constant, norm=9.0, passed=passed, layer=layer, held=True)
     left = b.op("Add", inner, y, norm=3.0, passed=[size(9.0), size(12.0)], layer=layer, seconds=2.0)
     right = b.op("Neg", inner, norm=4.0, layer=layer, rule=Rule("custom"), held=True)
     b.op("Sum", left, right, layer=("m", "sum"), shape=())

@@ -12,15 +12,17 @@ from typing import IO, Any, Literal
 
 from pullback.explain.flow import Flow, Node, Rule, Source
 from pullback.explain.views.layers import grouped
-from pullback.explain.views.marks import joined
-from pullback.explain.views.statistics import Survey
+from pullback.explain.views.statistics import Survey, finite_or_nan
 
 SAME = 1e-3  # relative: rounding, and another order of sums, stay below this
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A layer, an operation or a source in both flows; a norm is None where there is no gradient or no such thing."""
+    """A layer, an operation or a source in both flows, with the norm of what it hands on, or of its gradient.
+
+    A norm is None where there is no gradient or no such thing, NaN where it is not finite.
+    """
 
     kind: Literal["layer", "operation", "source"]
     name: str
@@ -40,6 +42,8 @@ class Pair:
         """By more than rounding."""
         if self.left is None or self.right is None:
             return self.left is not self.right
+        if math.isnan(self.left) or math.isnan(self.right):
+            return math.isnan(self.left) is not math.isnan(self.right)
         return not math.isclose(self.left, self.right, rel_tol=SAME)
 
 
@@ -65,6 +69,11 @@ class Comparison:
     ]  # in the order of the backward pass; operations where there are no layers
     sources: tuple[Pair, ...]
     rules: tuple[RuleChange, ...]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """What to call the two beside each other."""
+        return (self.left, self.right) if self.left != self.right else ("left", "right")
 
     @property
     def differing(self) -> tuple[Pair, ...]:
@@ -108,10 +117,9 @@ class Comparison:
 def compare(left: Flow, right: Flow) -> Comparison:
     """Match layers, sources and operations of two flows by name and order."""
     layers = _paired("layer", _layer_norms(left), _layer_norms(right))
-    same = left.name == right.name
     return Comparison(
-        f"{left.name} (left)" if same else left.name,
-        f"{right.name} (right)" if same else right.name,
+        left.name,
+        right.name,
         layers or _paired("operation", _node_norms(left), _node_norms(right)),
         _paired("source", _source_norms(left.sources), _source_norms(right.sources)),
         tuple(_rule_changes(left, right)),
@@ -134,11 +142,11 @@ def _paired(
 
 
 def _layer_norms(flow: Flow) -> Norms:
-    """Of the innermost layers, those that ran last first."""
+    """What the innermost layers hand on, those that ran last first: the first that differs is where it begins."""
     survey, outer = Survey(flow), _shared_layer(flow)
     layers = [g for g in grouped(flow).innermost_layers() if not survey.is_aside(g)]
     names = [(layer, layer.path[outer:]) for layer in reversed(layers)]
-    return {path: ("/".join(path), survey.of(layer).norm) for layer, path in names}
+    return {path: ("/".join(path), survey.of(layer).out) for layer, path in names}
 
 
 def _shared_layer(flow: Flow) -> int:
@@ -151,14 +159,16 @@ def _shared_layer(flow: Flow) -> int:
 def _node_norms(flow: Flow) -> Norms:
     survey = Survey(flow)
     shown = [(key, n) for key, n in _by_place(flow).items() if not survey.marks.is_aside(n.id)]
-    return {key: (n.type, joined(survey.marks.arrived(n))) for key, n in reversed(shown)}
+    return {
+        key: (n.type, finite_or_nan([g for g in n.gradients if g])) for key, n in reversed(shown)
+    }
 
 
 def _source_norms(sources: Sequence[Source]) -> Norms:
     seen = Counter[str]()
     found: dict[Hashable, tuple[str, float | None]] = {}
     for source in sources:
-        norm = None if source.gradient is None else source.gradient.norm
+        norm = finite_or_nan([source.gradient] if source.gradient is not None else [])
         found[source.name, seen[source.name]] = (source.name, norm)
         seen[source.name] += 1
     return found

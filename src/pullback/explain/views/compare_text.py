@@ -19,6 +19,7 @@ from pullback.explain.views.compare import Comparison, Pair, RuleChange
 
 MOST_ROWS = 30
 _MOST_RULES = 12
+_MOST_SOURCES = 12
 _MOST_LAYERS = 3
 _BAR = 10
 KINDS = {
@@ -42,9 +43,16 @@ def as_text(comparison: Comparison) -> str:
     return "\n".join([headline(comparison), *(f"  {line}" for line in rule_lines(comparison))])
 
 
+def called(comparison: Comparison) -> str:
+    """What is compared."""
+    left, right = comparison.labels
+    of = f"{comparison.left}, " if comparison.left == comparison.right else ""
+    return f"{of}{left} against {right}"
+
+
 def headline(comparison: Comparison) -> str:
     """How much differs."""
-    title = f"{comparison.left} against {comparison.right}: "
+    title = f"{called(comparison)}: "
     parts = [
         f"{sum(p.differs for p in pairs)} of {words.count(len(pairs), thing)}"
         for pairs, thing in (
@@ -96,7 +104,7 @@ def rule_words(rule: Rule | None) -> str:
     return " ".join(filter(None, (KINDS[rule.kind], rule.name, target, place)))
 
 
-def chosen(pairs: Sequence[Pair], most: int = MOST_ROWS) -> list[Pair]:
+def chosen(pairs: Sequence[Pair], most: int) -> list[Pair]:
     """The pairs that differ most, in the order in which they came."""
     differing = [pair for pair in pairs if pair.differs]
     kept = sorted(differing, key=_weight, reverse=True)[:most]
@@ -104,7 +112,8 @@ def chosen(pairs: Sequence[Pair], most: int = MOST_ROWS) -> list[Pair]:
 
 
 def _weight(pair: Pair) -> float:
-    return abs(math.log(pair.ratio)) if pair.ratio else math.inf
+    known = pair.ratio is not None and pair.ratio > 0  # which NaN is not
+    return abs(math.log(pair.ratio or 1)) if known else math.inf
 
 
 def change_words(pair: Pair) -> str:
@@ -113,18 +122,20 @@ def change_words(pair: Pair) -> str:
         return f"only {pair.only}"
     if pair.left is None or pair.right is None:
         return "gained" if pair.left is None else "lost"
+    if math.isnan(pair.left) or math.isnan(pair.right):
+        return "finite now" if math.isnan(pair.left) else "NaN or Inf"
     return "×∞" if pair.ratio is None else f"×{words.number(pair.ratio)}"
 
 
 def _table(comparison: Comparison, title: str, pairs: Sequence[Pair]) -> Table:
-    rows = chosen(pairs)
+    rows = chosen(pairs, MOST_ROWS if title == "layer" else _MOST_SOURCES)
     scale = words.Scale([norm for pair in rows for norm in (pair.left, pair.right)])
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column(f"  {title}", no_wrap=True, max_width=30)
-    for name in (comparison.left, comparison.right):
+    table.add_column(f"  {title}", no_wrap=True, max_width=26)
+    for name in comparison.labels:
         table.add_column(Text(name), justify="right", no_wrap=True, max_width=12)
         table.add_column("", no_wrap=True, min_width=_BAR)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for pair in rows:
         norms = [
             (words.number(n), Text(scale.bar(n, _BAR), style="blue"))

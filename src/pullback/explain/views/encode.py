@@ -9,7 +9,7 @@ from typing import Any
 from pullback.explain.flow import Flow, Place, Rule, Size, Source
 from pullback.explain.views.findings import Findings, findings
 from pullback.explain.views.layers import Child, Group, grouped
-from pullback.explain.views.marks import WORDS, Mark, of_source
+from pullback.explain.views.marks import STARTS_HERE, WORDS, Mark, of_source
 from pullback.explain.views.outline import opened_groups
 from pullback.explain.views.statistics import Survey
 from pullback.explain.views.terminal import verdict
@@ -65,6 +65,7 @@ class _Encoder:
             "nonfiniteNode": -1 if found.node is None else found.node,
             "notes": list(found.notes),
             "words": list(WORDS.items()),
+            "startsHere": STARTS_HERE,
             "nodes": [self._node(k) for k in range(len(flow.nodes))],
             "values": [self._value(k) for k in range(len(flow.values))],
             "outputs": list(flow.outputs),

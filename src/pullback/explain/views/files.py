@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pullback.explain.flow import Flow
+from pullback.explain.residuals import with_residuals
 from pullback.explain.views.compare import Comparison
 from pullback.explain.views.notebook import comparison_page
 from pullback.explain.views.page import flow_page
@@ -16,7 +17,16 @@ from pullback.explain.views.page import flow_page
 
 def save_flow(flow: Flow, path: Path) -> None:
     """Data or page, by the ending of the name."""
-    _write(path, {".html": lambda: flow_page(flow), ".json": lambda: as_json(flow.to_dict())})
+    makers = {
+        ".html": lambda: flow_page(with_residuals(flow)),
+        ".json": lambda: flow_json(flow),
+    }
+    _write(path, makers)
+
+
+def flow_json(flow: Flow) -> str:
+    """All of a flow."""
+    return as_json(with_residuals(flow).to_dict())
 
 
 def save_comparison(comparison: Comparison, path: Path) -> None:

@@ -20,6 +20,7 @@ Child: TypeAlias = "Group | int"  # an int is the id of a node
 
 MOST_CHILDREN = 100
 _DEEPEST_BLOCK = 3  # "conv2_block1_1_conv" has three: conv2, conv2_block1, conv2_block1_1
+_LONG = 20  # letters of a name made of two
 _NUMBER = re.compile(r"[_\s]*\d+")
 # A part of a name that ends in a number, such as "block1" or "5a", but not the "2d" of "conv2d".
 _NUMBERED = re.compile(r"(?!.*[123]d$)[A-Za-z]*\d+[a-z]?")
@@ -226,6 +227,8 @@ def _repeat(group: Group, flow: Flow, part: Repeat, inner: list[Child]) -> Group
     ]
     first, *_, last = (flow.nodes[c].type if isinstance(c, int) else c.name for c in inner)
     name = span(first, last) if first != last else first
+    if isinstance(inner[0], int) and len(name) > _LONG:
+        name = f"{part.period} operations"
     return Group(
         name, "repeat", (*group.path, f"(repeat {part.start})"), tuple(members), part.count
     )

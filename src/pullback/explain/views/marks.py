@@ -20,6 +20,7 @@ WORDS: dict[Mark, str] = {
     "override": "overridden",
     "custom": "custom",
 }
+STARTS_HERE = "NaN or Inf starts here"
 # Against the gradient at the start. Steps of 1e-2 times this, on weights near 1, are below what float32 resolves.
 VANISHING = 1e-5
 # Steps of 1e-2 times this move weights near 1 by a hundred times themselves.
@@ -48,7 +49,7 @@ class Marks:
         self._flow = flow
         self.start = _start(flow)
         without = [s for s in flow.sources if s.gradient is None and is_expected(s)]
-        self._missing = _after(flow, without)
+        self._missing = _until_met(flow, without)
         # What depends on variables alone is no measure for a layer: a bias before a normalisation has no gradient.
         passed = [s for s in flow.sources if s.kind != "variable"]
         self._main = _after(flow, passed) if passed else {node.id for node in flow.nodes}
@@ -111,6 +112,17 @@ def _start(flow: Flow) -> float:
     sizes = [v.gradient for v in reached if v.gradient is not None and v.gradient.norm > 0]
     wide = next((size for size in sizes if size.count > 1), None)
     return (wide or sizes[0]).norm if sizes else 0.0
+
+
+def _until_met(flow: Flow, sources: Iterable[Source]) -> set[int]:
+    """The operations from these sources up to those that a gradient comes to, these included."""
+    values = {v for source in sources for v in source.values}
+    found: set[int] = set()
+    for node in flow.nodes:
+        if not values.isdisjoint(node.inputs):
+            values.update(v for v in node.outputs if flow.values[v].gradient is None)
+            found.add(node.id)
+    return found
 
 
 def _after(flow: Flow, sources: Iterable[Source]) -> set[int]:

@@ -10,13 +10,12 @@ from pathlib import Path
 from pullback.explain.flow import Flow
 from pullback.explain.views import words
 from pullback.explain.views.compare import Comparison, Pair
-from pullback.explain.views.compare_text import change_words, chosen, headline, rule_lines
+from pullback.explain.views.compare_text import called, change_words, chosen, headline, rule_lines
 from pullback.explain.views.findings import Findings, findings
 from pullback.explain.views.layers import grouped
-from pullback.explain.views.marks import WORDS
 from pullback.explain.views.outline import Row, outline
 from pullback.explain.views.statistics import Survey
-from pullback.explain.views.terminal import troubles, verdict
+from pullback.explain.views.terminal import told_marks, troubles, verdict
 
 MOST_ROWS = 60
 
@@ -24,30 +23,31 @@ MOST_ROWS = 60
 def flow_html(flow: Flow) -> str:
     """One element with its own style."""
     found = findings(flow)
-    rows = outline(grouped(flow), Survey(flow), MOST_ROWS)
+    rows = outline(grouped(flow), Survey(flow), MOST_ROWS, found.node)
     scale = words.Scale([row.norm for row in rows])
     body = "".join(_layer(row, scale) for row in rows)
     cost = f"{words.count(len(flow.nodes), 'operation')}, {words.seconds(flow.seconds)}"
-    head = _head(flow.name, verdict(found), cost, ok=found.all_is_well)
+    head = _head(flow.name, verdict(found), cost, "✓" if found.all_is_well else "✗")
     columns = ("layer", "gradient", "", "weights", "")
     return _element(head, _troubles(found), _table(columns, [body]))
 
 
 def comparison_html(comparison: Comparison) -> str:
     """One element with its own style."""
-    ok = not comparison.differing and not comparison.rules
-    name, _, told = headline(comparison).partition(": ")
+    mark = "≠" if comparison.differing or comparison.rules else "✓"
+    name = called(comparison)
+    told = headline(comparison).removeprefix(f"{name}: ")
     rules = "".join(f"<li>{_words(line)}</li>" for line in rule_lines(comparison))
     tables = [
         _pairs(comparison, title, pairs)
         for title, pairs in (("source", comparison.sources), ("layer", comparison.layers))
     ]
-    return _element(_head(name, told, "", ok=ok), f"<ul>{rules}</ul>" if rules else "", *tables)
+    return _element(_head(name, told, "", mark), f"<ul>{rules}</ul>" if rules else "", *tables)
 
 
 def comparison_page(comparison: Comparison) -> str:
     """A whole document."""
-    title = html.escape(f"{comparison.left} against {comparison.right}")
+    title = html.escape(called(comparison))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
@@ -62,8 +62,8 @@ def _element(*parts: str) -> str:
     return f'<div class="pullback-flow"><style>{style}</style>\n{body}\n</div>'
 
 
-def _head(name: str, told: str, cost: str, *, ok: bool) -> str:
-    mark, kind = ("✓", "good") if ok else ("✗", "bad")
+def _head(name: str, told: str, cost: str, mark: str) -> str:
+    kind = {"✓": "good", "✗": "bad"}.get(mark, "other")
     return (
         f'<header class="{kind}"><span class="badge">{mark}</span><div><h1>{html.escape(name)}</h1>'
         f'<p class="lead">{html.escape(told)}</p></div><p class="cost">{html.escape(cost)}</p></header>'
@@ -92,12 +92,13 @@ def _layer(row: Row, scale: words.Scale) -> str:
     name = (
         f'<span style="padding-left:{1.2 * row.depth:.1f}em">{html.escape(row.name)}{times}</span>'
     )
-    marks = " ".join(f'<span class="mark {mark}">{WORDS[mark]}</span>' for mark in row.marks)
+    told = told_marks(row)
+    marks = " ".join(f'<span class="mark {mark}">{word}</span>' for mark, word in told)
     weights = row.statistics.weights if row.statistics else None
     cells = [
         name,
         words.number(row.norm) if row.is_finite else "NaN",
-        _bar(scale, row.norm, row.marks[0] if row.marks else ""),
+        _bar(scale, row.norm, told[0][0] if told else ""),
         words.number(weights) if weights is not None else "",
         marks or html.escape(row.line),
     ]
@@ -115,8 +116,8 @@ def _pairs(comparison: Comparison, title: str, pairs: Sequence[Pair]) -> str:
         return ""
     scale = words.Scale([norm for pair in rows for norm in (pair.left, pair.right)])
     body = "".join(_pair(pair, scale) for pair in rows)
-    columns = (title, comparison.left, "", comparison.right, "", "")
-    return _table(columns, [body])
+    left, right = comparison.labels
+    return _table((title, left, "", right, "", ""), [body])
 
 
 def _pair(pair: Pair, scale: words.Scale) -> str:

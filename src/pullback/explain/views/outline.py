@@ -26,22 +26,28 @@ class Row:
     statistics: Statistics | None = None  # of a group
     line: str = ""  # of an operation
     is_finite: bool = True  # what arrived
+    breaks: bool = False  # whether the first NaN or Inf comes of it
 
 
-def outline(root: Group, survey: Survey, most: int) -> list[Row]:
-    """Rows for what is inside a tree; the outermost groups are opened first while there is room."""
+def outline(root: Group, survey: Survey, most: int, first: int | None = None) -> list[Row]:
+    """Rows for what is inside a tree; the outermost groups are opened first while there is room.
+
+    `first` is the operation at which NaN or Inf starts.
+    """
     opened = opened_groups(root, survey, most)
     rows: list[Row] = []
     waiting: list[tuple[int, Child]] = [(0, c) for c in visible(root, survey)]
     while waiting:  # what ran last comes first
         depth, child = waiting.pop()
         if isinstance(child, int):
-            rows.append(_of_node(child, survey, depth))
+            rows.append(replace(_of_node(child, survey, depth), breaks=child == first))
             continue
         row = _of_group(child, survey, depth)
         # what is inside an open group speaks for itself
-        rows.append(replace(row, marks=()) if child.path in opened else row)
-        if child.path in opened:
+        is_open = child.path in opened
+        breaks = not is_open and first is not None and first in child.nodes()
+        rows.append(replace(row, marks=() if is_open else row.marks, breaks=breaks))
+        if is_open:
             waiting.extend((depth + 1, inner) for inner in visible(child, survey))
     return rows
 

@@ -112,6 +112,12 @@
     return found;
   }
 
+  const guilty = data.nonfiniteNode < 0 ? new Set() : new Set([`n${data.nonfiniteNode}`, ...ancestors(nodes[data.nonfiniteNode].group).map((g) => `g${g}`)]);
+  /** The marks of a thing, each with its word. */
+  const told = (thing) => guilty.has(idOf(thing))
+    ? [["nan", data.startsHere], ...thing.marks.filter((mark) => mark !== "nan").map((mark) => [mark, WORD[mark]])]
+    : thing.marks.map((mark) => [mark, WORD[mark]]);
+
   const idOf = (thing) => `${thing.what[0]}${thing.id}`;
   const thingOf = (id) => ({ n: nodes, g: groups, s: sources }[id[0]][Number(id.slice(1))]);
 
@@ -168,16 +174,16 @@
     const isOpen = thing.what === "group" && open.has(thing.id);
     const title = thing.what === "node" ? thing.type : thing.what === "source" ? thing.name.split("/").pop()
       : thing.name + (thing.count > 1 ? `  ×${thing.count}` : "");
-    const words = thing.marks.map((mark) => WORD[mark]);
+    const words = told(thing).map(([, word]) => word);
     const lines = [shortened(title)];
     if (thing.what === "group") lines[0] = `${isOpen ? "▾" : "▸"} ${lines[0]}`;
     if (!isOpen) {
-      if (norm !== null) lines.push(figure(thing));
-      if (words.length) lines.push(words.join(", "));
+      if (norm !== null && !(isBroken(thing) && words.includes(WORD.nan))) lines.push(figure(thing));
+      lines.push(...words);
     }
     const longest = Math.max(...lines.map((line) => line.length));
     const kind = thing.what === "group" ? (thing.count > 1 ? "repeat" : "group") : thing.what;
-    return { label: lines.join("\n"), w: Math.max(64, longest * 7.1 + 22), h: 14 + 16 * lines.length, kind, heat: share(norm), mark: thing.marks[0] ?? "", open: isOpen ? 1 : 0 };
+    return { label: lines.join("\n"), w: Math.max(64, longest * 7.1 + (kind === "source" ? 46 : 22)), h: 14 + 16 * lines.length, kind, heat: share(norm), mark: told(thing)[0]?.[0] ?? "", guilty: guilty.has(idOf(thing)) ? 1 : 0, open: isOpen ? 1 : 0 };
   }
 
   // ---- colours: rgb(...) is what cytoscape draws
@@ -209,6 +215,7 @@
       { selector: "node[kind = 'source'], node[kind = 'output']", style: { shape: "round-tag", "background-color": rgb(c.card), "border-color": (e) => has(e) ? marked(e) : rgb(c.dim) } },
       { selector: "node[kind = 'output']", style: { shape: "round-rectangle", "background-color": rgb(c.ink), color: rgb(c.paper) } },
       { selector: "node[kind = 'repeat']", style: { "border-style": "double", "border-width": 4 } },
+      { selector: "node[guilty = 1]", style: { "background-color": rgb(mix(c.paper, c.nan, 0.3)), "border-width": 4, "font-weight": 700 } },
       { selector: ":parent", style: {
         "background-color": rgb(mix(c.paper, c.heat, 0.05)), "background-opacity": 0.6, "text-valign": "top", "text-halign": "left",
         "text-margin-x": (e) => e.data("label").length * 7.3 + 14, "text-margin-y": 8, "text-background-color": rgb(c.paper), "text-background-opacity": 1, "text-background-padding": 3, "text-background-shape": "round-rectangle", "font-weight": 600, padding: 18, "border-width": 1, "border-style": "solid", "border-color": rgb(c.edge) } },
@@ -363,7 +370,7 @@
     const add = (label, value) => { if (value) rows.push(make("tr", {}, make("td", {}, label), make("td", {}, value))); };
     const box = make("div", { class: "about" });
     const layer = (g) => ancestors(g).reverse().map((k) => groups[k].name).join(" › ");
-    const marks = thing.marks.map((mark) => make("span", { class: `mark c-${mark}` }, `${WORD[mark]} `));
+    const marks = told(thing).map(([mark, word]) => make("span", { class: `mark c-${mark}` }, `${word} `));
     if (thing.what === "node") {
       box.append(make("h2", {}, thing.name && thing.name !== thing.type ? `${thing.type}  ${thing.name}` : thing.type), make("div", { class: "sub" }, layer(thing.group)), ...marks);
       if (thing.place >= 0) box.append(make("pre", {}, `${place(thing.place)}\n${text(data.places[thing.place][2])}`));
@@ -387,7 +394,7 @@
     } else {
       box.append(make("h2", {}, thing.name), make("div", { class: "sub" }, `${thing.kind} · ${thing.spec}${thing.trainable ? "" : " · not trained"}`), ...marks);
       add("gradient", sized(thing.gradient));
-      if (thing.why) box.append(make("div", {}, thing.why));
+      if (thing.why) box.append(make("div", {}, ...coded(thing.why)));
     }
     if (rows.length) box.append(make("table", {}, ...rows));
     return box;
@@ -423,11 +430,11 @@
   }
   const hint = (words) => make("p", { class: "hint" }, words);
   function badges(thing) {
-    return thing.marks.map((mark) => make("span", { class: `mark c-${mark}` }, WORD[mark]));
+    return told(thing).map(([mark, word]) => make("span", { class: `mark c-${mark}` }, word));
   }
   function row(thing, label, figure, below, before = null) {
     return make("button", { class: `row c-${thing.marks[0] ?? ""}`, onclick: () => go(thing) },
-      make("div", { class: "top" }, make("span", { class: "label", title: label }, before, label), ...badges(thing), make("span", { class: "figure" }, figure)), below);
+      make("div", { class: "top" }, make("span", { class: "label", title: label }, before, label), ...badges(thing), make("span", { class: "figure" }, figure === "NaN" && thing.marks.includes("nan") ? "" : figure)), below);
   }
   function bars(norm, weights) {
     const bar = (x, name) => x ? make("div", { class: `bar ${name}`, style: `width:${(100 * share(x)).toFixed(1)}%` }) : null;
@@ -451,7 +458,7 @@
   }
   function sourceRows() {
     return [hint("What a gradient was asked of, or could be."),
-      ...sources.map((s) => row(s, s.name, figure(s), make("div", {}, make("div", { class: "sub" }, s.why || `${s.kind} ${s.spec}`), bars(s.gradient?.norm, null))))];
+      ...sources.map((s) => row(s, s.name, figure(s), make("div", {}, make("div", { class: "sub" }, ...coded(s.why || `${s.kind} ${s.spec}`)), bars(s.gradient?.norm, null))))];
   }
   function heldRows() {
     const most = Math.max(...data.held.map(([n]) => n), 1);
@@ -469,6 +476,8 @@
   }
 
   // ---- the frame around it
+  /** A sentence, with what stands in backticks as code. */
+  const coded = (words) => typeof words !== "string" ? [words] : words.split("`").map((part, k) => k % 2 ? make("code", {}, part) : part);
   function head() {
     document.body.classList.toggle("ok", data.ok);
     $("badge").textContent = data.ok ? "✓" : "✗";
@@ -477,7 +486,7 @@
     const held = values.reduce((sum, value) => sum + (value.held ? value.bytes : 0), 0);
     const facts = [["operations", nodes.length.toLocaleString("en")], ["backward", time(Math.round(nodes.reduce((sum, n) => sum + n.us, 0)))], ...(held ? [["held", bytes(held)]] : [])];
     $("facts").append(...facts.map(([k, v]) => make("div", {}, make("dt", {}, k), make("dd", {}, v))));
-    const trouble = (mark, title, words, thing) => make("div", { class: `trouble c-${mark}` }, make("b", {}, title), make("span", {}, words),
+    const trouble = (mark, title, words, thing) => make("div", { class: `trouble c-${mark}` }, make("b", {}, title), make("span", {}, ...coded(words)),
       thing ? make("button", { onclick: () => go(thing) }, "show") : null);
     if (data.nonfinite) $("troubles").append(trouble("nan", "NaN or Inf", data.nonfinite, data.nonfiniteNode >= 0 ? nodes[data.nonfiniteNode] : null));
     for (const s of sources) if (s.marks.length && s.why && !s.marks.includes("nan")) $("troubles").append(trouble(s.marks[0], s.gradient ? "zero" : "no gradient", s.why, s.values.length ? s : null));

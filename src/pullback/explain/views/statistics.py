@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ class Statistics:
     operations: int
     arriving: float | None  # at what it makes for others
     passed: float | None  # to what it takes from others, variables left out
-    weights: float | None  # of the variables that it reads
+    weights: float | None  # of the variables that it reads; NaN where it is not finite
     seconds: float  # of its backward pass
     bytes: int  # what it made that is held for the backward pass
     rules: Mapping[Kind, int]
@@ -29,6 +30,12 @@ class Statistics:
     def norm(self) -> float | None:
         """The norm by which it is drawn: what arrived, or of a group that makes nothing for others, what it passed."""
         return self.arriving if self.arriving is not None else self.passed
+
+    @property
+    def out(self) -> float | None:
+        """The norm of all that it hands on, to variables too."""
+        given = [norm for norm in (self.passed, self.weights) if norm is not None]
+        return math.hypot(*given) if given else None
 
 
 class Survey:
@@ -42,6 +49,9 @@ class Survey:
             for value in node.inputs:
                 self._readers.setdefault(value, []).append(node.id)
         self._outputs = set(flow.outputs)
+        self._given = {
+            v for source in flow.sources for v in source.values
+        }  # the rest are constants
         self._known: dict[tuple[str, ...], Statistics] = {}
 
     def of(self, group: Group) -> Statistics:
@@ -69,7 +79,7 @@ class Survey:
             operations=len(nodes),
             arriving=arriving,
             passed=joined(self._passed(nodes)),
-            weights=joined(self._weights(nodes)),
+            weights=finite_or_nan(list(self._weights(nodes))),
             seconds=sum(node.seconds for node in operations),
             bytes=sum(value.bytes for value in made if value.held),
             rules=Counter(node.rule.kind for node in operations if node.gradients),
@@ -99,7 +109,10 @@ class Survey:
         for node in map(self.flow.nodes.__getitem__, nodes):
             for index, gradient in zip(node.inputs, node.gradients, strict=False):
                 value = self.flow.values[index]
-                if gradient is not None and value.node not in nodes and not value.variable:
+                outside = (
+                    value.node not in nodes if value.node is not None else index in self._given
+                )
+                if gradient is not None and outside and not value.variable:
                     yield gradient
 
     def _weights(self, nodes: set[int]) -> Iterator[Size]:
@@ -107,3 +120,8 @@ class Survey:
         for value in map(self.flow.values.__getitem__, read):
             if value.variable and value.node not in nodes and value.gradient is not None:
                 yield value.gradient
+
+
+def finite_or_nan(sizes: list[Size]) -> float | None:
+    """The norm of several tensors taken together: None of none, NaN where one is not finite."""
+    return joined(sizes) if all(size.is_finite for size in sizes) else math.nan

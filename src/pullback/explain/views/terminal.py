@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pullback.explain.flow import Flow
+from pullback.explain.residuals import in_bytes
 from pullback.explain.views import words
 from pullback.explain.views.findings import Answer, Findings, findings
 from pullback.explain.views.layers import grouped
-from pullback.explain.views.marks import WORDS, Mark
+from pullback.explain.views.marks import STARTS_HERE, WORDS, Mark
 from pullback.explain.views.outline import Row, outline
 from pullback.explain.views.statistics import Survey
 
@@ -45,7 +46,7 @@ def rendered(flow: Flow, width: int) -> RenderableType:
     for title, style, text in troubles(found):
         grid.add_row(Text(f"  {title}", style=style), Text(text))
     told = [grid] if grid.row_count else []
-    return Lines(_headline(flow, found), *told, Text(), _layers(flow, width))
+    return Lines(_headline(flow, found), *told, Text(), _layers(flow, found, width))
 
 
 def as_text(flow: Flow) -> str:
@@ -94,11 +95,11 @@ def _sentence(answer: Answer) -> str:
     return answer.why if name in answer.why else f"{name}: {answer.why}"
 
 
-def _layers(flow: Flow, width: int) -> RenderableType:
-    survey = Survey(flow)
-    rows = outline(grouped(flow), survey, MOST_ROWS)
+def _layers(flow: Flow, found: Findings, width: int) -> RenderableType:
+    rows = outline(grouped(flow), Survey(flow), MOST_ROWS, found.node)
     scale = words.Scale([norm for row in rows for norm in (row.norm, *row.norms)])
     wide = width >= _WIDE
+    held = any(row.bytes for row in rows)
     table = Table(
         box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="dim"
     )
@@ -109,11 +110,17 @@ def _layers(flow: Flow, width: int) -> RenderableType:
     table.add_column("weights", justify="right", no_wrap=True)
     if wide:
         table.add_column("time", justify="right", no_wrap=True)
-        table.add_column("held", justify="right", no_wrap=True)
+        table.add_column("held" if held else "", justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     for row in rows:
         table.add_row(*_cells(row, scale, wide=wide))
     return table
+
+
+def told_marks(row: Row) -> list[tuple[Mark, str]]:
+    """The marks of a row in words."""
+    found: list[tuple[Mark, str]] = [("nan", STARTS_HERE)] if row.breaks else []
+    return found + [(m, WORDS[m]) for m in row.marks if not (row.breaks and m == "nan")]
 
 
 def _cells(row: Row, scale: words.Scale, *, wide: bool) -> Iterator[Any]:
@@ -130,6 +137,6 @@ def _cells(row: Row, scale: words.Scale, *, wide: bool) -> Iterator[Any]:
     yield Text("" if stats is None or stats.weights is None else words.number(stats.weights))
     if wide:
         yield Text(words.seconds(row.seconds) if row.seconds else "", style="dim")
-        yield Text(words.size(row.bytes) if row.bytes else "", style="dim")
-    told = [Text(WORDS[mark], style=STYLES[mark]) for mark in row.marks]
+        yield Text(in_bytes(row.bytes) if row.bytes else "", style="dim")
+    told = [Text(word, style=STYLES[mark]) for mark, word in told_marks(row)]
     yield Text(", ").join([*told, *([Text(row.line, style="dim")] if row.line else [])])

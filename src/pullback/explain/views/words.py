@@ -18,25 +18,11 @@ def number(value: float | None) -> str:
     if value is None:
         return "none"
     if not math.isfinite(value):
-        return "∞" if value > 0 else str(value)
+        return "NaN" if math.isnan(value) else "∞"
     if value == 0 or 1e-3 <= abs(value) < 1e3:
         return f"{value:.3g}"
     mantissa, _, exponent = f"{value:.2e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
-
-
-def size(count: int) -> str:
-    """Bytes.
-
-    >>> size(0), size(999), size(2_500_000)
-    ('0 B', '999 B', '2.5 MB')
-    """
-    value, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):  # noqa: B007
-        if value < 1000:
-            break
-        value /= 1000
-    return f"{value:.3g} {unit}"
 
 
 def seconds(value: float) -> str:
@@ -71,7 +57,7 @@ class Scale:
 
     def share(self, norm: float | None) -> float:
         """Where a norm lies; 0 for none and for zero."""
-        if not norm:
+        if not norm or math.isnan(norm):
             return 0.0
         log = math.log10(norm) if math.isfinite(norm) else self._top
         share = (log - self._bottom) / (self._top - self._bottom)
@@ -80,7 +66,7 @@ class Scale:
     def bar(self, norm: float | None, width: int) -> str:
         """A bar of block characters."""
         eighths = round(self.share(norm) * width * 8)
-        full, rest = divmod(max(eighths, 1 if norm else 0), 8)
+        full, rest = divmod(max(eighths, 1 if norm and norm == norm else 0), 8)
         return "█" * full + (_EIGHTHS[rest - 1] if rest else "")
 
     def line(self, norms: Sequence[float | None], width: int) -> str:

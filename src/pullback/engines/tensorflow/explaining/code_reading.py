@@ -13,6 +13,7 @@ from pullback.engines.tensorflow.explaining.lines import Lines, place_at
 from pullback.extend import flow, unwrapped, walk
 
 _LEAVING = frozenset({"numpy", "item", "tolist", "numpy_function", "py_function", "__array__"})
+_SHAPES = frozenset({"shape", "size", "rank", "len", "dtype", "ndim", "zeros_like", "ones_like"})
 _NUMBERS = frozenset({"float", "int", "complex", "bool"})
 _TENSORS = frozenset({"tensorflow", "keras", "pullback", "tf_keras", "tensorflow_probability"})
 
@@ -80,6 +81,13 @@ class Code:
                 )
             child = parent
         return None
+
+    def sees_shape(self, node: ast.AST) -> bool:
+        """Whether a name stands where no more than its shape is asked for."""
+        above = self._parent.get(node)
+        function = above.func if isinstance(above, ast.Call) else above
+        name = getattr(function, "attr", None) or getattr(function, "id", None)
+        return name in _SHAPES
 
     def leaving(self, name: str, things: Iterable[Any]) -> ast.Call | None:
         """The first call that takes something made of these out of the tensors."""
@@ -217,6 +225,7 @@ def named_on(
         return None
     certain = [(code, node) for code, node in found if code.condition_of(node) is None]
     if certain:
-        return certain[0][0].place(certain[0][1]), ("named",)
+        shapes = all(code.sees_shape(node) for code, node in certain)
+        return certain[0][0].place(certain[0][1]), ("shape" if shapes else "named",)
     code, node = found[0]
     return code.place(node), (f"branch not taken: {code.place(code.condition_of(node) or node)}",)

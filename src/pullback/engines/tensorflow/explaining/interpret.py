@@ -25,6 +25,7 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _CONDS = frozenset({"If", "StatelessIf"})
 _CASES = frozenset({"Case", "StatelessCase"})
+_CARRIERS = frozenset({"Identity", "IdentityN"})  # that are there for the sake of a rule
 _NOT_RUN = frozenset({"Placeholder", "NoOp", "_Arg"})
 
 Run = Callable[[Any, "Frame", list[Any]], list[Any]]
@@ -162,7 +163,8 @@ class Interpreter:
             step.layer = self._layer_of(operation)
             step.place = self.stream.lines.of_operation(operation)
         layer = step.layer if step.layer else self.stream.layers
-        args = (step.type, operation.name, inputs, step.attrs, outputs, step.place, layer)
+        title = rules.title_of(rule) if rule and step.type in _CARRIERS else ""
+        args = (title or step.type, operation.name, inputs, step.attrs, outputs, step.place, layer)
         self.stream.ran(*args, rule, backward)
 
     def _layer_of(self, operation: Any) -> tuple[str, ...]:

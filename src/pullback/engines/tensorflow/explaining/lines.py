@@ -100,11 +100,13 @@ def _plain(function: str) -> str:
     return function.removeprefix("tf__").removeprefix("inner_tf__")
 
 
-def place_of_function(function: Any) -> flow.Place | None:
-    """Where a function begins; `None` where it has no source."""
-    path, _, line = location_of(function).rpartition(":")
-    name = getattr(function, "__name__", "")
-    return place_at(path, int(line), name) if line.isdigit() else None
+def place_of_function(*functions: Any) -> flow.Place | None:
+    """Where the first of these functions begins that has a source, and is not the framework's; `None` if none has."""
+    for function in functions:
+        path, _, line = location_of(function).rpartition(":")
+        if line.isdigit() and not path.startswith(_engines_own()):
+            return place_at(path, int(line), getattr(function, "__name__", ""))
+    return None
 
 
 @functools.cache

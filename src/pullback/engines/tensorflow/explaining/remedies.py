@@ -28,11 +28,11 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
     "index": {
         "ArgMax": "tf.argmax",
         "ArgMin": "tf.argmin",
-        "TopKV2": "tf.math.top_k (its indices)",
-        "TopK": "tf.math.top_k (its indices)",
+        "TopKV2": "tf.math.top_k",
+        "TopK": "tf.math.top_k",
         "UniqueV2": "tf.unique",
         "Unique": "tf.unique",
-        "Where": "tf.where (its indices)",
+        "Where": "tf.where",
         "Bucketize": "tf.raw_ops.Bucketize",
         "SearchSorted": "tf.searchsorted",
         "LowerBound": "tf.searchsorted",
@@ -212,6 +212,8 @@ _REMEDIES: Mapping[str, str] = {  # of a role, where nothing passes; {0} is what
     "saturating": "Scale its input down (normalise), or take a loss from logits",
     "softmax": "Scale its input down, or use a loss from logits (`from_logits=True`)",
     "clip": "Widen the limits, or pass the gradient on beyond them: `pb.with_gradient(tf.clip_by_value, ...)`",
+    "select": "Look at the condition, or compute the other branch from it too",
+    "multiply": "Look at what makes it zero",
     "exp": "Scale its input, or work with logarithms",
 }
 _REWRITES: Mapping[str, str] = {  # of a role, where NaN or Inf comes
@@ -263,6 +265,7 @@ _SITUATIONS = (
         "situation",
         rewrite="Compute this in float32 (`tf.cast(x, tf.float32)`, `dtype='float32'` on a layer), or scale it down",
     ),
+    Op("bad rule", "", "situation", rewrite="Guard the rule, as with `tf.math.divide_no_nan`"),
     Op("overflow", "", "situation", rewrite="Scale its input down, or clip it before"),
 )  # fmt: skip
 

@@ -17,8 +17,8 @@ ENGINE, NONE = flow.Rule("engine"), flow.Rule("none")
 STOPPED, UNRECORDED = flow.Rule("stopped"), flow.Rule("unrecorded")
 ASSIGNING = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 _LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
-# The names under which wrappers of TensorFlow and Keras hold the user's backward function, and the function itself.
-_RULES_IN = ("grad_fn", "tape_grad_fn", "fun", "f", "func", "grad", "custom_grad", "original_grad")
+# The names under which wrappers of TensorFlow and Keras hold the user's backward function.
+_RULES_IN = ("grad_fn", "tape_grad_fn", "grad", "custom_grad", "original_grad")
 _DEEPEST = 6
 _WRAPPED = "CustomGradient"  # how TensorFlow names the rules of functions under tf.custom_gradient
 
@@ -40,8 +40,13 @@ def of_recorded(name: Any, backward: Any) -> flow.Rule:
     if isinstance(recorded, Recorded):
         return _ours(recorded)
     text = name.decode() if isinstance(name, bytes) else str(name)
-    function = users_function(backward)
-    return flow.Rule("engine", text) if function is None else _custom(text, function)
+    function = innermost(backward)
+    return flow.Rule("engine", text) if _is_library(function) else _custom(text, function)
+
+
+def title_of(rule: flow.Rule) -> str:
+    """What an operation is called that is there for the sake of its rule; empty for the engine's own."""
+    return {"pullback": rule.name, "custom": rule.name, "override": rule.target}.get(rule.kind, "")
 
 
 def of_marked(operation: Any, gradient: Any) -> flow.Rule:
@@ -53,10 +58,9 @@ def of_marked(operation: Any, gradient: Any) -> flow.Rule:
     if isinstance(gradient, functools.partial) and gradient.func is chain_gradient:
         bound = gradient.args[0][0]
         return _override(bound.entry.label, bound.rule)
-    name, function = private.gradient_name_of(operation), users_function(gradient)
-    if function is None:
-        return flow.Rule("engine", name)
-    return _custom(_name_of(function, around=name.startswith(_WRAPPED)), function)
+    name, function = private.gradient_name_of(operation), innermost(gradient)
+    title = _name_of(function, around=name.startswith(_WRAPPED)) if function else name
+    return flow.Rule("engine", title) if _is_library(function) else _custom(title, function)
 
 
 def _name_of(function: Any, *, around: bool) -> str:
@@ -75,7 +79,8 @@ def _ours(recorded: Any) -> flow.Rule:
         return _override(call.bound.entry.label, call.bound.rule)
     if isinstance(rule, ScopedRule):
         return _override(call.name, rule)
-    return flow.Rule("pullback", call.name, place_of_function(rule.function))
+    place = place_of_function(rule.function, call.definition.function)
+    return flow.Rule("pullback", call.name, place)
 
 
 def _override(target: str, rule: Any) -> flow.Rule:
@@ -86,24 +91,18 @@ def _custom(name: str, function: Any) -> flow.Rule:
     return flow.Rule("custom", name, place_of_function(function))
 
 
-def users_function(wrapper: Any, depth: int = 0) -> Any:
-    """The function of somebody else inside what TensorFlow or Keras has wrapped around it; `None` if all is theirs."""
+def innermost(wrapper: Any, depth: int = 0) -> Any:
+    """The backward function inside what TensorFlow and Keras have wrapped around it; `None` where it has no code."""
     while isinstance(wrapper, functools.partial):
         wrapper = wrapper.func
     function = getattr(wrapper, "__func__", wrapper)
     if not hasattr(function, "__code__"):
         return None
-    if not _is_library(function):
+    if not _is_library(function) or depth == _DEEPEST:
         return function
-    if depth == _DEEPEST:
-        return None
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
-    for name in _RULES_IN:
-        if name in cells:
-            found = users_function(_contents(cells[name]), depth + 1)
-            if found is not None:
-                return found
-    return None
+    inner = [innermost(_contents(cells[name]), depth + 1) for name in _RULES_IN if name in cells]
+    return next((found for found in inner if found is not None), function)
 
 
 def _contents(cell: Any) -> Any:
@@ -114,4 +113,4 @@ def _contents(cell: Any) -> Any:
 
 
 def _is_library(function: Any) -> bool:
-    return package_of(function) in _LIBRARIES
+    return function is None or package_of(function) in _LIBRARIES

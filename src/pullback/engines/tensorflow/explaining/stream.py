@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
@@ -82,7 +81,6 @@ class Stream:
         ] = []  # (value of a variable's handle, value given to it)
         self.inside: tuple[str, ...] = ()
         self.frozen = True  # while nothing is to be noted: before and after the run, and where we run ops ourselves
-        self._thread = threading.get_ident()  # records are seen in all threads
         self.tapes: list[Any] = []
         self._layers: list[str] = []
         self._value_of: dict[int, int] = {}  # the number of a tensor -> its value
@@ -192,9 +190,7 @@ class Stream:
     def on_record(self, name: Any, outputs: Any, inputs: Any, backward: Any) -> None:
         """An operation was recorded with a backward function: it is what made its outputs from here on."""
         outputs, inputs = list(outputs), list(inputs)
-        if self.frozen or threading.get_ident() != self._thread:
-            return
-        if not outputs or not isinstance(outputs[0], private.EagerTensor):
+        if self.frozen or not outputs or not isinstance(outputs[0], private.EagerTensor):
             return
         if not all(isinstance(t, (private.EagerTensor, tf.Variable)) for t in inputs):
             return
@@ -206,9 +202,8 @@ class Stream:
             return
         before = [v for v in (self.known(t) for t in outputs) if v is not None]
         place, layer = self.lines.here(explaining.calling_frame(2)), tuple(self._layers)
-        record = self.ran(
-            _text(name), rule.name or _text(name), inputs, (), outputs, place, layer, rule, backward
-        )
+        title = rules.title_of(rule) or _text(name)
+        record = self.ran(title, title, inputs, (), outputs, place, layer, rule, backward)
         # The body led to these as well, by a way that gradients do not take.
         record.inputs += [v for v in before if v not in record.inputs]
 
@@ -270,6 +265,7 @@ class Stream:
             explaining.callbacks_on_slow_path(),
             explaining.records_seen(self.on_record),
             explaining.layer_calls_seen(self.enter_layer, self.leave_layer),
+            explaining.control_flow_seen(self.within),
             explaining.tapes_seen(self.tapes.append, self.tapes.remove),
         ):
             private.set_op_callbacks([self.on_op, *before])

@@ -12,7 +12,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.closed_over import inside
 from pullback.engines.tensorflow.probing.arguments import is_variable
-from pullback.engines.tensorflow.tf_private import explaining
+from pullback.engines.tensorflow.tf_private import explaining, keras_models
 from pullback.engines.tensorflow.values import underlying
 from pullback.extend import walk
 
@@ -84,6 +84,7 @@ def random_state_kept(seed: int) -> contextlib.ExitStack:
     stack.callback(np.random.set_state, np.random.get_state())
     stack.callback(random.setstate, random.getstate())
     stack.enter_context(private.global_seed_kept(random.Random()))
+    stack.enter_context(keras_models.global_seeds_kept())
     np.random.seed(seed % 2**32)
     random.seed(seed)
     return stack

@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import sys
+import threading
 import types
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -30,9 +32,11 @@ from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _to_graph
 from tensorflow.python.framework import op_def_registry as _op_defs
 from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import cond as _cond
 from tensorflow.python.ops import gen_resource_variable_ops as _variable_ops
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops import script_ops as _script_ops
+from tensorflow.python.ops import while_loop as _while_loop
 
 from pullback.engines.tensorflow import tf_private as _private
 
@@ -195,6 +199,12 @@ def new_placeholder(dtype: Any, shape: Any) -> Any:
 # what is replaced while a run is recorded
 
 
+def _in_this_thread() -> Callable[[], bool]:
+    """Whether one is still in the thread in which this is called: classes and modules belong to all threads."""
+    thread = threading.get_ident()
+    return lambda: threading.get_ident() == thread
+
+
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
     """Another value for an attribute while this is open."""
@@ -229,6 +239,7 @@ def callbacks_on_slow_path() -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def records_seen(see: Callable[..., None]) -> Generator[None]:
     """Tell of every operation that is recorded with a backward function: TensorFlow's way and ours."""
+    mine = _in_this_thread()
 
     def seen(original: Callable[..., None]) -> Callable[..., None]:
         def record_operation(
@@ -239,7 +250,8 @@ def records_seen(see: Callable[..., None]) -> Generator[None]:
             forward_function: Any = None,
         ) -> None:
             original(op_type, output_tensors, input_tensors, backward_function, forward_function)
-            see(op_type, output_tensors, input_tensors, backward_function)
+            if mine():
+                see(op_type, output_tensors, input_tensors, backward_function)
 
         return record_operation
 
@@ -260,15 +272,17 @@ def functions_interpreted(run: Callable[..., list[Any]]) -> Generator[None]:
     select = _concrete.ConcreteFunction._select_forward_and_backward_functions
     call = _atomic.AtomicFunction.call_preflattened
 
+    mine = _in_this_thread()
+
     def select_functions(self: Any, args: Any, kinds: Any, executing_eagerly: bool) -> Any:
-        if not executing_eagerly:
+        if not executing_eagerly or not mine():
             return select(self, args, kinds, executing_eagerly)
         count = len(self.function_type.flat_outputs)
         runner = types.SimpleNamespace(call_flat=lambda *a: run(self, a, count))
         return types.SimpleNamespace(forward=lambda: (runner, list(args)), record=_nothing)
 
     def call_preflattened(self: Any, args: Any) -> Any:
-        if not _private.executing_eagerly():
+        if not _private.executing_eagerly() or not mine():
             return call(self, args)
         outputs = run(self, args, len(self.function_type.flat_outputs))
         return self.function_type.pack_output(outputs)
@@ -303,9 +317,12 @@ def python_functions_differentiable_twice() -> Generator[None]:
 def layer_calls_seen(enter: Callable[[Any], None], leave: Callable[[], None]) -> Generator[None]:
     """Tell when a Keras layer begins to run, and when it ends."""
     call = keras.Layer.__call__
+    mine = _in_this_thread()
 
     @functools.wraps(call)
     def seen(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not mine():
+            return call(self, *args, **kwargs)
         enter(self)
         try:
             return call(self, *args, **kwargs)
@@ -317,18 +334,61 @@ def layer_calls_seen(enter: Callable[[Any], None], leave: Callable[[], None]) ->
 
 
 @contextlib.contextmanager
+def control_flow_seen(
+    within: Callable[[str], contextlib.AbstractContextManager[None]],
+) -> Generator[None]:
+    """Let what loops and branches run at once run within a block that is told which step or branch it is."""
+    loop, branch = _while_loop.while_loop, _cond._eager_cond_implementation
+    mine = _in_this_thread()
+
+    def while_loop(cond: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _private.executing_eagerly() or not mine():
+            return loop(cond, body, *args, **kwargs)
+        steps = itertools.count(1)
+
+        def step(*values: Any) -> Any:
+            with within(f"while, step {next(steps)}"):
+                return body(*values)
+
+        return loop(cond, step, *args, **kwargs)
+
+    def cond(pred: Any, true_fn: Any, false_fn: Any, strict: bool, name: Any) -> Any:
+        if not mine():
+            return branch(pred, true_fn, false_fn, strict, name)
+        then, otherwise = named(true_fn, "then of cond"), named(false_fn, "else of cond")
+        return branch(pred, then, otherwise, strict, name)
+
+    def named(function: Any, where: str) -> Any:
+        def run() -> Any:
+            with within(where):
+                return function()
+
+        return run
+
+    with (
+        replaced(_while_loop, "while_loop", while_loop),
+        replaced(_cond, "_eager_cond_implementation", cond),
+    ):
+        yield
+
+
+@contextlib.contextmanager
 def tapes_seen(opened: Callable[[Any], None], closed: Callable[[Any], None]) -> Generator[None]:
     """Tell when a GradientTape begins to record, and when it ends or pauses."""
     owner: Any = tf.GradientTape
     push, pop = owner._push_tape, owner._pop_tape
 
+    mine = _in_this_thread()
+
     def push_tape(self: Any) -> None:
         push(self)
-        opened(self)
+        if mine():
+            opened(self)
 
     def pop_tape(self: Any) -> None:
         pop(self)
-        closed(self)
+        if mine():
+            closed(self)
 
     with (
         replaced(owner, "_push_tape", push_tape),
@@ -344,9 +404,12 @@ def gradients_asked_seen(
     """Tell when a GradientTape is asked for a gradient, with the call's arguments, and what it gave."""
     gradient = tf.GradientTape.gradient
     signature = inspect.signature(gradient)
+    mine = _in_this_thread()
 
     @functools.wraps(gradient)
     def seen(*args: Any, **kwargs: Any) -> Any:
+        if not mine():
+            return gradient(*args, **kwargs)
         mark = asked(signature.bind(*args, **kwargs).arguments)
         found = gradient(*args, **kwargs)
         given(mark, found)
@@ -359,10 +422,13 @@ def gradients_asked_seen(
 @contextlib.contextmanager
 def gradients_applied(see: Callable[[], None]) -> Generator[None]:
     """Tell when a Keras optimizer is given gradients; one without state is not given any, or that would be made."""
+    mine = _in_this_thread()
 
     def seen(apply: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(apply)
         def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not mine():
+                return apply(self, *args, **kwargs)
             see()
             return apply(self, *args, **kwargs) if self.built else None
 
