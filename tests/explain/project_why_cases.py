@@ -1,6 +1,6 @@
 """Real functions whose gradient is missing or zero: the third set, as people write them in projects."""
 
-# ruff: noqa: E731, F841, RET505
+# ruff: noqa: E731, F841, RET505, SIM108
 from __future__ import annotations
 
 import functools
