@@ -12,13 +12,13 @@ MOST_NAMES = 20  # more than these make an error hard to read
 
 
 def sources_of(flow: Flow, x: Any) -> list[Source]:
-    """The sources that `x` stands for."""
+    """The sources that `x` stands for; none for a tensor or variable that the run never met."""
     found = _by_name(flow, x) if isinstance(x, str) else _by_identity(flow, x)
     if not found and not isinstance(x, str):
         parts = [part for part in _variables(x) if part is not x]
         found = [source for part in parts for source in _by_identity(flow, part)]
-    if not found:
-        raise ExplainError(_unknown(flow, x))
+    if not found and not hasattr(x, "dtype"):
+        raise ExplainError(unknown(flow, x))
     return list(dict.fromkeys(found))
 
 
@@ -40,7 +40,8 @@ def _variables(x: Any) -> list[Any]:
     return list(found) if isinstance(found, (list, tuple)) else []
 
 
-def _unknown(flow: Flow, x: Any) -> str:
+def unknown(flow: Flow, x: Any) -> str:
+    """What to say of something that the run never met."""
     names = [source.name for source in flow.sources]
     listed = ", ".join(f"`{name}`" for name in names[:MOST_NAMES])
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

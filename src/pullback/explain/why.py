@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from pullback.explain import words
-from pullback.explain.asked import sources_of
+from pullback.explain.asked import sources_of, unknown
 from pullback.explain.flow import Flow, Size, Source
 from pullback.explain.graph import Graph
 from pullback.explain.missing import missing
@@ -23,7 +23,8 @@ def why(flow: Flow, x: Any) -> str:
     said: dict[str, list[str]] = {}
     for source in sources_of(flow, x):
         said.setdefault(_of_source(graph, source), []).append(f"`{source.name}`")
-    return "\n".join(f"{', '.join(names)}: {text}" for text, names in said.items())
+    lines = [f"{', '.join(names)}: {text}" for text, names in said.items()]
+    return "\n".join(lines) or unknown(flow, x)
 
 
 def _of_source(graph: Graph, source: Source) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from rich.console import Console, RenderableType
@@ -30,6 +30,7 @@ STYLES: dict[Mark, str] = {
 }
 MOST_ROWS = 30
 _MOST_TOLD = 6
+_MOST_NAMED = 6  # sources of one cause
 _NAME, _BAR, _WIDE = 30, 12, 96  # columns; from this width on, there is room for time and bytes
 
 
@@ -81,8 +82,8 @@ def troubles(found: Findings) -> Iterator[tuple[str, str, str]]:
     """What is wrong: title, style and sentence of each."""
     if found.nonfinite:
         yield WORDS["nan"], STYLES["nan"], found.nonfinite
-    parts = [("no gradient", STYLES["cut"], [_sentence(a) for a in found.missing])]
-    parts += [("zero", STYLES["zero"], [_sentence(a) for a in found.zero])]
+    parts = [("no gradient", STYLES["cut"], _sentences(found.missing))]
+    parts += [("zero", STYLES["zero"], _sentences(found.zero))]
     parts += [("note", "dim", list(found.notes))]
     for title, style, sentences in parts:
         yield from ((title, style, text) for text in sentences[:_MOST_TOLD])
@@ -90,9 +91,18 @@ def troubles(found: Findings) -> Iterator[tuple[str, str, str]]:
             yield title, style, f"… and {len(sentences) - _MOST_TOLD} more"
 
 
-def _sentence(answer: Answer) -> str:
-    name = answer.source.name
-    return answer.why if name in answer.why else f"{name}: {answer.why}"
+def _sentences(answers: Iterable[Answer]) -> list[str]:
+    """One for each cause, with the names of all that it concerns."""
+    said: dict[str, list[str]] = {}
+    for answer in answers:
+        name = f"`{answer.source.name}`"
+        said.setdefault(answer.why.removeprefix(f"{name}: "), []).append(name)
+    return [f"{_listed(names)}: {text}" for text, names in said.items()]
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _layers(flow: Flow, found: Findings, width: int) -> RenderableType:

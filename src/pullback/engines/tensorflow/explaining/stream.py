@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
 from pullback.engines.tensorflow.explaining import rules
 from pullback.engines.tensorflow.explaining.lines import Lines
 from pullback.engines.tensorflow.explaining.sizes import size_of
@@ -282,7 +283,9 @@ def _nothing(tensor: Any, value: int) -> None:
 
 
 def _text(name: Any) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
+    """The name of an operation, without the mark by which ours are known to forward mode."""
+    text = name.decode() if isinstance(name, bytes) else str(name)
+    return text.removesuffix(f"_{TRANSPOSABLE}")
 
 
 def _carries(dtype: str) -> bool:

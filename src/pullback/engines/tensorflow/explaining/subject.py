@@ -63,6 +63,7 @@ class Subject:
 
 def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Any) -> Subject:
     """The call of `fn` with its arguments as tensors."""
+    fn = _only_function(fn)
     name = _name_of(fn)
     run, labels = _with_loss(fn, args, kwargs, loss)
     leaves, structure = flatten((tuple(args), dict(kwargs)))
@@ -76,6 +77,14 @@ def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: An
             found.append(Leaf(label, path, leaf, tensor, position))
     text = ", ".join(f"{n}: {describe(v)}" for (_, n), v in zip(labels, leaves, strict=True))
     return Subject(fn, name, found, text or "no arguments", (args, kwargs), run, structure, taken)
+
+
+def _only_function(fn: Any) -> Any:
+    """Of a loaded model that cannot be called itself, its only function."""
+    signatures = getattr(fn, "signatures", None)
+    if not callable(fn) and signatures is not None and len(signatures) == 1:
+        return next(iter(signatures.values()))
+    return fn
 
 
 def _name_of(fn: Any) -> str:
@@ -130,9 +139,12 @@ def _with_loss(
     names += [f"args_{k}" for k in range(len(names), len(args) - 1)]
     labels = list(paths_and_names(_naming([*names, "y"]), args, kwargs))
 
+    # a loss is what one trains with: layers run as they do in training, unless it is said otherwise
+    training = {"training": True} if model and "training" not in kwargs else {}
+
     def run(*given: Any, **named: Any) -> Any:
         *inputs, truth = given
-        return value(truth, fn(*inputs, **named))
+        return value(truth, fn(*inputs, **named, **training))
 
     return run, labels
 
