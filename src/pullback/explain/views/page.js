@@ -248,6 +248,10 @@
     });
     cy.layout({ name: "dagre", rankDir: "TB", nodeSep: 22, edgeSep: 12, rankSep: 26, fit: false, useDagreEdgeControlPoints: true }).run();
     cy.style().update();
+    // a bend that lies inside of a node leaves cytoscape without an end for the edge, which it then does not draw
+    const lost = cy.edges().filter((e) => { const end = e.sourceEndpoint(), tip = e.targetEndpoint(); return !end || !tip || !isFinite(end.x) || !isFinite(tip.x); });
+    lost.forEach((e) => { e.removeScratch("controlPointWeights"); e.removeScratch("controlPointDistances"); });
+    if (lost.nonempty()) cy.style().update();
     highlight();
     if (fit || !before) frame();
     else {
