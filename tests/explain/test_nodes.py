@@ -174,6 +174,17 @@ def test_sizes_count_what_is_not_finite() -> None:
     assert (size.nan, size.inf, size.max, size.count) == (1, 0, 0.5, 2)
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.complex64, tf.bfloat16])
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
+def test_sizes_of_small_and_large_numbers(dtype: Any, scale: float) -> None:
+    x = tf.cast(tf.constant([3.0 * scale, 0.0, 4.0 * scale], tf.float64), dtype)
+    size = pb.explain(tf.identity, x).values[0].size
+    assert size is not None
+    assert size.norm == pytest.approx(5.0 * scale, rel=1e-2)
+    assert (size.max, size.zeros) == (pytest.approx(4.0 * scale, rel=1e-2), pytest.approx(1 / 3))
+    assert size.is_finite
+
+
 def test_only_xla_makes_a_nan() -> None:
     @tf.function(jit_compile=True)
     def fn(a: Any) -> Any:

@@ -36,17 +36,15 @@ def x_of(dtype: Any = tf.float32) -> tf.Tensor:
     return tf.constant(X, dtype)
 
 
-def plain_gradients(fn: Any, args: tuple[Any, ...]) -> tuple[list[Any], dict[str, Any]]:
-    """By a tape of TensorFlow's: of the arguments, and of the variables by name."""
+def plain_gradients(fn: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """By a tape of TensorFlow's: of the arguments; and the variables that were read with theirs."""
     with tf.GradientTape() as tape:
         tape.watch([a for a in args if not isinstance(a, tf.Variable)])
         result = fn(*args)
         outputs = [y for y in tf.nest.flatten(result, expand_composites=True) if _is_float(y)]
     read = tape.watched_variables()
     gradients = tape.gradient(outputs, [list(args), list(read)])
-    return gradients[0], {
-        v.name.removesuffix(":0"): g for v, g in zip(read, gradients[1], strict=True)
-    }
+    return gradients[0], list(zip(read, gradients[1], strict=True))
 
 
 def _is_float(tensor: Any) -> bool:
@@ -390,13 +388,13 @@ def test_the_gradients_told_are_the_plain_ones(name: str, tmp_path: Path) -> Non
     fn, args = SETTINGS[name](tmp_path)
     of_arguments, of_variables = plain_gradients(fn, args)
     flow = pb.explain(fn, *args)
-    told = {source.name: source for source in flow.sources}
+    told = {id(thing): flow.sources[position] for thing, position in flow.objects}
     arguments = [source for source in flow.sources if source.kind == "argument"]
     assert flow.notes == ()
     for source, gradient in zip(arguments, of_arguments, strict=True):
         assert_size(source.gradient, gradient)
-    for variable, gradient in of_variables.items():
-        assert_size(told[variable].gradient, gradient)
+    for variable, gradient in of_variables:
+        assert_size(told[id(variable)].gradient, gradient)
     assert OPAQUE.isdisjoint(node.type for node in flow.nodes)
 
 

@@ -129,6 +129,17 @@ def step(x: Any) -> Any:
     return loss
 
 
+def test_a_layer_that_is_not_built_is_built_before() -> None:
+    flow = pb.explain(keras.layers.Dense(2, use_bias=False, name="fresh"), X)
+    assert [n.type for n in flow.nodes] == ["ReadVariableOp", "MatMul"]
+    assert list(norms(flow)) == ["fresh/kernel"]
+
+
+def test_a_variable_that_is_returned_is_read() -> None:
+    flow = pb.explain(lambda x: (w, x), tf.constant([1.0]), wrt=[w])
+    assert flow.sources[0].gradient.norm == pytest.approx(np.sqrt(2.0))
+
+
 @pytest.mark.parametrize("fn", [step, tf.function(step)])
 def test_a_step_of_ones_own(fn: Any) -> None:
     flow = pb.explain(fn, tf.constant([1.0, 1.0]))

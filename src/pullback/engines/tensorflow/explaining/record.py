@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.explaining import rules, steps
 from pullback.engines.tensorflow.explaining.again import Again
 from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
@@ -24,12 +25,12 @@ from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.stream import Record, Stream
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
 from pullback.engines.tensorflow.explaining.sweep import Sweep
-from pullback.engines.tensorflow.probing.arguments import outputs_of
+from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
 from pullback.engines.tensorflow.tf_private import explaining, keras_models, overriding
 from pullback.errors import ExplainError, PullbackError
-from pullback.extend import flow, walk
+from pullback.extend import flatten, flow, unflatten, walk
 
 _KERAS = "Exception encountered when calling"
 _COLOUR = re.compile(r"\x1b\[\d+m")
@@ -55,6 +56,11 @@ def record(
     with state_kept(subject) as state, twice:
         found = Recording(subject, state, wrt)
         found.run()
+        if state.add(reachable_variables(subject.fn, *subject.arguments)):
+            # Variables were made by the call: another one shows what it is without that.
+            state.restore(state.changed())
+            found = Recording(subject, state, wrt)
+            found.run()
         eager = found.eagerly()
         return (found if eager is None else eager).flow(began)
 
@@ -110,7 +116,7 @@ class Recording:
             if taped:
                 self.tape.watch(self.sources.watched())
             with self.stream.open(), explaining.functions_interpreted(self.interpreter.called):
-                self.result = called(self.subject, self.lines)
+                self.result = _read(called(self.subject, self.lines))
         self.step = steps.chosen(self.subject.fn, self.gradients, self.result)
 
     def eagerly(self) -> Recording | None:
@@ -289,6 +295,14 @@ def _in_short(error: BaseException) -> str:
     if text.startswith("in user code:"):
         return lines[-1]
     return lines[1] if text.startswith(_KERAS) and len(lines) > 1 else plain_line(error)
+
+
+def _read(result: Any) -> Any:
+    """The result with the values of variables in their place, read while that is still seen."""
+    leaves, structure = flatten(result)
+    if not any(map(is_variable, leaves)):
+        return result
+    return unflatten(structure, [values.read(leaf) for leaf in leaves])
 
 
 def _layer_names(fn: Any) -> frozenset[str]:

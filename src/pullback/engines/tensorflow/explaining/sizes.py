@@ -33,15 +33,14 @@ def of_array(array: Any) -> flow.Size:
     if not count:
         return flow.Size(0.0, 0.0, 0.0, 0, 0, 0)
     flat = array.ravel()
-    with np.errstate(all="ignore"):
-        square = float(np.vdot(flat, flat).real)
-        if not math.isfinite(square):
-            return _carefully(flat, count)
-        top, zeros = _largest(flat), 1 - int(np.count_nonzero(flat)) / count
-        if square < _SMALL_SQUARE and top:
-            scaled = flat.astype(np.complex128 if flat.dtype.kind == "c" else np.float64) / top
-            return flow.Size(top * float(np.linalg.norm(scaled)), top, zeros, 0, 0, count)
-        return flow.Size(square**0.5, top, zeros, 0, 0, count)
+    square = float(np.vdot(flat, flat).real)  # which warns of nothing
+    if not math.isfinite(square):
+        return _carefully(flat, count)
+    top, zeros = _largest(flat), 1 - int(np.count_nonzero(flat)) / count
+    if square < _SMALL_SQUARE and top:
+        scaled = flat.astype(np.complex128 if flat.dtype.kind == "c" else np.float64) / top
+        return flow.Size(top * float(np.linalg.norm(scaled)), top, zeros, 0, 0, count)
+    return flow.Size(square**0.5, top, zeros, 0, 0, count)
 
 
 def _largest(flat: Any) -> float:

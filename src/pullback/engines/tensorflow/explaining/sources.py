@@ -175,6 +175,9 @@ class Sources:
         return entry
 
     def _variable_name(self, variable: Any) -> str:
+        kept = self.keras.get(id(variable))
+        if kept is not None:
+            return kept.path
         name = variable.name.removesuffix(":0")
         return self._names.get(id(variable), name) if name == _UNNAMED else name
 

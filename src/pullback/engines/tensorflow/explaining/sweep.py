@@ -95,7 +95,7 @@ class Sweep:
 def gradients_of(record: Record, upstream: list[Any]) -> Sequence[Any]:
     """What a node gives for each of its inputs."""
     if record.backward is not None:
-        given = explaining.zeros_where_missing("", record.results, upstream)
+        given = explaining.zeros_where_missing(record.type, record.results, upstream)
         return _listed(record.backward(*given))
     function = private.registered_gradient(record.type)
     given = explaining.zeros_where_missing(record.type, record.results, upstream)
