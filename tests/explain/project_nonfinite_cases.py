@@ -282,3 +282,37 @@ def acos_rounding():
         return tf.acos(c)  # HERE
 
     return f, [vector(1.0, 0.0), vector(1.0, 0.0)]
+
+
+@case("forward", "no value at 0")
+def the_logarithm_of_a_gamma_function_at_its_pole():
+    def f(x):
+        return tf.reduce_sum(tf.math.lgamma(x))  # HERE
+
+    return f, [vector(0.0, 1.0)]
+
+
+@case("forward", "reaches the end")
+def log1p_at_minus_one():
+    def f(x):
+        return tf.reduce_sum(tf.math.log1p(x))  # HERE
+
+    return f, [vector(-1.0, 1.0)]
+
+
+@case("backward", "standard deviation")
+def the_root_of_a_variance_of_equal_numbers():
+    def f(x):
+        spread = tf.sqrt(tf.math.reduce_variance(x))  # HERE
+        return tf.reduce_sum(x) / (spread + 1.0)
+
+    return f, [vector(2.0, 2.0)]
+
+
+@case("backward", "infinite slope")
+def a_focal_loss_at_one():
+    def f(p):
+        weight = (1.0 - p) ** 0.5  # HERE
+        return -tf.reduce_mean(weight * tf.math.log(p))
+
+    return f, [vector(1.0, 0.5)]

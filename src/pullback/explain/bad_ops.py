@@ -57,6 +57,8 @@ def _overflow(graph: Graph, node: Node) -> str:
     inputs = [graph.flow.values[v].size for v in node.inputs]
     if any(size and not size.is_finite for size in inputs):
         return "it meets Inf or NaN"
+    if _nan(graph, node):
+        return "it has no value at some of its inputs"
     dtype = _output(graph, node).dtype
     limit = _LARGEST.get(dtype)
     return f"beyond {limit}, the largest {dtype}, {_TOO_LARGE}" if limit else ""
@@ -73,7 +75,15 @@ def _sqrt(graph: Graph, node: Node) -> str:
 def _log(graph: Graph, node: Node) -> str:
     if _nan(graph, node):
         return "its input has negative numbers"
-    return f"its input is 0 in {_zeros(_size(graph, node, 0))} (log(0) = -Inf)"
+    k = len(node.inputs) - 1
+    if _has_zeros(graph, node, k):
+        return f"its input is 0 in {_zeros(_size(graph, node, k))} (log(0) = -Inf)"
+    return "its input reaches the end of where it has a value"
+
+
+def _pole(graph: Graph, node: Node) -> str:
+    del graph, node
+    return "it has no value at 0 and at negative whole numbers"
 
 
 def _exp(graph: Graph, node: Node) -> str:
@@ -133,6 +143,7 @@ _FORWARD: dict[str, Callable[[Graph, Node], str]] = {
     "sqrt": _sqrt,
     "rsqrt": _sqrt,
     "log": _log,
+    "pole": _pole,
     "exp": _exp,
     "divide": _divide,
     "pow": _pow,

@@ -121,8 +121,8 @@ class Op:
     `role` is what the operation does to a gradient, in words that all engines share. Without a gradient: `step`
     (constant between jumps), `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`. Zero in
     places: `gate` (below 0), `saturating`, `softmax`, `clip`, `select`, `peak`, `square`, `abs`. Not finite in places:
-    `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `exp`, `pow`, `arc`, `angle`. Harmless: `read`, `gather`,
-    `subtract`, `add`, `sum`, `mean`, `join`, `copy`. `situation` is what is no single operation.
+    `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `pole`, `exp`, `pow`, `arc`, `angle`. Harmless: `read`,
+    `gather`, `subtract`, `add`, `sum`, `mean`, `join`, `copy`. `situation` is what is no single operation.
     """
 
     type: str

@@ -151,6 +151,17 @@ def test_steps_that_loss_scaling_skips_are_no_alarm() -> None:
     assert optimizer.dynamic_scale < 2.0**40  # steps were skipped
 
 
+def test_an_error_in_a_step_leaves_nothing_behind() -> None:
+    model = model_with_a_norm()
+    fit(model)
+    before = model.train_function
+    with pytest.raises(tf.errors.InvalidArgumentError, match="incompatible"):
+        model.fit(
+            np.ones((4, 7)), np.ones((4, 1)), verbose=0, callbacks=[pb.keras.WatchGradients()]
+        )
+    assert model.train_function is before
+
+
 def test_a_number_of_steps_is_wanted() -> None:
     with pytest.raises(ValueError, match="every is a number of steps, 1 or more; got 0"):
         pb.keras.WatchGradients(every=0)

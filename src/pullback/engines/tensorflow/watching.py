@@ -20,8 +20,8 @@ State = list[tuple[Any, Any]]  # variables, each with a value
 class WatchGradients(keras.callbacks.Callback):
     """Stops `fit` at the first step whose loss or gradient is not finite, and explains it.
 
-    The loss is looked at after each step, the weights every `every` steps: a gradient with NaN or Inf shows in them
-    one step later at most. (What a loss-scaling optimizer skips does no harm and is not reported.) So that the bad step
+    The loss is looked at after each step, the weights every `every` steps and at the end: a gradient with NaN or Inf
+    shows in them. (What a loss-scaling optimizer skips does no harm and is not reported.) So that the bad step
     can be run again from the weights *before* it, the values of all variables are kept every `every` steps, with the
     batches since: one more copy of the weights and `every` batches in memory. `stop=False` explains the first bad step,
     undoes it, and lets `fit` go on unwatched.
@@ -62,8 +62,13 @@ class WatchGradients(keras.callbacks.Callback):
         self._plain, self._trained.train_function = self._trained.train_function, self._watched
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Step back."""
+        """Look at the last steps too, and step back."""
         del logs
+        if self._plain is not None and self._since and not self._is_fine({}, True):
+            self._explain()
+        self._step_back()
+
+    def _step_back(self) -> None:
         if self._plain is not None:
             self._trained.train_function, self._plain = self._plain, None
 
@@ -75,7 +80,11 @@ class WatchGradients(keras.callbacks.Callback):
         if not self._copy or len(self._since) >= self.every:
             self._copy, self._since = self._state(), []
         self._since += batches
-        logs = self._plain(iter(batches))
+        try:
+            logs = self._plain(iter(batches))
+        except BaseException:
+            self._step_back()  # `fit` ends here, and tells no callback
+            raise
         self._steps += len(batches)
         if not self._is_fine(logs, len(self._since) >= self.every):
             self._explain()
@@ -95,8 +104,8 @@ class WatchGradients(keras.callbacks.Callback):
 
     def _explain(self) -> None:
         """Find the bad step among those since the last copy, and explain it from the weights before it."""
-        plain, self._plain = self._plain, None
-        self._trained.train_function = plain
+        plain = self._plain
+        self._step_back()
         first = self._steps - len(self._since)
         before, batch = self._copy, self._since[0]
         _restore(self._copy)

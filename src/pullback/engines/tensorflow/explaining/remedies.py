@@ -147,8 +147,8 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "Log": "tf.math.log",
         "Log1p": "tf.math.log1p",
         "Xlogy": "tf.math.xlogy",
-        "Lgamma": "tf.math.lgamma",
     },
+    "pole": {"Lgamma": "tf.math.lgamma", "Digamma": "tf.math.digamma"},
     "exp": {"Exp": "tf.exp", "Expm1": "tf.math.expm1", "Sinh": "tf.sinh", "Cosh": "tf.cosh"},
     "pow": {"Pow": "`**`"},
     "arc": {
@@ -222,6 +222,7 @@ _REWRITES: Mapping[str, str] = {  # of a role, where NaN or Inf comes
     "norm": "Write `tf.sqrt(tf.maximum(tf.reduce_sum(x * x, axis), 1e-12))`",
     "log": "Write `tf.math.log(tf.maximum(x, 1e-12))`, or use a function that is made for it (`tf.math.log1p`, "
     "`tf.nn.log_softmax`, a loss with `from_logits=True`)",
+    "pole": "Keep its input positive: `tf.maximum(x, 1e-6)`",
     "exp": "Take the largest away before (`tf.exp(x - tf.reduce_max(x))`), or write `tf.exp(tf.minimum(x, 80.0))`, "
     "`tf.reduce_logsumexp`, `tf.nn.softplus`",
     "divide": "Write `tf.math.divide_no_nan(x, y)`, or add a small number to the divisor",
