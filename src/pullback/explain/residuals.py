@@ -6,6 +6,7 @@ import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import overload
 
 from rich import box
@@ -74,7 +75,7 @@ class Residuals(Sequence[Residual]):
             r.dtype,
             r.op,
             r.layer,
-            r.line,
+            PurePath(r.line).name,
         )
 
     def _title(self) -> str:

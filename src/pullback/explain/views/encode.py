@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from pullback.explain.flow import Flow, Place, Rule, Size, Source
@@ -198,7 +199,7 @@ class _Encoder:
             [
                 one.bytes,
                 f"{one.op}  {one.dtype}[{','.join(map(str, one.shape))}]",
-                " · ".join(filter(None, (one.layer, one.line))),
+                " · ".join(filter(None, (one.layer, PurePath(one.line).name))),
             ]
             for one in self._flow.residuals()[:MOST_HELD]
         ]

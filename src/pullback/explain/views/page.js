@@ -493,7 +493,16 @@
     const trouble = (mark, title, words, thing) => make("div", { class: `trouble c-${mark}` }, make("b", {}, title), make("span", {}, ...coded(words)),
       thing ? make("button", { onclick: () => go(thing) }, "show") : null);
     if (data.nonfinite) $("troubles").append(trouble("nan", "NaN or Inf", data.nonfinite, data.nonfiniteNode >= 0 ? nodes[data.nonfiniteNode] : null));
-    for (const s of sources) if (s.marks.length && s.why && !s.marks.includes("nan")) $("troubles").append(trouble(s.marks[0], s.gradient ? "zero" : "no gradient", s.why, s.values.length ? s : null));
+    const causes = new Map(); // what is said, and of whom: one cause is told once
+    for (const s of sources) {
+      if (!s.marks.length || !s.why || s.marks.includes("nan")) continue;
+      const said = s.why.startsWith(`\`${s.name}\`: `) ? s.why.slice(s.name.length + 4) : s.why;
+      causes.set(said, [...(causes.get(said) ?? []), s]);
+    }
+    for (const [said, whom] of causes) {
+      const first = whom[0], names = whom.slice(0, 6).map((s) => `\`${s.name}\``).join(", ") + (whom.length > 6 ? ` and ${whom.length - 6} more` : "");
+      $("troubles").append(trouble(first.marks[0], first.gradient ? "zero" : "no gradient", `${names}: ${said}`, first.values.length ? first : null));
+    }
     if (data.notes.length) {
       const list = make("details", {}, make("summary", {}, data.notes[0], data.notes.length > 1 ? ` (and ${data.notes.length - 1} more)` : ""), ...data.notes.slice(1).map((note) => make("div", {}, note)));
       $("troubles").append(trouble("", "note", list, null));
