@@ -13,8 +13,7 @@ from pullback.engines.tensorflow.explaining.lines import place_of_function
 from pullback.engines.tensorflow.override.op_calls import OpCall, chain_gradient
 from pullback.extend import ScopedRule, flow, package_of
 
-ENGINE, NONE = flow.Rule("engine"), flow.Rule("none")
-STOPPED, UNRECORDED = flow.Rule("stopped"), flow.Rule("unrecorded")
+NONE, STOPPED, UNRECORDED = flow.Rule("none"), flow.Rule("stopped"), flow.Rule("unrecorded")
 ASSIGNING = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 _LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
 # The names under which wrappers of TensorFlow and Keras hold the user's backward function.

@@ -31,10 +31,8 @@ from tensorflow.python.eager.polymorphic_function import concrete_function as _c
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _to_graph
 from tensorflow.python.framework import op_def_registry as _op_defs
-from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import cond as _cond
 from tensorflow.python.ops import gen_resource_variable_ops as _variable_ops
-from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops import script_ops as _script_ops
 from tensorflow.python.ops import while_loop as _while_loop
 
@@ -89,11 +87,6 @@ def _zeros_like(tensor: Any) -> Any:
     return _backprop._zeros(_private.concrete_shape(tensor), tensor.dtype)
 
 
-def is_known(op_type: str) -> bool:
-    """Whether the registry says anything of an op's gradient, be it that it has none."""
-    return op_type in _private.gradient_registry._registry
-
-
 # one op at a time
 
 
@@ -128,17 +121,6 @@ def _as_eager(kind: str, value: Any) -> Any:
     if kind == "shape":
         return tf.TensorShape(value)
     return value.SerializeToString() if kind == "tensor" else value
-
-
-def takes_function(op_type: str) -> bool:
-    """Whether an op runs functions."""
-    definition = _op_defs.get(op_type)
-    return definition is not None and any("func" in a.type for a in definition.attr)
-
-
-def copy_handle_data(source: Any, target: Any) -> None:
-    """Say of a handle what another one holds."""
-    _handle_data.copy_handle_data(source, target)
 
 
 # graphs of functions
@@ -443,8 +425,3 @@ def gradients_applied(see: Callable[[], None]) -> Generator[None]:
 def calling_frame(depth: int) -> Any:
     """The frame so many calls further out."""
     return sys._getframe(depth + 1)
-
-
-def default_graph() -> Any:
-    """The graph in which ops are made here."""
-    return _ops.get_default_graph()
