@@ -14,7 +14,7 @@ export TF_ENABLE_ONEDNN_OPTS ?= 0
 export CUDA_VISIBLE_DEVICES ?= -1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: tour test lint types unit bench versions clean
+.PHONY: tour test lint types unit browser bench versions clean
 .SECONDARY:
 
 tour: $(STAMP)
@@ -29,8 +29,13 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/pyright
 
-unit: $(STAMP)
+unit: $(STAMP) browser
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# Pages are tested in a real browser: chromium, or whatever BROWSER names.
+browser:
+	@command -v "$${BROWSER:-chromium}" > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+	|| { echo 'The tests need chromium: install it, or name a browser of its kind: make BROWSER=/path/to/it'; exit 1; }
 
 bench: $(STAMP)
 	for file in benchmarks/[a-z]*.py; do PYTHONPATH=. $(BIN)/python $$file || exit 1; done

@@ -9,13 +9,13 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "pullback"
 VERBS = {"_define", "_override"}
-ANALYSES = {"check", "flow"}
+ANALYSES = {"check", "explain"}
 TOOLS = {"cli", "tour", "testing"}
 READY_MADE = {"rules", "functions"}
-DOORS = {"__init__", "extend"}
+DOORS = {"__init__", "extend", "keras"}
 
 ALLOWED = {
-    "door": {"core", "verb", "analysis", "ready-made"},
+    "door": {"core", "verb", "analysis", "ready-made", "door"},
     "verb": {"core"},
     "analysis": {"core", "verb"},
     "core": {"core"},

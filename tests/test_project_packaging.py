@@ -50,6 +50,20 @@ def test_the_wheel_ships_the_stories_where_the_tour_finds_them(unpacked_wheel: P
     assert all(path.startswith(str(unpacked_wheel)) for path in found)
 
 
+def test_the_wheel_ships_what_pages_are_made_of_with_its_licences(unpacked_wheel: Path) -> None:
+    views = Path("pullback", "explain", "views")
+    in_tree = [
+        path for path in (ROOT / "src" / views).rglob("*") if path.suffix not in {".py", ".pyc"}
+    ]
+    files = [path.relative_to(ROOT / "src") for path in in_tree if path.is_file()]
+    assert {path.name for path in files} >= {"page.js", "cytoscape.min.js", "dagre.LICENSE.txt"}
+    assert [path for path in files if not (unpacked_wheel / path).is_file()] == []
+    (licences,) = unpacked_wheel.glob("*.dist-info/licenses")
+    assert {path.name for path in licences.rglob("*.txt")} == {
+        path.name for path in files if path.name.endswith(".LICENSE.txt")
+    }
+
+
 def test_every_constraint_is_a_pin() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []

@@ -8,11 +8,12 @@ import pytest
 
 import pullback
 
-MOST_NAMES = 18
+MOST_NAMES = 20
 FRAMEWORKS = ("tensorflow", "keras", "jax", "torch", "mxnet")
 PUBLIC = {
     "CheckFailed",
     "DEFAULT",
+    "Flow",
     "Override",
     "PullbackError",
     "Report",
@@ -21,6 +22,7 @@ PUBLIC = {
     "UnreachableOverride",
     "check",
     "custom_gradient",
+    "explain",
     "export",
     "inside",
     "override",

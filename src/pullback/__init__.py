@@ -1,5 +1,6 @@
 """Change any gradient. Know it is the one you meant."""
 
+from pullback import keras as keras
 from pullback._define import custom_gradient as custom_gradient
 from pullback._define import with_gradient as with_gradient
 from pullback._define import with_partials as with_partials
@@ -17,3 +18,5 @@ from pullback.errors import PullbackError as PullbackError
 from pullback.errors import RuleResultError as RuleResultError
 from pullback.errors import UnmatchedOverride as UnmatchedOverride
 from pullback.errors import UnreachableOverride as UnreachableOverride
+from pullback.explain.api import explain as explain
+from pullback.explain.flow import Flow as Flow

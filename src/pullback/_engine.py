@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pullback._listing import Target
     from pullback._overriding import OverrideEngine
     from pullback.check.probe import Probes
+    from pullback.explain.recorder import Recorder
 
 TABLE = {"tensorflow": "pullback.engines.tensorflow"}  # framework -> the module of its engine
 
@@ -176,6 +177,16 @@ class Engine(abc.ABC):
     def probes(self) -> Probes:
         """What the engine does for `check`."""
         raise self.unsupported("check")
+
+    @property
+    def recorder(self) -> Recorder:
+        """What the engine does for `explain`."""
+        raise self.unsupported("explain")
+
+    def for_keras(self, name: str) -> Any:
+        """What `pullback.keras` has under this name: a class for Keras as it runs on the framework."""
+        del name
+        raise self.unsupported("Keras")
 
     @property
     def modes(self) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import os
 import typer
 
 from pullback.cli.check import check
+from pullback.cli.explain import explain
 from pullback.cli.tour import tour
 
 app = typer.Typer(
@@ -16,6 +17,7 @@ app = typer.Typer(
 )
 app.command()(tour)
 app.command()(check)
+app.command()(explain)
 
 
 @app.callback()

@@ -85,6 +85,19 @@ class TensorFlowEngine(Engine):
 
         return probing
 
+    @property
+    def recorder(self) -> Any:
+        """The recorder, loaded at the first explanation."""
+        from pullback.engines.tensorflow import explaining
+
+        return explaining
+
+    def for_keras(self, name: str) -> Any:
+        """Callbacks, loaded when the first one is asked for."""
+        from pullback.engines.tensorflow import watching
+
+        return getattr(watching, name)
+
     def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
         """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
         if not hasattr(tf, dtype):

@@ -65,11 +65,11 @@ class IdentityGradient:
     def __init__(self, graph: Any, count: int, backward: Backward) -> None:
         self.count = count
         self._graph = weakref.ref(graph)
-        self._backward = backward
+        self.backward = backward
 
     def __call__(self, _: Any, *upstream: Any) -> list[Any]:
         with through(self._graph()):
-            return [None] * self.count + list(self._backward(*upstream[: self.count]))
+            return [None] * self.count + list(self.backward(*upstream[: self.count]))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.closed_over import inside
 from pullback.engines.tensorflow.probing.arguments import is_variable
+from pullback.engines.tensorflow.tf_private import explaining, keras_models
 from pullback.engines.tensorflow.values import underlying
 from pullback.extend import walk
 
@@ -45,9 +46,16 @@ class State:
 def reachable_variables(*things: Any) -> list[Any]:
     """Variables that functions, layers, methods or other objects can get at by name."""
     found = list(walk(*things, stop=_is_end, inside=inside))
-    held = [v for thing in found if isinstance(thing, _HOLDERS) for v in thing.variables]
+    held = [v for thing in found if isinstance(thing, _HOLDERS) for v in _variables_of(thing)]
     variables = map(underlying, [*filter(is_variable, found), *held])
     return list({id(v): v for v in variables}.values())
+
+
+def _variables_of(holder: Any) -> list[Any]:
+    """Those of a model's optimizer and metrics are not among its own."""
+    optimizer = getattr(holder, "optimizer", None)
+    own = [] if optimizer is None or not optimizer.built else optimizer.variables
+    return [*holder.variables, *own, *getattr(holder, "metrics_variables", ())]
 
 
 def _is_end(thing: Any) -> bool:
@@ -55,11 +63,16 @@ def _is_end(thing: Any) -> bool:
 
 
 def _read(variable: Any) -> Any:
-    return np.array(tf.convert_to_tensor(variable))
+    """The value, not a copy of it: a variable is assigned another buffer while a tensor holds this one."""
+    with private.stop_recording():
+        return tf.convert_to_tensor(variable)
 
 
 def _same(one: Any, other: Any) -> bool:
-    return np.array_equal(one, other, equal_nan=other.dtype.kind in "fc")
+    if explaining.address(one) == explaining.address(other) != 0:
+        return True
+    floating = other.dtype.is_floating or other.dtype.is_complex
+    return np.array_equal(one, other, equal_nan=floating)
 
 
 def random_state_kept(seed: int) -> contextlib.ExitStack:
@@ -71,6 +84,7 @@ def random_state_kept(seed: int) -> contextlib.ExitStack:
     stack.callback(np.random.set_state, np.random.get_state())
     stack.callback(random.setstate, random.getstate())
     stack.enter_context(private.global_seed_kept(random.Random()))
+    stack.enter_context(keras_models.global_seeds_kept())
     np.random.seed(seed % 2**32)
     random.seed(seed)
     return stack

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl import conversion
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.tf_private import keras_models, transposing
+from pullback.engines.tensorflow.tf_private import explaining, keras_models, transposing
 from pullback.engines.tensorflow.versions import unsupported
 
 
@@ -123,6 +123,37 @@ def _layers_are_listed() -> bool:
     return len(keras_models.layers_inside(keras.Sequential([keras.Sequential([layer])]))) == 3
 
 
+def _runs_are_seen() -> bool:
+    """What `explain` replaces while it looks on."""
+    x, names = tf.constant([0.5]), list[str]()
+    traced = tf.function(tf.sin)
+    with tf.GradientTape() as tape, explaining.functions_interpreted(_interpreted(names)):
+        tape.watch(x)
+        y = traced(x)
+    gradient: Any = tape.gradient(y, x)
+    return names == ["Sin", "Identity"] and gradient.numpy().tolist() == tf.cos(x).numpy().tolist()
+
+
+def _interpreted(names: list[str]) -> Callable[..., list[Any]]:
+    def run(function: Any, inputs: Any, count: int) -> list[Any]:
+        value = inputs[0]
+        for operation in function.graph.get_operations()[1:]:
+            attrs = explaining.attributes_of(operation)
+            (found,) = explaining.run_op(operation.type, count, [value], attrs)
+            explaining.record_gradient(operation.type, [value], attrs, [found])
+            names.append(operation.type)
+            value = found
+        return [value]
+
+    return run
+
+
+def _buffers_are_seen() -> bool:
+    variable = tf.Variable(tf.constant([1.0, 2.0]))
+    at = {explaining.address(explaining.value_behind(variable.handle, tf.float32)) for _ in "ab"}
+    return len(at) == 1 and 0 not in at
+
+
 CHECKS: dict[str, Callable[[], bool]] = {
     "recording of operations": _operations_are_recorded,
     "sources in imperative_grad": _tapes_tell_what_they_are_asked_for,
@@ -132,4 +163,6 @@ CHECKS: dict[str, Callable[[], bool]] = {
     "the mark of tf.custom_gradient": _custom_gradients_are_known,
     "Keras' list of the layers in a layer": _layers_are_listed,
     "op callbacks": _callbacks_see_ops,
+    "calls of traced functions": _runs_are_seen,
+    "buffers of tensors": _buffers_are_seen,
 }

@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import keras
 from keras.src.backend.common import global_state as _global_state
 from keras.src.models.functional import Functional as Functional
 from keras.src.ops.node import Node as _Node
+from keras.src.random import seed_generator as _seed_generator
 from keras.src.utils import python_utils as _python_utils
+
+from pullback.engines.tensorflow import tf_private as _private
 
 # Marks a `build` that Keras takes for its own, so that it finds out the shapes through `call`.
 default_method = _python_utils.default
@@ -102,3 +106,27 @@ def _rebuilt(model: Any, replace: Callable[[Any], Any]) -> Any:
     new_ends: Any = keras.tree.map_structure(lambda tensor: tensors[id(tensor)], ends)
     inputs, outputs = new_ends
     return Functional(inputs, outputs, name=model.name)
+
+
+def global_seeds() -> list[Any]:
+    """The variable from which Keras draws seeds, if there is one: asking for it in public makes one."""
+    generator = _global_state.get_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR)
+    return [] if generator is None else [_private.value_of(generator.state)]
+
+
+@contextlib.contextmanager
+def global_seeds_kept() -> Generator[None]:
+    """Let Keras make its generator of seeds anew after this block, if there was none before."""
+    before = _global_state.get_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR)
+    try:
+        yield
+    finally:
+        made = _global_state.get_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR)
+        if before is None and made is not None:
+            _made_meanwhile.append(made)
+            _global_state.set_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR, None)
+
+
+_made_meanwhile: list[
+    Any
+] = []  # what was traced with one of these needs it for as long as it lives

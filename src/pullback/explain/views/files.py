@@ -1,0 +1,58 @@
+"""Files of a flow and of a comparison."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pullback.explain.flow import Flow
+from pullback.explain.residuals import with_residuals
+from pullback.explain.views.compare import Comparison
+from pullback.explain.views.notebook import comparison_page
+from pullback.explain.views.page import flow_page
+
+
+def save_flow(flow: Flow, path: Path) -> None:
+    """Data or page, by the ending of the name."""
+    makers = {
+        ".html": lambda: flow_page(with_residuals(flow)),
+        ".json": lambda: flow_json(flow),
+    }
+    _write(path, makers)
+
+
+def flow_json(flow: Flow) -> str:
+    """All of a flow."""
+    return as_json(with_residuals(flow).to_dict())
+
+
+def save_comparison(comparison: Comparison, path: Path) -> None:
+    """Data or page, by the ending of the name."""
+    makers = {
+        ".html": lambda: comparison_page(comparison),
+        ".json": lambda: as_json(comparison.to_dict()),
+    }
+    _write(path, makers)
+
+
+def as_json(data: Any) -> str:
+    """Text that any reader of JSON takes: NaN and Inf, for which it has no word, are texts."""
+    return json.dumps(_words(data), ensure_ascii=False, allow_nan=False)
+
+
+def _words(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _words(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_words(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def _write(path: Path, makers: Mapping[str, Callable[[], str]]) -> None:
+    if path.suffix not in makers:
+        endings = " or ".join(makers)
+        raise ValueError(f"{path.name!r} does not say what to write: end the name in {endings}.")
+    path.write_text(makers[path.suffix](), encoding="utf-8")

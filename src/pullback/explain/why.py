@@ -1,0 +1,60 @@
+"""`Flow.why`: the cause of a gradient that is missing or zero, in a sentence.
+
+Decided by the graph alone. From the values of the source ways lead to the outputs; the gradient comes back on them.
+The node at which it arrives and from which it is not passed on is the cause, or, where the way there is one of
+integers, the node that made integers of numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pullback.explain import words
+from pullback.explain.asked import sources_of, unknown
+from pullback.explain.flow import Flow, Size, Source
+from pullback.explain.graph import Graph
+from pullback.explain.missing import missing
+from pullback.explain.zero import shrinks_at, zero
+
+
+def why(flow: Flow, x: Any) -> str:
+    """The cause, the line and what to write; for what has a gradient, how large it is."""
+    graph = Graph(flow)
+    said: dict[str, list[str]] = {}
+    for source in sources_of(flow, x):
+        said.setdefault(_of_source(graph, source), []).append(f"`{source.name}`")
+    lines = [f"{', '.join(names)}: {text}" for text, names in said.items()]
+    return "\n".join(lines) or unknown(flow, x)
+
+
+def _of_source(graph: Graph, source: Source) -> str:
+    size = source.gradient
+    if size is None:
+        return missing(graph, source)
+    text = f"has a gradient {words.size_of(size)}"
+    if not size.is_finite:
+        return _not_finite(graph.flow, size)
+    if size.is_zero:
+        text = zero(graph, source)
+    elif size.max < words.TINY:
+        text = words.sentence(
+            f"has a gradient, but a tiny one, {words.size_of(size)}", shrinks_at(graph, source)
+        )
+    elif size.max > words.HUGE:
+        text = words.sentence(f"has a gradient, and a huge one, {words.size_of(size)}")
+    return words.sentence(text, frozen(graph.flow, source))
+
+
+def _not_finite(flow: Flow, size: Size) -> str:
+    kinds = [f"{count} NaN" for count in [size.nan] if count] + [
+        f"{n} Inf" for n in [size.inf] if n
+    ]
+    text = f"has a gradient that is not finite: {' and '.join(kinds)} in {words.many(size.count)}"
+    return words.sentence(text, str(flow.first_nonfinite() or ""))
+
+
+def frozen(flow: Flow, source: Source) -> str:
+    """That an optimizer and a tape leave a variable out."""
+    if source.trainable or source.kind != "variable":
+        return ""
+    return f"It is not trainable, so that tapes and optimizers leave it out: {flow.op('frozen').remedy}"
