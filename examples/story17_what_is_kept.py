@@ -38,7 +38,7 @@ story = Story(
         Line("bytes", lambda side: side(kept_bytes, two_exponentials), 2 * SQUARE + 2 * 4),
         Line("the line", lambda side: side(line_of_largest, two_exponentials), str(first + 1)),
     ],
-    moral="Each tensor that waits for the backward pass, largest first, with its line: what to recompute or to rewrite.",
+    moral="Each tensor that waits for the backward pass, largest first, with its line: what to recompute or rewrite.",
 )
 
 if __name__ == "__main__":
