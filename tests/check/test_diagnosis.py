@@ -515,7 +515,7 @@ CASES = {
         dense,
         lambda x, w, y, dy: [(dy * (1 - y * y)) @ w, dense_back(x, w, y, dy)[1]],
         [S, S + 1],
-        "the derivative of MatMul in `tf.tanh(x @ w)` by `x` with its second operand transposed",
+        "the derivative of MatMul in `tf.tanh(x @ w)` by `x` as if its second operand were transposed",
     ),
     "wrong tensor": (
         dense,

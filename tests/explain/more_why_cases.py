@@ -235,7 +235,7 @@ def a_training_flag():
     return model, [tf.ones([2, 3])], model.extra.kernel
 
 
-@case("not taken")
+@case("loop that never ran")
 def a_loop_that_does_not_run():
     def f(x, w):
         y = x
@@ -737,7 +737,7 @@ def method_flag():
     return net.loss, [vector()], net.w
 
 
-@case("not taken")
+@case("loop that never ran")
 def while_loop_zero_steps():
     @tf.function
     def f(x, w):

@@ -32,7 +32,12 @@ def test_every_kind_of_source_is_named() -> None:
         'parts["a"]': "argument",
         "w": "variable",
         "captured": "tensor",
+        "k": "argument",
     }
+    assert (
+        flow.why("k")
+        == "`k`: gets no gradient: it is a Python int, not a tensor. Pass `tf.constant(...)`."
+    )
     assert source(flow, "captured").gradient.norm == pytest.approx(np.linalg.norm(X * X * [3, 6]))
 
 

@@ -170,3 +170,37 @@ def test_what_is_held() -> None:
         held = flow.measure_held()
         types = [flow.nodes[flow.values[v].node or 0].type for v in held]
         assert (types, sum(held.values())) == (["Relu"] * 3, 3 * 10 * 64 * 4)
+
+
+def test_a_tape_inside_that_gives_none_is_what_is_explained() -> None:
+    w = tf.Variable(2.0, name="w")
+
+    def outside(x: Any) -> Any:
+        h = x * w
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(h**2)
+        assert tape.gradient(y, w) is None
+        return y
+
+    def stopped(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            with tape.stop_recording():
+                h = x * w
+            y = tf.reduce_sum(h**2)
+        assert tape.gradient(y, w) is None
+        return y
+
+    def unwatched(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(x**2 * w)
+        assert tape.gradient(y, x) is None
+        return y
+
+    assert "outside of the block" in pb.explain(outside, X).why(w)
+    assert "stop_recording" in pb.explain(stopped, X).why(w)
+    assert "tape.watch" in pb.explain(unwatched, X).why("x")
+
+
+def test_of_a_result_in_whole_numbers_it_is_told_why() -> None:
+    said = pb.explain(lambda x: tf.argmax(x, -1), X).why("x")
+    assert "the result is int64, made by tf.argmax" in said

@@ -121,11 +121,11 @@ def test_objects_and_layers_are_found() -> None:
     layer.variables = [kernel]
     flow = made.flow(0)
     said = {flow.why(x) for x in (kernel, layer, "dense/kernel", "dense", "kernel")}
-    assert said == {"`dense/kernel`: has a gradient of 1."}
+    assert said == {"`dense/kernel`: has a gradient of size 1."}
 
 
 @pytest.mark.parametrize(
-    ("x", "words"), [("xx", "Did you mean `x`"), (3.0, "this float was neither passed to f")]
+    ("x", "words"), [("xx", "Did you mean `x`"), (3.0, "this float: f does not use it")]
 )
 def test_what_is_unknown_is_an_error_with_the_names(x: object, words: str) -> None:
     made = Made()

@@ -53,6 +53,6 @@ def unknown(flow: Flow, x: Any) -> str:
     label = getattr(x, "name", None)
     what = f"`{label}`" if isinstance(label, str) else f"this {type(x).__name__}"
     return (
-        f"{what} was neither passed to {flow.name} nor read by it, so that no gradient can reach it: if it was used "
-        f"before, compute with it inside {flow.name}. {known} A name can be asked about as well."
+        f"{what}: {flow.name} does not use it; neither was it passed to it nor read by it, so none can reach it. "
+        f"If it was used before, compute with it inside {flow.name}. {known} A name can be asked about as well."
     )

@@ -20,6 +20,7 @@ def missing(graph: Graph, source: Source) -> str:
         _dtype,
         _frozen,
         _target,
+        _not_watched,
         _cut,
         _copied,
         _assigned,
@@ -49,6 +50,12 @@ def _frozen(graph: Graph, source: Source) -> str:
         return ""
     layer = f"; its layer {source.layer[-1]} is frozen" if source.layer else ""
     return f"it is not trainable (`trainable=False`){layer}. {graph.flow.op('frozen').remedy}"
+
+
+def _not_watched(graph: Graph, source: Source) -> str:
+    if "not watched" not in source.hints:
+        return ""
+    return f"the tape that is asked{_on(source)} does not watch it. {graph.flow.op('not watched').remedy}"
 
 
 def _target(graph: Graph, source: Source) -> str:
@@ -140,9 +147,14 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
         text = f"{words.rule_of(node)} returned None for it"
         return Cause(node, text, "Return a gradient there, zeros if that is meant")
     if node.rule.kind == "unrecorded" and role != "assign":
-        return Cause(
-            node, f"{called} ran while recording was stopped", flow.op("unrecorded").remedy
+        outside = node.rule.name == "outside"
+        how = (
+            "outside of the block of the tape, not recorded"
+            if outside
+            else "while recording was stopped"
         )
+        remedy = flow.op("outside" if outside else "unrecorded").remedy
+        return Cause(node, f"{called} ran {how}", remedy)
     towards = f" for its input {cut.input + 1}" if many and node.rule.kind == "engine" else ""
     text = _SAID.get(role, "{call} has no gradient{towards}").format(call=called, towards=towards)
     return Cause(node, text, flow.op(node.type).remedy or flow.op("no gradient").remedy)
@@ -233,6 +245,8 @@ def _not_run(graph: Graph, source: Source) -> str:
         (h.partition(": ")[2] for h in source.hints if h.startswith("branch not taken: ")), ""
     )
     by = f", chosen at {PurePath(branch).name}" if branch else ""
+    if "loop" in source.hints:
+        return f"it is used only in the body of a loop that never ran{_on(source)}{by}. Let it run at least once"
     return (
         f"it is used only in a branch that was not taken{_on(source)}{by}. "
         f"Call {graph.flow.name} with arguments that take this branch"

@@ -51,7 +51,7 @@ def size_of(size: Size) -> str:
     """A gradient in few words."""
     zeros = f", {percent(size.zeros)} zeros" if size.zeros else ""
     if size.count == 1:
-        return f"of {number(size.max)}"
+        return f"of size {number(size.max)}"
     return f"of norm {number(size.norm)}, largest entry {number(size.max)}{zeros}"
 
 

@@ -283,10 +283,10 @@ def _in_places(a: Array) -> list[tuple[str, Array]]:
 def moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     """An input of a step put into other places."""
     here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
-    known = ("without its sign", np.abs(here))
+    known = ("positive throughout", np.abs(here))
     if np.iscomplexobj(here):
         known = ("conjugated", np.conj(here))
-    return [(f"with {name} {how}", value) for how, value in (known, *_in_places(here))]
+    return [(f"as if {name} were {how}", value) for how, value in (known, *_in_places(here))]
 
 
 def others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:

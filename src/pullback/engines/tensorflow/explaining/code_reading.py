@@ -228,4 +228,6 @@ def named_on(
         shapes = all(code.sees_shape(node) for code, node in certain)
         return certain[0][0].place(certain[0][1]), ("shape" if shapes else "named",)
     code, node = found[0]
-    return code.place(node), (f"branch not taken: {code.place(code.condition_of(node) or node)}",)
+    chooses = code.condition_of(node)
+    loop = ("loop",) if isinstance(chooses, ast.For | ast.While) else ()
+    return code.place(node), (f"branch not taken: {code.place(chooses or node)}", *loop)

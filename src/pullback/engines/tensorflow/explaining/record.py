@@ -144,7 +144,8 @@ class Recording:
         starts = self._starts(outputs)
         sweep = self._swept(starts)
         if not self.refused:
-            self.notes += sources.compare(sweep.totals, step.sources if step else None)
+            asked = (step.sources, step.place) if step else (None, None)
+            self.notes += sources.compare(sweep.totals, *asked)
         self._note_errors(sweep)
         Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
             starts, self.state
@@ -155,8 +156,8 @@ class Recording:
             "tensorflow",
             tuple(_node(k, record) for k, record in enumerate(self.stream.records)),
             tuple(_value(k, known) for k, known in enumerate(self.stream.values)),
-            tuple(entry.told() for entry in wanted),
-            tuple(starts),
+            (*(entry.told() for entry in wanted), *self._not_tensors()),
+            tuple(dict.fromkeys(map(self.stream.value, outputs))),
             tuple(self.notes),
             time.perf_counter() - began,
             ops_of(record.type for record in self.stream.records),
@@ -166,15 +167,21 @@ class Recording:
             ),
         )
 
+    def _not_tensors(self) -> list[flow.Source]:
+        """Numbers of Python among the arguments: one may ask about them, too."""
+        return [
+            flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=("not a tensor",))
+            for name, kind in self.subject.numbers
+            if self.wrt is None
+        ]
+
     def _outputs(self) -> list[Any]:
         """Where gradients start; what ran after a step's own gradient was taken is no part of it."""
         step = self.step
         if step is None:
             return starts_of(self.subject, self.result)
         self.stream.cut(step.position)
-        for record in self.stream.records:
-            if step.tape not in record.tapes and record.rule.kind not in ("none", "stopped"):
-                record.rule = rules.UNRECORDED
+        self._forget_what_ran_without(step.tape)
         scale = steps.scale_of(self.subject.fn)
         if scale is not None:
             self.notes.append(
@@ -190,6 +197,14 @@ class Recording:
             return starts_of(self.subject, step.target)
         return step.outputs
 
+    def _forget_what_ran_without(self, tape: Any) -> None:
+        """What ran before or after the block of a tape, or while that was stopped, has no gradient on it."""
+        first, last = self.stream.block_of(tape)
+        for k, record in enumerate(self.stream.records):
+            if tape not in record.tapes and record.rule.kind not in ("none", "stopped"):
+                stopped = first <= k < last
+                record.rule = rules.UNRECORDED if stopped else rules.OUTSIDE
+
     def _require_sources(self) -> None:
         if not self.sources.differentiable():
             raise ExplainError(
@@ -200,6 +215,8 @@ class Recording:
     def _ask_tensorflow(self, outputs: list[Any]) -> None:
         """The gradients that TensorFlow itself gives."""
         entries = self.sources.differentiable()
+        if not any(map(values.flows, outputs)):
+            return
         if self.step is not None:
             found = {id(s): g for s, g in zip(self.step.sources, self.step.found, strict=True)}
             for entry in entries:
@@ -217,8 +234,10 @@ class Recording:
             entry.truth = gradient
 
     def _starts(self, outputs: list[Any]) -> dict[int, Any]:
-        ones = self.step.upstreams() if self.step else [tf.ones_like(y) for y in outputs]
         starts: dict[int, Any] = {}
+        if not any(map(values.flows, outputs)):
+            return starts
+        ones = self.step.upstreams() if self.step else [tf.ones_like(y) for y in outputs]
         for output, one in zip(outputs, ones, strict=True):
             value = self.stream.value(output)
             starts[value] = one + starts[value] if value in starts else one

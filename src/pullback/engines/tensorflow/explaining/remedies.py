@@ -244,6 +244,8 @@ _SITUATIONS = (
     Op("integer target", "", "situation", "Return a floating-point number"),
     Op("frozen", "", "situation", "Set `trainable = True` on the layer, or make the variable with `trainable=True`"),
     Op("unrecorded", "", "situation", "Move it out of `stop_recording`"),
+    Op("not watched", "", "situation", "Write `tape.watch(x)` in its block: of itself it watches what is trained"),
+    Op("outside", "", "situation", "Move it into the block `with tf.GradientTape() as tape:`"),
     Op("no gradient", "", "situation", "Give it one with `pb.with_gradient`, or leave it out of the way"),
     Op("a later copy", "", "situation", "Ask for the gradient of the tensor that was used"),
     Op("read before", "", "situation", "Read the variable inside the function"),

@@ -14,6 +14,7 @@ from pullback.engines.tensorflow.override.op_calls import OpCall, chain_gradient
 from pullback.extend import ScopedRule, flow, package_of
 
 NONE, STOPPED, UNRECORDED = flow.Rule("none"), flow.Rule("stopped"), flow.Rule("unrecorded")
+OUTSIDE = flow.Rule("unrecorded", "outside")  # of the block of the tape that is asked
 ASSIGNING = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 _LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
 # The names under which wrappers of TensorFlow and Keras hold the user's backward function.

@@ -201,10 +201,15 @@ class Sources:
             private.number_of(getattr(e.thing, "handle", e.thing)) for e in self.entries
         )
 
-    def compare(self, totals: Mapping[int, Any], asked: Sequence[Any] | None) -> list[str]:
+    def compare(
+        self,
+        totals: Mapping[int, Any],
+        asked: Sequence[Any] | None,
+        place: flow.Place | None = None,
+    ) -> list[str]:
         """Take over the gradients, and say where the sweep does not agree with TensorFlow.
 
-        `asked` are the sources that the function itself asks about; TensorFlow says nothing of others then.
+        `asked` are the sources that the function itself asks about, at `place`; TensorFlow says nothing of others then.
         """
         notes: list[str] = []
         largest = max((v.gradient.max for v in self.stream.values if v.gradient), default=0.0)
@@ -219,6 +224,7 @@ class Sources:
                 continue
             if entry.truth is None and asked is not None:
                 entry.hints.append(NOT_WATCHED)
+                entry.place = place
                 continue
             notes.append(
                 f"the gradient of {entry.name} that is told here differs from the one that TensorFlow gives"

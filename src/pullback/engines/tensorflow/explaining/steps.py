@@ -114,7 +114,13 @@ def chosen(fn: Any, gradients: Gradients, result: Any) -> Asked | None:
     returned = bool(outputs) and all(id(y) in own for y in outputs)
     if is_training_step(fn) or gradients.applied or not outputs or returned:
         return gradients.asked[-1]
-    return None
+    # one that gives nothing is what there is to explain
+    return next((asked for asked in gradients.asked if None in _known(asked.found)), None)
+
+
+def _known(found: Sequence[Any]) -> list[bool | None]:
+    """Whether there is one, for each: tensors cannot be looked for in a list."""
+    return [None if g is None else True for g in found]
 
 
 def _tensors(found: Sequence[Any]) -> list[Any]:

@@ -83,6 +83,9 @@ class Stream:
         self.inside: tuple[str, ...] = ()
         self.frozen = True  # while nothing is to be noted: before and after the run, and where we run ops ourselves
         self.tapes: list[Any] = []
+        self._turns: list[
+            tuple[Any, int]
+        ] = []  # tapes as they are opened and closed, and after how many records
         self._layers: list[str] = []
         self._value_of: dict[int, int] = {}  # the number of a tensor -> its value
         self.layers_of_graph: weakref.WeakKeyDictionary[Any, dict[str, Layers]]
@@ -227,6 +230,19 @@ class Stream:
 
     # around
 
+    def _tape_opened(self, tape: Any) -> None:
+        self.tapes.append(tape)
+        self._turns.append((tape, len(self.records)))
+
+    def _tape_closed(self, tape: Any) -> None:
+        self.tapes.remove(tape)
+        self._turns.append((tape, len(self.records)))
+
+    def block_of(self, tape: Any) -> tuple[int, int]:
+        """The records between the first opening and the last closing of a tape."""
+        seen = [at for known, at in self._turns if known is tape] or [0]
+        return seen[0], seen[-1]
+
     @contextlib.contextmanager
     def within(self, *where: str) -> Generator[None]:
         """What runs in this block is inside of a function, loop or branch."""
@@ -267,7 +283,7 @@ class Stream:
             explaining.records_seen(self.on_record),
             explaining.layer_calls_seen(self.enter_layer, self.leave_layer),
             explaining.control_flow_seen(self.within),
-            explaining.tapes_seen(self.tapes.append, self.tapes.remove),
+            explaining.tapes_seen(self._tape_opened, self._tape_closed),
         ):
             private.set_op_callbacks([self.on_op, *before])
             self.frozen = False

@@ -43,6 +43,7 @@ class Subject:
     leaves: list[Leaf]
     given: str  # the arguments, for messages
     arguments: tuple[Any, Any]  # as the caller has them
+    numbers: list[tuple[str, str]]  # of Python among the arguments: name and type
     _run: Callable[..., Any]
     _structure: Any
     _taken: list[Any]
@@ -76,7 +77,13 @@ def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: An
         if tensor is not None:
             found.append(Leaf(label, path, leaf, tensor, position))
     text = ", ".join(f"{n}: {describe(v)}" for (_, n), v in zip(labels, leaves, strict=True))
-    return Subject(fn, name, found, text or "no arguments", (args, kwargs), run, structure, taken)
+    numbers = [
+        (label, type(leaf).__name__)
+        for (_, label), leaf in zip(labels, leaves, strict=True)
+        if isinstance(leaf, int | float | complex) and not isinstance(leaf, bool | np.generic)
+    ]
+    given = (args, kwargs)
+    return Subject(fn, name, found, text or "no arguments", given, numbers, run, structure, taken)
 
 
 def _only_function(fn: Any) -> Any:
@@ -139,12 +146,9 @@ def _with_loss(
     names += [f"args_{k}" for k in range(len(names), len(args) - 1)]
     labels = list(paths_and_names(_naming([*names, "y"]), args, kwargs))
 
-    # a loss is what one trains with: layers run as they do in training, unless it is said otherwise
-    training = {"training": True} if model and "training" not in kwargs else {}
-
     def run(*given: Any, **named: Any) -> Any:
         *inputs, truth = given
-        return value(truth, fn(*inputs, **named, **training))
+        return value(truth, fn(*inputs, **named))
 
     return run, labels
 
@@ -230,12 +234,17 @@ def _as_passed(leaf: Any, seen: set[int]) -> tuple[Any, Any]:
 
 def starts_of(subject: Subject, result: Any) -> list[Any]:
     """The tensors from which gradients start."""
-    found = list(outputs_of(result).values())
+    found = list(outputs_of(result).values()) or _whole_numbers(result)
     if not found:
         left = isinstance(result, float | complex | np.ndarray | np.generic)
         what = f"{type(result).__name__}, which left TensorFlow and its gradient behind"
         raise ExplainError(
-            f"{subject.name} returns no floating-point tensor, so it has no gradient; it returned "
+            f"{subject.name} returns no tensor, so it has no gradient; it returned "
             f"{what if left else describe(result)}. Return the tensor to differentiate, such as the loss."
         )
     return found
+
+
+def _whole_numbers(result: Any) -> list[Any]:
+    """Tensors of integers or of true and false: no gradient starts from them, of which can be told why."""
+    return [leaf for leaf in flatten(result)[0] if isinstance(leaf, private.EagerTensor)]

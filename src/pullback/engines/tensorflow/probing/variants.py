@@ -74,9 +74,9 @@ def _reduction(op: Any, x: Any, _axis: Any) -> Iterator[Variant]:
 def _product(op: Any, a: Any, b: Any) -> Iterator[Variant]:
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     ta, tb = map(op.get_attr, names)
-    yield "with its first operand transposed", lambda: tf.matmul(a, b, not ta, tb)
-    yield "with its second operand transposed", lambda: tf.matmul(a, b, ta, not tb)
-    yield "with both operands transposed", lambda: tf.matmul(a, b, not ta, not tb)
+    yield "as if its first operand were transposed", lambda: tf.matmul(a, b, not ta, tb)
+    yield "as if its second operand were transposed", lambda: tf.matmul(a, b, ta, not tb)
+    yield "as if both operands were transposed", lambda: tf.matmul(a, b, not ta, not tb)
     yield "with its operands in the other order", lambda: tf.matmul(b, a, ta, tb)
 
 
@@ -93,7 +93,7 @@ def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
         pair = (right, left) if adjoint else (left, right)
         return [-tf.matmul(*pair, adjoint_b=True), left]
 
-    yield "with its matrix transposed", lambda: solve(b, not adjoint)
+    yield "as if its matrix were transposed", lambda: solve(b, not adjoint)
     yield "with its matrix in place of the transposed one", lambda: _Cotangent(not_turned)
 
 
