@@ -2,9 +2,9 @@
 
     python -m benchmarks.check_sealed --group wrong lies --out outcomes.jsonl
 
-`wrong` must be found, `right` never be called wrong and get the same verdict for every seed, `lies`
-not be called right, `tensorflow` (its own wrong gradients) be found or noted. Only figures are
-printed: whoever changes the check should not know the cases.
+`wrong` and `mistakes` (by another hand) must be found, `right` never be called wrong and get the
+same verdict for every seed, `lies` not be called right, `tensorflow` (its own wrong gradients) be
+found or noted. Only figures are printed: whoever changes the check should not know the cases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import tensorflow as tf
 import pullback as pb
 from benchmarks.check_bench.sealed import Item, items
 
-GROUPS = ("wrong", "right", "lies", "tensorflow")
+GROUPS = ("wrong", "mistakes", "right", "lies", "tensorflow")
 VERDICTS = ("right", "undecided", "wrong", "raised")
 
 

@@ -9,6 +9,7 @@ from benchmarks.check_bench.sealed import (  # noqa: F401  each module registers
     lies,
     lies_hidden,
     losses,
+    mistakes,
     right_domains,
     right_kinks,
     signals,
