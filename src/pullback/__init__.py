@@ -1,9 +1,9 @@
 """Change any gradient. Know it is the one you meant."""
 
+from pullback import rules as rules
 from pullback._define import custom_gradient as custom_gradient
 from pullback._define import with_gradient as with_gradient
 from pullback._define import with_partials as with_partials
-from pullback import rules as rules
 from pullback._override import export as export
 from pullback._override import override as override
 from pullback._override import targets as targets

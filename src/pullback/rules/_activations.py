@@ -45,7 +45,7 @@ def deconv(dy: Any, *, inputs: Any) -> Any:
 
 @ready
 def straight_through(surrogate: Callable[..., Any] | None = None) -> Rule:
-    """The upstream as it is, or as the gradient of a `surrogate` would pass it on, for a function whose own is of no use.
+    """The upstream as it is, or as the gradient of a `surrogate` passes it on, where a function's own is of no use.
 
     >>> import pullback as pb, tensorflow as tf
     >>> quantize = pb.with_gradient(tf.round, pb.rules.straight_through(surrogate=tf.tanh))
@@ -64,7 +64,7 @@ def straight_through(surrogate: Callable[..., Any] | None = None) -> Rule:
     def passed(dy: Any, *, inputs: Any) -> Any:
         if surrogate is None:
             return _of_first(inputs, dy)
-        first = next(iter(inputs.values()))
+        first = inputs[0]
         return _of_first(inputs, engine_for(dy).arrays.vjp(surrogate, first, dy))
 
     return passed
@@ -73,9 +73,9 @@ def straight_through(surrogate: Callable[..., Any] | None = None) -> Rule:
 # Derivatives that stand for that of a step at zero: f(x, slope), each 1 or its slope at 0 and finite everywhere.
 _SURROGATES: Final[Mapping[str, tuple[Callable[[Any, Any, Any], Any], float]]] = {
     "atan": (lambda n, x, s: 0.5 * s / (1.0 + n.square(n.pi / 2 * s * x)), 2.0),
-    "fast_sigmoid": (lambda n, x, s: 1.0 / n.square(1.0 + s * n.abs(x)), 25.0),
+    "fast_sigmoid": (lambda n, x, s: 1.0 / n.square(1.0 + s * n.magnitude(x)), 25.0),
     "sigmoid": (lambda n, x, s: s * n.sigmoid(s * x) * n.sigmoid(-s * x), 25.0),
-    "triangular": (lambda n, x, s: n.maximum(1.0 - s * n.abs(x), 0.0), 1.0),
+    "triangular": (lambda n, x, s: n.maximum(1.0 - s * n.magnitude(x), 0.0), 1.0),
     "gaussian": (lambda n, x, s: s / (2 * n.pi) ** 0.5 * n.exp(-0.5 * n.square(s * x)), 2.0),
 }
 
@@ -96,7 +96,7 @@ def surrogate(name: str, slope: float | None = None) -> Rule:
 
     def smooth(dy: Any, *, inputs: Any) -> Any:
         arrays = engine_for(dy).arrays
-        first = next(iter(inputs.values()))
+        first = inputs[0]
         return _of_first(inputs, dy * derivative(arrays, arrays.like(dy, first), slope))
 
     return smooth
@@ -104,6 +104,4 @@ def surrogate(name: str, slope: float | None = None) -> Rule:
 
 def _of_first(inputs: Any, gradient: Any) -> Any:
     """The gradient of the first input; what else there is, such as an option, gets none."""
-    return {next(iter(inputs)): gradient}
-
-
+    return {inputs.names[0]: gradient}

@@ -58,14 +58,16 @@ def clip(value: Any = None, norm: Any = None, global_norm: Any = None) -> Rule:
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([3.0, 4.0])
     >>> with tf.GradientTape() as tape:
-    ...     y = tf.reduce_sum(pb.rules.clip(norm=1.0)(x) * [3.0, 4.0])
-    >>> tape.gradient(y, x).numpy().round(6).tolist()
-    [0.6, 0.8]
+    ...     y = tf.reduce_sum(pb.rules.clip(norm=2.5)(x) * [3.0, 4.0])
+    >>> tape.gradient(y, x).numpy().tolist()
+    [1.5, 2.0]
     """
     given = {"value": value, "norm": norm, "global_norm": global_norm}
     wanted = {name: limit for name, limit in given.items() if limit is not None}
     if not wanted:
-        raise RuleError("pb.rules.clip got no limit. Write clip(value=…), clip(norm=…) or clip(global_norm=…).")
+        raise RuleError(
+            "pb.rules.clip got no limit. Write clip(value=…), clip(norm=…) or clip(global_norm=…)."
+        )
     for name, limit in wanted.items():
         if isinstance(limit, (int, float)) and not limit > 0:
             raise RuleError(f"pb.rules.clip got {name}={limit!r}; wanted a limit above zero.")

@@ -9,21 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 pi = math.pi
-abs = tf.abs
-cos = tf.cos
 exp = tf.exp
 maximum = tf.maximum
-minimum = tf.minimum
-sign = tf.sign
+magnitude = tf.abs
 square = tf.square
-tanh = tf.tanh
-where = tf.where
-zeros_like = tf.zeros_like
-ones_like = tf.ones_like
 sigmoid = tf.sigmoid
-round = tf.round
-floor = tf.floor
-stop_gradient = tf.stop_gradient
 
 
 def times(k: Any) -> Callable[[Any], Any]:
@@ -32,7 +22,9 @@ def times(k: Any) -> Callable[[Any], Any]:
     def multiplied(gradient: Any) -> Any:
         factor = like(gradient, k)
         if isinstance(gradient, tf.IndexedSlices) and factor.shape.rank == 0:
-            return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+            return tf.IndexedSlices(
+                gradient.values * factor, gradient.indices, gradient.dense_shape
+            )
         return dense(gradient) * factor
 
     return multiplied
@@ -68,11 +60,16 @@ def shorten(gradients: Sequence[Any], limit: Any) -> list[Any]:
     length = unit * tf.sqrt(tf.add_n([tf.cast(s, tf.float64) for s in squares]))
     limit = tf.cast(limit, tf.float64)
     factor = tf.where(length > limit, limit / length, 1.0)
-    return [tf.cast(g * tf.cast(factor, g.dtype), old.dtype) for g, old in zip(wide, gradients, strict=True)]
+    return [
+        tf.cast(g * tf.cast(factor, g.dtype), old.dtype)
+        for g, old in zip(wide, gradients, strict=True)
+    ]
 
 
 def _wide(gradient: Any) -> Any:
-    return tf.cast(gradient, tf.float32) if gradient.dtype in (tf.float16, tf.bfloat16) else gradient
+    return (
+        tf.cast(gradient, tf.float32) if gradient.dtype in (tf.float16, tf.bfloat16) else gradient
+    )
 
 
 def _real(gradient: Any) -> Any:
@@ -113,7 +110,9 @@ def vjp(function: Callable[..., Any], x: Any, upstream: Any) -> Any:
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = function(x)
-    return tape.gradient(y, x, output_gradients=upstream, unconnected_gradients="zero")
+    return tape.gradient(
+        y, x, output_gradients=upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
 
 
 def _is_finite(gradient: Any) -> Any:
