@@ -161,3 +161,43 @@ def _where_from(op: Any) -> str:
     line = f" at {op.source}" if getattr(op, "source", None) else ""
     layer = f" in layer {op.layer!r}" if getattr(op, "layer", None) else ""
     return f"the gradient of {op.name} ({op.type}){layer}{line} is not finite"
+
+
+@ready
+def tap(callback: Any, of: str = "gradient") -> Rule:
+    """The gradient as it is, shown to `callback(value, op)` when it flows; a list gets `(op, value)` appended.
+
+    `of="norm"` shows its length alone, which is cheap enough for training. `op` has name, type, layer and line. In a
+    traced program the callback runs each time the program does. A program compiled by XLA, or vectorised, cannot call
+    it, and raises.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> seen = []
+    >>> x = tf.Variable([3.0, 4.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = tf.reduce_sum(pb.rules.tap(seen, of="norm")(x) * [3.0, 4.0])
+    >>> gradient = tape.gradient(y, x)
+    >>> float(seen[0][1])
+    5.0
+    """
+    if of not in ("gradient", "norm"):
+        raise RuleError(f'pb.rules.tap got of={of!r}; there are "gradient" and "norm".')
+    if not callable(callback) and not hasattr(callback, "append"):
+        raise RuleError(
+            f"pb.rules.tap got {callback!r}; wanted a function of the gradient and its place, or a list to append to."
+        )
+
+    def shown(*dy: Any, original: Any, op: Any) -> Any:
+        gradients = ordinary(original, dy, "tap")
+        arrays = engine_for(gradients, dy).arrays
+
+        def see(value: Any) -> None:
+            if callable(callback):
+                callback(value, op)
+            else:
+                callback.append((op, value))
+
+        measure = arrays.length if of == "norm" else None
+        return each(lambda g: arrays.tapped(g, see, measure), gradients)
+
+    return shown

@@ -8,11 +8,20 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow import tf_private as private
+from pullback.errors import UnsupportedError
+
 pi = math.pi
 exp = tf.exp
 maximum = tf.maximum
 magnitude = tf.abs
 square = tf.square
+sign = tf.sign
+where = tf.where
+zeros_like = tf.zeros_like
+ones_like = tf.ones_like
+mean = tf.reduce_mean
+rounded = tf.round
 sigmoid = tf.sigmoid
 
 
@@ -97,12 +106,33 @@ def with_noise(gradient: Any, stddev: Any, seed: int | None) -> Any:
 
 def require_finite(gradient: Any, message: str, came: Sequence[Any]) -> Any:
     """The gradient, if it is finite when the program runs; else fail with these words."""
+    if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
+        raise UnsupportedError(
+            "pb.rules.raise_on_nan cannot raise in a program compiled by XLA, which leaves assertions out. Run it without "
+            "jit_compile=True, or use pb.explain, which says where a NaN starts."
+        )
     gradient = dense(gradient)
     finite = tf.reduce_all(_is_finite(gradient))
     arrived = tf.reduce_all([tf.reduce_all(_is_finite(dense(g))) for g in came])
     whence = tf.where(arrived, "it is made here: what arrives is finite", "it arrives so")
     with tf.control_dependencies([tf.debugging.Assert(finite, [f"{message};", whence])]):
         return tf.identity(gradient)
+
+
+def tapped(gradient: Any, see: Callable[[Any], None], of: Callable[[Any], Any] | None) -> Any:
+    """The gradient as it is, once it, or what `of` makes of it, has been shown: at once, or when the program runs."""
+    gradient = dense(gradient)
+    shown = gradient if of is None else of(gradient)
+    if tf.executing_eagerly():
+        see(shown.numpy())
+        return gradient
+    with tf.control_dependencies([tf.numpy_function(see, [shown], [], stateful=True)]):
+        return tf.identity(gradient)
+
+
+def length(gradient: Any) -> Any:
+    """The root of the sum of squares."""
+    return tf.norm(_wide(gradient))
 
 
 def vjp(function: Callable[..., Any], x: Any, upstream: Any) -> Any:
@@ -119,3 +149,30 @@ def _is_finite(gradient: Any) -> Any:
     if gradient.dtype.is_complex:
         return tf.math.is_finite(tf.math.real(gradient)) & tf.math.is_finite(tf.math.imag(gradient))
     return tf.math.is_finite(gradient)
+
+
+def log2(x: Any) -> Any:
+    """The binary logarithm."""
+    return tf.math.log(x) / tf.cast(math.log(2.0), x.dtype)
+
+
+def exp2(x: Any) -> Any:
+    """Two to the power of whole numbers, exact."""
+    return tf.pow(tf.cast(2.0, x.dtype), x)
+
+
+def between(x: Any, low: Any, high: Any) -> Any:
+    """Each entry brought between two bounds."""
+    return tf.clip_by_value(x, tf.cast(low, x.dtype), tf.cast(high, x.dtype))
+
+
+def count(x: Any) -> Any:
+    """The number of entries, as a number of the dtype."""
+    return tf.cast(tf.size(x), x.dtype)
+
+
+def sum_like(x: Any, other: Any) -> Any:
+    """The sum over the axes along which another array was broadcast."""
+    shape, wanted = tf.shape(x), tf.shape(other)
+    (axes, _) = tf.raw_ops.BroadcastGradientArgs(s0=wanted, s1=shape)
+    return tf.reshape(tf.reduce_sum(x, axes), wanted)
