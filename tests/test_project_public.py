@@ -8,7 +8,7 @@ import pytest
 
 import pullback
 
-MOST_NAMES = 18
+MOST_NAMES = 20
 FRAMEWORKS = ("tensorflow", "keras", "jax", "torch", "mxnet")
 PUBLIC = {
     "CheckFailed",
@@ -17,6 +17,7 @@ PUBLIC = {
     "PullbackError",
     "Report",
     "RuleResultError",
+    "Saliency",
     "UnmatchedOverride",
     "UnreachableOverride",
     "check",
@@ -24,6 +25,7 @@ PUBLIC = {
     "export",
     "inside",
     "override",
+    "saliency",
     "targets",
     "where",
     "with_gradient",

@@ -18,3 +18,5 @@ from pullback.errors import PullbackError as PullbackError
 from pullback.errors import RuleResultError as RuleResultError
 from pullback.errors import UnmatchedOverride as UnmatchedOverride
 from pullback.errors import UnreachableOverride as UnreachableOverride
+from pullback.saliency.api import saliency as saliency
+from pullback.saliency.result import Saliency as Saliency

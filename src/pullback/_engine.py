@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pullback._listing import Target
     from pullback._overriding import OverrideEngine
     from pullback.check.probe import Probes
+    from pullback.saliency.protocol import SaliencyEngine
 
 TABLE = {"tensorflow": "pullback.engines.tensorflow"}  # framework -> the module of its engine
 
@@ -181,6 +182,11 @@ class Engine(abc.ABC):
     def arrays(self) -> Any:
         """What ready-made rules compute with: functions of arrays, by NumPy's names where it has them."""
         raise self.unsupported("ready-made rules")
+
+    @property
+    def saliency(self) -> SaliencyEngine:
+        """What the engine does for `saliency`."""
+        raise self.unsupported("saliency")
 
     @property
     def modes(self) -> Mapping[str, Any]:

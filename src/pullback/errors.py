@@ -12,6 +12,7 @@ PullbackError
  ├── TargetError                an override names something that cannot be a target
  │    └── UnmatchedOverride     an override had no effect in its block or function
  ├── ExportError                a gradient cannot be written to a file
+ ├── SaliencyError              a saliency map cannot be made of this model, input, target or option
  └── CheckError                 a gradient check could not be carried out
       └── CheckFailed           a gradient check found something wrong
 
@@ -102,6 +103,10 @@ class UnmatchedOverride(TargetError):
 
 class ExportError(PullbackError, RuntimeError):
     """A gradient cannot be written to a file."""
+
+
+class SaliencyError(PullbackError, ValueError):
+    """A saliency map cannot be made of this model, input, target or option."""
 
 
 class CheckError(PullbackError, ValueError):

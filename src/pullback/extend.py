@@ -7,6 +7,7 @@ engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot
 from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
+from pullback._audit import Audit as Audit
 from pullback._audit import Place as Place
 from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
@@ -119,3 +120,5 @@ from pullback.check.probe import refusals as refusals
 from pullback.check.probe.naming import distinct as distinct
 from pullback.check.probe.naming import paths_and_names as paths_and_names
 from pullback.check.probe.refusals import require_function as require_function
+from pullback.saliency.protocol import LAST_FEATURES as LAST_FEATURES
+from pullback.saliency.protocol import ModelRun as ModelRun
