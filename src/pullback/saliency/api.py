@@ -80,6 +80,7 @@ def saliency(
         layer,
         _baselines(baseline, way, method, inputs, structure),
     )
+    task.subject.prepare(inputs)
     with task.subject.unchanged(), shown(f"saliency of {_name(model)}") as tell:
         parts = _in_parts(task, way, options, tell)
     return _joined(task, parts, way, method, of, structure, x)

@@ -35,10 +35,7 @@ def _loud(found: Saliency, part: Part) -> Iterator[str]:
         rows = found.audit.uncovered
         listed = "; ".join(map(str, rows[:_MOST_SHOWN]))
         more = f"; and {len(rows) - _MOST_SHOWN} more" if len(rows) > _MOST_SHOWN else ""
-        yield (
-            f"{len(rows)} non-linear operations keep their own gradient under {found.method!r}: {listed}{more}. "
-            "See .audit."
-        )
+        yield f"non-linear operations that keep their own gradient under {found.method!r}: {listed}{more}. See .audit."
     if found.of == "logit" and part.run.looked_through is None and _is_probability(part.run):
         yield (
             "the outputs look like probabilities, and the softmax that made them was not found in the end of the "

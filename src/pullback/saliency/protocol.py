@@ -44,6 +44,10 @@ class ModelRun:
 class Subject(Protocol):
     """A model and the structure of its inputs."""
 
+    def prepare(self, inputs: Sequence[Any]) -> None:
+        """Have the model ready to be run on inputs like these."""
+        ...
+
     def unchanged(self) -> contextlib.AbstractContextManager[None]:
         """A block after which the model's variables and all random numbers are what they were."""
         ...

@@ -23,7 +23,7 @@ _UNITS_OF_KERAS: Final = (
 # Operations of which activations are made by hand, and other things as well: they keep their gradient, and it is said.
 OTHERS: Final = frozenset(
     {"Abs", "Atan", "ClipByValue", "Cos", "Cosh", "Erf", "Erfc", "Exp", "Expm1", "Log1p", "Maximum", "Minimum",
-     "Select", "SelectV2", "Sign", "Sin", "Sinh", "Step"}
+     "Sign", "Sin", "Sinh", "Step"}
 )  # fmt: skip
 
 

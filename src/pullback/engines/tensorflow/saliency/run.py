@@ -25,6 +25,13 @@ class Subject:
         self.model = model
         self.structure = structure
         self.looks_through = of == "logit"
+        self.wrote = False
+        self._passing: set[tuple[int, int]] = set()
+
+    def prepare(self, inputs: Sequence[Any]) -> None:
+        """Have a model that was never called make its variables."""
+        if isinstance(self.model, keras.Layer) and not self.model.built:
+            self._called([x[:1] for x in inputs])
 
     @contextlib.contextmanager
     def unchanged(self) -> Generator[None]:
@@ -34,7 +41,6 @@ class Subject:
             return
         # To read a variable copies nothing: TensorFlow copies when it is written to.
         before = [(v, v.read_value()) for v in reachable_variables(self.model)]
-        self.wrote = False
         with random_state_kept(0):
             try:
                 yield
@@ -66,12 +72,12 @@ class Subject:
             watch = tape.watch if differentiate else None
             if watch is not None:
                 watch([*floating, *(t for each in given or () for t in each or ())])
-            observer = Observer(leaves, given, watch, covering.in_unit)
+            observer = Observer(leaves, given, watch, covering.in_unit, self._passing)
             with covering, observed(observer):
                 outputs = self._called(leaves)
             outputs, activation = self._looked_through(observer, outputs)
             scores, chosen = score(outputs)
-        self.wrote = observer.wrote or getattr(self, "wrote", False)
+        self.wrote |= observer.wrote
         sources = [
             found or ([x] if x.dtype.is_floating else [])
             for found, x in zip(observer.looked_up, leaves, strict=True)
