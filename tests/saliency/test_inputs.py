@@ -184,7 +184,7 @@ def nested() -> Any:
 
 def test_layers_by_path() -> None:
     model, x = nested(), images(2)
-    kernel = np.array(model.get_layer("scores").kernel)[:, 1] / 56  # one of 8 × 7 places
+    kernel = model.get_layer("scores").kernel.numpy()[:, 1] / 56  # one of 8 × 7 places
     layer = model.get_layer("base").get_layer("conv5")
     for wanted in ("base/conv5", layer):
         found = pb.saliency(model, x, 1, "gradient", wanted)

@@ -67,7 +67,7 @@ def test_integrated_is_the_mean_gradient_at_the_nodes_of_legendre() -> None:
     baseline = 0.3 * np.ones_like(x)
     nodes, weights = np.polynomial.legendre.leggauss(5)
     mean = sum(
-        w / 2 * gradient(model, baseline + (n + 1) / 2 * (x - baseline), tf.tanh)
+        w / 2 * gradient(model, (baseline + (n + 1) / 2 * (x - baseline)).astype("f"), tf.tanh)
         for n, w in zip(nodes, weights, strict=True)
     )
     with pytest.warns(UserWarning, match="differs from the change of the score"):

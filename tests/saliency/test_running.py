@@ -35,11 +35,11 @@ class Counting(keras.Model):
 @pytest.mark.parametrize("method", METHODS)
 def test_the_model_is_left_as_it_is(method: str) -> None:
     model, x = network(), images()
-    before = [np.array(v) for v in model.variables]
+    before = [v.numpy() for v in model.variables]
     config = model.get_config()
     pb.saliency(model, x, method=method)
     for variable, value in zip(model.variables, before, strict=True):
-        np.testing.assert_array_equal(variable, value)
+        np.testing.assert_array_equal(variable.numpy(), value)
     assert model.get_config() == config
 
 
@@ -55,7 +55,7 @@ def test_variables_and_random_numbers_are_what_they_were() -> None:
     random.seed(3)
     pb.saliency(model, x, 1, "integrated")
     found = [tf.random.normal([2]).numpy(), np.random.rand(2), random.random()]
-    np.testing.assert_array_equal(model.runs, 1.0)
+    np.testing.assert_array_equal(model.runs.numpy(), 1.0)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -67,7 +67,7 @@ def test_a_small_budget_gives_the_same_in_parts(
     model, x = network(), images(5)
     whole = pb.saliency(model, x, method=method)
     sizes: list[int] = []
-    monkeypatch.setattr(task, "BUDGET", 200_000)  # two examples or so
+    monkeypatch.setattr(task, "BUDGET", 40_000)  # three examples or so
     run = task.Task.run
 
     def counted(self: Any, inputs: Any, *args: Any, **options: Any) -> Any:
@@ -78,7 +78,7 @@ def test_a_small_budget_gives_the_same_in_parts(
     monkeypatch.setattr(task.Task, "run", counted)
     parts = pb.saliency(model, x, method=method)
     assert len(sizes) > 2
-    assert max(sizes) < 5
+    assert max(sizes) <= 3
     np.testing.assert_allclose(parts.values, whole.values, **CLOSE)
 
 
@@ -92,7 +92,7 @@ def test_tokens_begin_with_one_example_and_go_on_with_many() -> None:
         return seen(x)
 
     pb.saliency(counted, ids, 1, "gradient")
-    assert batches == [1, 39]
+    assert batches == [1, 40]
 
 
 @pytest.mark.parametrize("method", METHODS)

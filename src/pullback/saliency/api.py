@@ -80,8 +80,10 @@ def saliency(
         layer,
         _baselines(baseline, way, method, inputs, structure),
     )
-    task.subject.prepare(inputs)
     with task.subject.unchanged(), shown(f"saliency of {_name(model)}") as tell:
+        first = task.subject.prepare(inputs)
+        if first is not None:
+            task.batches.learn(first, 1)
         parts = _in_parts(task, way, options, tell)
     return _joined(task, parts, way, method, of, structure, x)
 

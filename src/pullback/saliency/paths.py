@@ -8,7 +8,7 @@ of steps, and on networks with kinks it is no larger than that of the trapezoida
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -121,41 +121,50 @@ def averaged(
     count: int,
 ) -> list[list[Any]]:
     """The weighted sum of the gradients of each example at all of its points, so many at once as memory allows."""
-    who = np.repeat(np.arange(count), len(weights))
-    which = np.tile(np.arange(len(weights)), count)
+    own = [_is_itself(x, g) for x, g in zip(inputs, sources, strict=True)]
+
+    def gradients(here: list[Any], given: list[Any], places: Any) -> Any:
+        run = task.run(here, target.fixed(places), given=given, layer=task.layer)
+        return task.gradients_of(run)[1]
+
+    is_traced = task.worth_tracing(count * len(weights))
+    differentiate = task.engine.traced(gradients) if is_traced else gradients
     sums: list[list[Any]] | None = None
-    begin = 0
-    while begin < len(who):
-        now = slice(begin, begin + task.batches.size)
-        begin = now.stop
-        taken = [
-            [points(n, s, who[now], which[now]) for s in range(len(g))]
-            for n, g in enumerate(sources)
-        ]
-        own = [_is_itself(x, g) for x, g in zip(inputs, sources, strict=True)]
+    for share, who, which, factors in _batches(task, weights, count, is_traced):
+        taken = [[points(n, s, who, which) for s in range(len(g))] for n, g in enumerate(sources)]
         here = [
-            each[0] if is_own else task.engine.take(x, who[now])
+            each[0] if is_own else task.engine.take(x, who)
             for each, is_own, x in zip(taken, own, inputs, strict=True)
         ]
         given = [None if is_own else each for each, is_own in zip(taken, own, strict=True)]
-        run = task.run(here, target.at(who[now]), given=given, layer=task.layer)
-        _, gradients = task.gradients_of(run)
-        task.tell(min(begin / len(who), 1.0))
         parts = [
-            [
-                None if g is None else task.engine.sum_by(g, weights[which[now]], who[now], count)
-                for g in each
-            ]
-            for each in gradients
+            [None if g is None else task.engine.sum_by(g, factors, who, count) for g in each]
+            for each in differentiate(here, given, target.at(who).places)
         ]
         sums = (
-            parts
-            if sums is None
-            else [list(map(_add, *each)) for each in zip(sums, parts, strict=True)]
+            parts if sums is None else [list(map(_add, *e)) for e in zip(sums, parts, strict=True)]
         )
-    if sums is None:
-        raise SaliencyError("x holds no examples.")
-    return sums
+        task.tell(share)
+    return sums or []
+
+
+def _batches(
+    task: Task, weights: np.ndarray, count: int, is_traced: bool
+) -> Iterator[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
+    """What share is done afterwards, and of each gradient its example, its point, and its weight.
+
+    For a program all batches are equally long: the last one ends in gradients that count for nothing.
+    """
+    total, begin = count * len(weights), 0
+    size = min(task.batches.size, total)
+    while begin < total:
+        size = size if is_traced else task.batches.size
+        numbers = np.arange(begin, begin + size if is_traced else min(begin + size, total))
+        begin += size
+        kept = np.minimum(numbers, total - 1)
+        which = kept % len(weights)
+        factors = np.where(numbers < total, weights[which], 0.0)
+        yield min(begin / total, 1.0), kept // len(weights), which, factors
 
 
 def _at_baseline(

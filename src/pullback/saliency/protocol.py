@@ -44,8 +44,8 @@ class ModelRun:
 class Subject(Protocol):
     """A model and the structure of its inputs."""
 
-    def prepare(self, inputs: Sequence[Any]) -> None:
-        """Have the model ready to be run on inputs like these."""
+    def prepare(self, inputs: Sequence[Any]) -> ModelRun | None:
+        """Have the model ready to be run on inputs like these; a run on the first example, if there was one."""
         ...
 
     def unchanged(self) -> contextlib.AbstractContextManager[None]:
@@ -79,6 +79,7 @@ class SaliencyEngine(Protocol):
     is_floating: Callable[[Any], bool]
     is_symbolic: Callable[[Any], bool]
     take: Callable[[Any, Any], Any]  # examples
+    traced: Callable[[Callable[..., Any]], Callable[..., Any]]  # a function as a program
     concat: Callable[[Sequence[Any]], Any]
     sum_by: Callable[..., Any]
     sum_over: Callable[[Any, Sequence[int]], Any]

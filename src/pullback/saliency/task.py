@@ -15,6 +15,8 @@ from pullback.saliency.targets import Target
 BUDGET: Final = 2**30  # bytes that the tensors of one run of a model may take
 # A network takes hundreds of times the memory of an image (VGG16: 330 times). A guess for the first run.
 GUESS: Final = 500
+# Bytes of tensors: what would take more is made a program first, which takes half the time and some seconds to make.
+WORTH: Final = 4 * BUDGET
 BACKWARD: Final = 2  # gradients take as much memory as what they are gradients of
 
 
@@ -25,17 +27,17 @@ class Batches:
         sizes = [np.prod([n or 1 for n in x.shape[1:]]) * x.dtype.size for x in inputs]
         # Of a few whole numbers, such as tokens, a network may make any amount.
         whole = not all(map(engine.is_floating, inputs))
-        self._each = float(BUDGET if whole else GUESS * max(sum(sizes), 1))
+        self.each = float(BUDGET if whole else GUESS * max(sum(sizes), 1))
 
     @property
     def size(self) -> int:
         """So many examples at once."""
-        return max(1, int(BUDGET // self._each))
+        return max(1, int(BUDGET // self.each))
 
     def learn(self, run: ModelRun, count: int) -> None:
         """What a run of so many examples has taken."""
         if run.size:
-            self._each = BACKWARD * run.size / count
+            self.each = BACKWARD * run.size / count
 
 
 @dataclass
@@ -74,6 +76,11 @@ class Task:
         if count is not None:
             self.batches.learn(run, count)
         return run
+
+    def worth_tracing(self, points: int) -> bool:
+        """Whether so many gradients are better computed by a program; as part of a program they are, anyway."""
+        symbolic = any(map(self.engine.is_symbolic, self.inputs))
+        return symbolic or self.batches.each * points > WORTH
 
     def gradients_of(
         self, run: ModelRun

@@ -16,3 +16,4 @@ from pullback.engines.tensorflow.saliency.tensors import spread as spread
 from pullback.engines.tensorflow.saliency.tensors import sum_by as sum_by
 from pullback.engines.tensorflow.saliency.tensors import sum_over as sum_over
 from pullback.engines.tensorflow.saliency.tensors import take as take
+from pullback.engines.tensorflow.saliency.tensors import traced as traced

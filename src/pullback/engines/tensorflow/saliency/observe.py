@@ -87,7 +87,10 @@ class Observer:
             self._ends[id(outputs[0])] = (op_type, inputs[0], outputs[0])
             if len(self._ends) > _MOST_KEPT:
                 self._ends.popitem(last=False)
-        if self._watch is not None and private.possible_gradient_types(inputs):
+        if self._watch is None:
+            self._weigh(op_type, outputs)
+        elif private.possible_gradient_types(inputs):
+            self._weigh(op_type, outputs)
             self._note(op_type, op_name, inputs, outputs)
         return outputs
 
@@ -135,11 +138,13 @@ class Observer:
         shape = self._shapes[number]
         return output.dtype.is_floating and output.shape.as_list()[: len(shape)] == shape
 
-    def _note(self, op_type: str, op_name: Any, inputs: Any, outputs: Any) -> None:
-        """An operation of what is differentiated."""
-        for output in outputs:
+    def _weigh(self, op_type: str, outputs: Any) -> None:
+        for output in outputs if op_type != "ReadVariableOp" else ():  # which copies nothing
             size = output.shape.num_elements()
             self.bytes += 0 if size is None else size * output.dtype.size
+
+    def _note(self, op_type: str, op_name: Any, inputs: Any, outputs: Any) -> None:
+        """An operation of what is differentiated."""
         if outputs[0].dtype.is_bool:
             self._conditions[id(outputs[0])] = outputs[0]
         elif self._is_non_linear(op_type, inputs) and not self._in_unit():

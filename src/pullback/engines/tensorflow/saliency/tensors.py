@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,11 @@ def is_floating(tensor: Any) -> bool:
 def is_symbolic(tensor: Any) -> bool:
     """Whether its numbers are not known yet, because a program is being traced."""
     return isinstance(tensor, tf.Tensor) and not hasattr(tensor, "numpy")
+
+
+def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a program, in which gradients that nobody asks for are not computed."""
+    return tf.function(function, autograph=False)
 
 
 def take(tensor: Any, examples: Any) -> Any:
