@@ -39,7 +39,7 @@ def examples(count):
 def trained():
     keras.utils.set_random_seed(0)
     conv = [keras.layers.Conv2D(n, 3, padding="same", activation="relu") for n in (16, 32, 32)]
-    pool, end = keras.layers.MaxPooling2D, keras.layers.GlobalMaxPooling2D()
+    pool, end = keras.layers.MaxPooling2D, keras.layers.GlobalAveragePooling2D()
     parts = [conv[0], pool(), conv[1], pool(), conv[2], end, keras.layers.Dense(3, "softmax")]
     model = keras.Sequential([keras.Input((SIZE, SIZE, 1)), *parts])
     model.compile("adam", "sparse_categorical_crossentropy")
@@ -48,8 +48,7 @@ def trained():
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/saliency")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     model = trained()
     both = noisy((shape(0, 9, 10) + shape(1, 22, 22))[None])
     for method in METHODS.split():
