@@ -2,7 +2,8 @@
 
 Integrated gradients: Sundararajan, Taly and Yan, "Axiomatic Attribution for Deep Networks" (2017). The integral is
 taken by Gauss and Legendre's rule, as in Captum: on smooth networks its error falls faster than any power of the number
-of steps, and on networks with kinks it is no larger than that of the trapezoidal rule. SmoothGrad: Smilkov et al.,
+of steps; on networks with kinks all rules are alike, within a factor of two (docs/saliency.md has figures).
+SmoothGrad: Smilkov et al.,
 "SmoothGrad: removing noise by adding noise" (2017).
 """
 
