@@ -1,6 +1,7 @@
 """Change any gradient. Know it is the one you meant."""
 
 from pullback import keras as keras
+from pullback import rules as rules
 from pullback._define import custom_gradient as custom_gradient
 from pullback._define import with_gradient as with_gradient
 from pullback._define import with_partials as with_partials
@@ -20,3 +21,5 @@ from pullback.errors import UnmatchedOverride as UnmatchedOverride
 from pullback.errors import UnreachableOverride as UnreachableOverride
 from pullback.explain.api import explain as explain
 from pullback.explain.flow import Flow as Flow
+from pullback.saliency.api import saliency as saliency
+from pullback.saliency.result import Saliency as Saliency

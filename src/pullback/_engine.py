@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pullback._overriding import OverrideEngine
     from pullback.check.probe import Probes
     from pullback.explain.recorder import Recorder
+    from pullback.saliency.protocol import SaliencyEngine
 
 TABLE = {"tensorflow": "pullback.engines.tensorflow"}  # framework -> the module of its engine
 
@@ -187,6 +188,16 @@ class Engine(abc.ABC):
         """What `pullback.keras` has under this name: a class for Keras as it runs on the framework."""
         del name
         raise self.unsupported("Keras")
+
+    @property
+    def arrays(self) -> Any:
+        """What ready-made rules compute with: functions of arrays, by NumPy's names where it has them."""
+        raise self.unsupported("ready-made rules")
+
+    @property
+    def saliency(self) -> SaliencyEngine:
+        """What the engine does for `saliency`."""
+        raise self.unsupported("saliency")
 
     @property
     def modes(self) -> Mapping[str, Any]:

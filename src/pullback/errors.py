@@ -13,6 +13,7 @@ PullbackError
  │    └── UnmatchedOverride     an override had no effect in its block or function
  ├── ExportError                a gradient cannot be written to a file
  ├── ExplainError               a flow could not be recorded, or is asked about something that it does not know
+ ├── SaliencyError              a saliency map cannot be made of this model, input, target or option
  └── CheckError                 a gradient check could not be carried out
       └── CheckFailed           a gradient check found something wrong
 
@@ -107,6 +108,10 @@ class ExportError(PullbackError, RuntimeError):
 
 class ExplainError(PullbackError, ValueError):
     """A flow could not be recorded, or is asked about something that it does not know."""
+
+
+class SaliencyError(PullbackError, ValueError):
+    """A saliency map cannot be made of this model, input, target or option."""
 
 
 class CheckError(PullbackError, ValueError):

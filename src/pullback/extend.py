@@ -7,6 +7,7 @@ engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot
 from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
+from pullback._audit import Audit as Audit
 from pullback._audit import Place as Place
 from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
@@ -123,3 +124,5 @@ from pullback.explain import flow as flow
 from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
+from pullback.saliency.protocol import LAST_FEATURES as LAST_FEATURES
+from pullback.saliency.protocol import ModelRun as ModelRun

@@ -98,6 +98,20 @@ class TensorFlowEngine(Engine):
 
         return getattr(watching, name)
 
+    @property
+    def arrays(self) -> Any:
+        """What ready-made rules compute with."""
+        from pullback.engines.tensorflow import array_functions
+
+        return array_functions
+
+    @property
+    def saliency(self) -> Any:
+        """Models run with their insides seen, loaded at the first saliency map."""
+        from pullback.engines.tensorflow import saliency
+
+        return self.overrides and saliency
+
     def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
         """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
         if not hasattr(tf, dtype):

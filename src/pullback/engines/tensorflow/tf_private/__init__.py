@@ -30,6 +30,7 @@ from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import cond_v2 as _cond
+from tensorflow.python.ops import control_flow_util as _control_flow_util
 from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow
 from tensorflow.python.ops import gen_array_ops as _array_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
@@ -262,6 +263,11 @@ def capturing(graph: Any, translate: Callable[[Any], Any]) -> Generator[None]:
 def is_control_flow(graph: Any) -> bool:
     """Whether a graph is a branch of a tf.cond or the body of a tf.while_loop."""
     return isinstance(graph, (_control_flow.CondBranchFuncGraph, _control_flow.WhileBodyFuncGraph))
+
+
+def is_compiled_by_xla(graph: Any) -> bool:
+    """Whether what is traced into a graph is meant for XLA, as far as the trace knows."""
+    return _control_flow_util.GraphOrParentsInXlaContext(graph)
 
 
 def is_in_control_flow(graph: Any) -> bool:

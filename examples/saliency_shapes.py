@@ -1,0 +1,60 @@
+"""Where a small network sees a disc or a square: every method on one picture that has both.
+
+python examples/saliency_shapes.py [folder for the pictures]
+"""
+
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import pullback as pb
+
+SIZE = 32
+METHODS = (
+    "gradient input_x_gradient integrated smoothgrad guided deconv gradcam gradcam++ guided_gradcam"
+)
+draw = np.random.default_rng(0)
+down, across = np.mgrid[:SIZE, :SIZE]
+
+
+def shape(kind, x, y):
+    """A disc, a square or a cross."""
+    dx, dy = np.abs(across - x), np.abs(down - y)
+    near, far = np.minimum(dx, dy), np.maximum(dx, dy)
+    return [np.hypot(dx, dy) < 5, far < 4.5, (near < 1.5) & (far < 5.5)][kind].astype("f")
+
+
+def noisy(pictures):
+    return (pictures + 0.1 * draw.normal(size=pictures.shape)).astype("f")[..., None]
+
+
+def examples(count):
+    kinds, places = draw.integers(0, 3, count), draw.integers(6, SIZE - 6, (count, 2))
+    clean = [shape(kind, *place) for kind, place in zip(kinds, places, strict=True)]
+    return noisy(np.stack(clean)), kinds
+
+
+def trained():
+    keras.utils.set_random_seed(0)
+    conv = [keras.layers.Conv2D(n, 3, padding="same", activation="relu") for n in (16, 32, 32)]
+    pool, end = keras.layers.MaxPooling2D, keras.layers.GlobalAveragePooling2D()
+    parts = [conv[0], pool(), conv[1], pool(), conv[2], end, keras.layers.Dense(3, "softmax")]
+    model = keras.Sequential([keras.Input((SIZE, SIZE, 1)), *parts])
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.fit(*examples(3000), epochs=6, verbose=0)
+    return model
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    model = trained()
+    both = noisy((shape(0, 9, 10) + shape(1, 22, 22))[None])
+    for method in METHODS.split():
+        found = pb.saliency(model, np.repeat(both, 2, 0), target=[0, 1], method=method)
+        found.save(folder / f"saliency_{method.replace('+', 'p')}.png")
+        upper = np.maximum(found.values[0].reshape(SIZE, SIZE), 0)
+        print(
+            f"{method:16} {upper[:17, :17].sum() / upper.sum():.0%} of the map of the disc is near it"
+        )

@@ -1,0 +1,151 @@
+"""A model run on some examples: its scores, and their gradient towards inputs and features."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pullback.engines.tensorflow.probing.state import random_state_kept, reachable_variables
+from pullback.engines.tensorflow.saliency.activations import OPS, Covering
+from pullback.engines.tensorflow.saliency.observe import Observer, observed
+from pullback.errors import PullbackError, SaliencyError
+from pullback.extend import LAST_FEATURES, ModelRun, flatten, unflatten
+
+Score = Callable[[Any], tuple[Any, Any]]
+
+
+class Subject:
+    """A model, called in inference mode, and what its inputs look like."""
+
+    def __init__(self, model: Any, structure: Any, of: str) -> None:
+        self.model = model
+        self.structure = structure
+        self.looks_through = of == "logit"
+        self.wrote = False
+        self._passing: set[tuple[int, int]] = set()
+
+    def prepare(self, inputs: Sequence[Any]) -> ModelRun | None:
+        """Have a model that was never called make its variables, and see where whole numbers are only passed on."""
+        one = [x[:1] for x in inputs]
+        if isinstance(self.model, keras.Layer) and not self.model.built:
+            self._called(one)
+        if all(x.dtype.is_floating for x in inputs):
+            return None
+        return self.run(one, lambda outputs: (outputs, None), differentiate=False)
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Generator[None]:
+        """Variables and random numbers are afterwards what they were."""
+        if not tf.executing_eagerly():
+            yield
+            return
+        # To read a variable copies nothing: TensorFlow copies when it is written to.
+        before = [(v, v.read_value()) for v in reachable_variables(self.model)]
+        with random_state_kept(0):
+            try:
+                yield
+            finally:
+                for variable, value in before if self.wrote else ():
+                    variable.assign(value)
+
+    def run(
+        self,
+        inputs: Sequence[Any],
+        score: Score,
+        *,
+        given: Sequence[Sequence[Any] | None] | None = None,
+        differentiate: bool = True,
+        layer: Any = None,
+        rule: Any = None,
+    ) -> ModelRun:
+        """Run the model on these inputs.
+
+        `given` are the tensors that take the place of those looked up for an input. `layer` is the layer whose features
+        are asked for, or the last ones; `rule` is the rule of all activations.
+        """
+        kept: list[tuple[Any, Any]] = []
+        target = layer if isinstance(layer, keras.Layer) else None
+        covering = Covering(rule, target, _seen_by(kept))
+        leaves = [tf.identity(x) for x in inputs]
+        floating = [x for x in leaves if x.dtype.is_floating]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            watch = tape.watch if differentiate else None
+            if watch is not None:
+                watch([*floating, *(t for each in given or () for t in each or ())])
+            observer = Observer(leaves, given, watch, covering.in_unit, self._passing)
+            with covering, observed(observer):
+                outputs = self._called(leaves)
+            outputs, activation = self._looked_through(observer, outputs)
+            scores, chosen = score(outputs)
+        self.wrote |= observer.wrote
+        sources = [
+            found or ([x] if x.dtype.is_floating else [])
+            for found, x in zip(observer.looked_up, leaves, strict=True)
+        ]
+        run = ModelRun(scores, chosen, outputs, activation, sources, size=observer.bytes)
+        if differentiate:
+            self._differentiate(run, tape, observer, layer, kept)
+        if rule is not None:
+            run.audit = covering.audit
+            run.operations = dict(observer.operations)
+            run.activations = OPS
+        return run
+
+    def _differentiate(
+        self, run: ModelRun, tape: Any, observer: Observer, layer: Any, kept: list[Any]
+    ) -> None:
+        last = observer.features if layer is LAST_FEATURES else None
+        wanted = [*(t for each in run.sources for t in each), *([last[0]] if last else [])]
+        found: list[Any] = tape.gradient(run.scores, wanted)
+        if last is not None:
+            run.features, run.feature_gradient = last[0], found.pop()
+            run.layer = last[1].layer or last[1].name
+        flat = iter(found)
+        run.gradients = [[next(flat) for _ in each] for each in run.sources]
+        run.calls = len(kept)
+        if kept:  # the backward pass comes to the last call first
+            run.features, run.feature_gradient = kept[0]
+
+    def _called(self, leaves: Sequence[Any]) -> Any:
+        x = unflatten(self.structure, leaves)
+        options = {"training": False} if isinstance(self.model, keras.Layer) else {}
+        try:
+            return self.model(x, **options)
+        except PullbackError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{t.dtype.name}{t.shape.as_list()}" for t in leaves)
+            raise SaliencyError(
+                f"the model cannot be called with this x ({shapes}): {error}\n"
+                "x is what `model(x)` takes, with the examples along its first axis: write x[None] for a single one."
+            ) from error
+
+    def _looked_through(self, observer: Observer, outputs: Any) -> tuple[Any, str | None]:
+        leaves, structure = flatten(outputs)
+        if not self.looks_through:
+            return outputs, None
+        found = [
+            observer.before_last_activation(t) if isinstance(t, tf.Tensor) else (t, None)
+            for t in leaves
+        ]
+        names = [name for _, name in found if name is not None]
+        return unflatten(structure, [t for t, _ in found]), ", ".join(names) or None
+
+
+def _seen_by(kept: list[tuple[Any, Any]]) -> Callable[..., Any]:
+    """A rule that keeps what a layer gave, and the gradient that arrives there."""
+
+    def see(*upstream: Any, outputs: Any, original: Any) -> Any:
+        found = flatten(outputs)[0]
+        if len(found) != 1:
+            raise SaliencyError(
+                f"the layer gives {len(found)} tensors; wanted one that gives a single tensor."
+            )
+        kept.append((found[0], upstream[0]))
+        return original(*upstream)
+
+    return see

@@ -1,0 +1,16 @@
+"""Ready-made rules: for `pb.override`, for `pb.with_gradient`, and to be put on a tensor."""
+
+from pullback.rules import quantizers as quantizers
+from pullback.rules._activations import deconv as deconv
+from pullback.rules._activations import guided as guided
+from pullback.rules._activations import straight_through as straight_through
+from pullback.rules._activations import surrogate as surrogate
+from pullback.rules._flow import clip as clip
+from pullback.rules._flow import nan_to_zero as nan_to_zero
+from pullback.rules._flow import noise as noise
+from pullback.rules._flow import passthrough as passthrough
+from pullback.rules._flow import raise_on_nan as raise_on_nan
+from pullback.rules._flow import reverse as reverse
+from pullback.rules._flow import scale as scale
+from pullback.rules._flow import stop as stop
+from pullback.rules._flow import tap as tap

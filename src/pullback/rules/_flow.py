@@ -1,0 +1,203 @@
+"""Rules that change what flows, whatever it flows through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pullback._tree import flatten, unflatten
+from pullback.errors import RuleError
+from pullback.rules._ready import each, engine_for, ordinary, ready, ready_as_is
+
+Rule = Callable[..., Any]
+
+
+@ready
+def scale(k: Any) -> Rule:
+    """The gradient times `k`: a number, a tensor or a variable, which is read anew at every backward pass.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([1.0, 2.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.rules.scale(0.5)(x)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [0.5, 0.5]
+    """
+
+    def scaled(*dy: Any, original: Any) -> Any:
+        gradients = ordinary(original, dy, "scale")
+        return each(engine_for(gradients, dy).arrays.times(k), gradients)
+
+    return scaled
+
+
+@ready
+def reverse(k: Any = 1.0) -> Rule:
+    """The gradient times `-k`, as between a feature extractor and a domain classifier.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([1.0, 2.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.rules.reverse(2.0)(x)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [-2.0, -2.0]
+    """
+
+    def reversed_(*dy: Any, original: Any) -> Any:
+        gradients = ordinary(original, dy, "reverse")
+        arrays = engine_for(gradients, dy).arrays
+        return each(lambda g: arrays.times(-1.0)(arrays.times(k)(g)), gradients)
+
+    return reversed_
+
+
+@ready
+def clip(value: Any = None, norm: Any = None, global_norm: Any = None) -> Rule:
+    """The gradient clipped: each entry to ±`value`, each tensor to a length of `norm`, all of a call to `global_norm`.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([3.0, 4.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = tf.reduce_sum(pb.rules.clip(norm=2.5)(x) * [3.0, 4.0])
+    >>> tape.gradient(y, x).numpy().tolist()
+    [1.5, 2.0]
+    """
+    given = {"value": value, "norm": norm, "global_norm": global_norm}
+    wanted = {name: limit for name, limit in given.items() if limit is not None}
+    if not wanted:
+        raise RuleError(
+            "pb.rules.clip got no limit. Write clip(value=…), clip(norm=…) or clip(global_norm=…)."
+        )
+    for name, limit in wanted.items():
+        if isinstance(limit, (int, float)) and not limit > 0:
+            raise RuleError(f"pb.rules.clip got {name}={limit!r}; wanted a limit above zero.")
+
+    def clipped(*dy: Any, original: Any) -> Any:
+        gradients = ordinary(original, dy, "clip")
+        arrays = engine_for(gradients, dy).arrays
+        leaves, structure = flatten(gradients)
+        where = [i for i, g in enumerate(leaves) if g is not None]
+        found = [leaves[i] for i in where]
+        if value is not None:
+            found = [arrays.clip(g, value) for g in found]
+        if norm is not None:
+            found = [arrays.shorten([g], norm)[0] for g in found]
+        if global_norm is not None:
+            found = arrays.shorten(found, global_norm)
+        for i, g in zip(where, found, strict=True):
+            leaves[i] = g
+        return unflatten(structure, leaves)
+
+    return clipped
+
+
+@ready_as_is
+def stop(*dy: Any, inputs: Any) -> Any:
+    """No gradient.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable(1.0)
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.rules.stop(x)
+    >>> tape.gradient(y, x) is None
+    True
+    """
+    del dy, inputs
+    return {}  # of no input
+
+
+@ready_as_is
+def passthrough(*dy: Any, inputs: Any) -> Any:
+    """The upstream gradient as it is, as if the operation were not there.
+
+    Each output's is that of the tensor in its place among the inputs; their shapes must agree.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([0.2, 1.7])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.with_gradient(tf.round, pb.rules.passthrough)(x)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [1.0, 1.0]
+    """
+    names = [name for name, value in inputs.items() if hasattr(value, "dtype")]
+    if len(names) < len(dy):
+        raise RuleError(
+            f"pb.rules.passthrough got {len(dy)} upstream gradients, one for each output, and there are "
+            f"{len(names)} tensors among the inputs to hand them to. Write a rule that says what becomes of each."
+        )
+    return dict(zip(names, dy, strict=False))
+
+
+@ready
+def noise(stddev: Any, seed: int | None = None) -> Rule:
+    """The gradient with Gaussian noise of this standard deviation added, drawn anew at every backward pass."""
+
+    def noisy(*dy: Any, original: Any) -> Any:
+        gradients = ordinary(original, dy, "noise")
+        arrays = engine_for(gradients, dy).arrays
+        return each(lambda g: arrays.with_noise(g, stddev, seed), gradients)
+
+    return noisy
+
+
+@ready_as_is
+def nan_to_zero(*dy: Any, original: Any) -> Any:
+    """The gradient with zeros in place of what is not finite."""
+    gradients = ordinary(original, dy, "nan_to_zero")
+    arrays = engine_for(gradients, dy).arrays
+    return each(arrays.nan_to_zero, gradients)
+
+
+@ready_as_is
+def raise_on_nan(*dy: Any, original: Any, op: Any) -> Any:
+    """The gradient as it is; where it is not finite, an error that names the place, wherever the program runs."""
+    gradients = ordinary(original, dy, "raise_on_nan")
+    arrays = engine_for(gradients, dy).arrays
+    came = [g for g in flatten(dy)[0] if g is not None]
+    return each(lambda g: arrays.require_finite(g, _where_from(op), came), gradients)
+
+
+def _where_from(op: Any) -> str:
+    line = f" at {op.source}" if getattr(op, "source", None) else ""
+    layer = f" in layer {op.layer!r}" if getattr(op, "layer", None) else ""
+    return f"the gradient of {op.name} ({op.type}){layer}{line} is not finite"
+
+
+@ready
+def tap(callback: Any, of: str = "gradient") -> Rule:
+    """The gradient as it is, shown to `callback(value, op)` when it flows; a list gets `(op, value)` appended.
+
+    `of="norm"` shows its length alone, which is cheap enough for training. `op` has name, type, layer and line. In a
+    traced program the callback runs each time the program does. A program compiled by XLA, or vectorised, cannot call
+    it, and raises.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> seen = []
+    >>> x = tf.Variable([3.0, 4.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = tf.reduce_sum(pb.rules.tap(seen, of="norm")(x) * [3.0, 4.0])
+    >>> gradient = tape.gradient(y, x)
+    >>> float(seen[0][1])
+    5.0
+    """
+    if of not in ("gradient", "norm"):
+        raise RuleError(f'pb.rules.tap got of={of!r}; there are "gradient" and "norm".')
+    if not callable(callback) and not hasattr(callback, "append"):
+        raise RuleError(
+            f"pb.rules.tap got {callback!r}; wanted a function of the gradient and its place, or a list to append to."
+        )
+
+    def shown(*dy: Any, original: Any, op: Any) -> Any:
+        gradients = ordinary(original, dy, "tap")
+        arrays = engine_for(gradients, dy).arrays
+
+        def see(value: Any) -> None:
+            if callable(callback):
+                callback(value, op)
+            else:
+                callback.append((op, value))
+
+        measure = arrays.length if of == "norm" else None
+        return each(lambda g: arrays.tapped(g, see, measure), gradients)
+
+    return shown

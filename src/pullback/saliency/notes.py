@@ -1,0 +1,95 @@
+"""What is to be said about a map: aloud, where it may not be what was meant, and otherwise in a note."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.saliency.part import Part
+from pullback.saliency.result import Saliency
+from pullback.saliency.task import Task
+
+_MOST_SHOWN = 8
+
+
+def about(
+    task: Task, found: Saliency, part: Part, arrays: Sequence[Any]
+) -> tuple[list[str], list[str]]:
+    """Warnings, and notes."""
+    return list(_loud(found, part)), list(_quiet(task, found, part, arrays))
+
+
+def _loud(found: Saliency, part: Part) -> Iterator[str]:
+    if isinstance(found.gap, np.ndarray):
+        largest = found.gap.max()
+        if part.tolerance is not None and largest > part.tolerance:
+            yield (
+                f"the sum of the map differs from the change of the score by {largest:.1%} of it after {found.steps} "
+                "steps. Raise max_steps=."
+            )
+    if found.audit is not None and not found.audit.rows:
+        yield f"no activation ran in this model: the map of {found.method!r} is its plain gradient."
+    elif found.audit is not None and found.audit.uncovered:
+        rows = found.audit.uncovered
+        listed = "; ".join(map(str, rows[:_MOST_SHOWN]))
+        more = f"; and {len(rows) - _MOST_SHOWN} more" if len(rows) > _MOST_SHOWN else ""
+        yield f"non-linear operations that keep their own gradient under {found.method!r}: {listed}{more}. See .audit."
+    if found.of == "logit" and part.run.looked_through is None and _is_probability(part.run):
+        yield (
+            "the outputs look like probabilities, and the softmax that made them was not found in the end of the "
+            "model, so this is the map of a probability, not of a logit. Give the model without it."
+        )
+
+
+def _quiet(task: Task, found: Saliency, part: Part, arrays: Sequence[Any]) -> Iterator[str]:
+    if task.target.is_chosen:
+        yield _target(found.target)
+    if part.run.looked_through:
+        yield f'of the logit: the {part.run.looked_through} in the end is looked through (of="output" keeps it)'
+    looked_up = [
+        not task.engine.is_floating(x) and bool(s)
+        for x, s in zip(task.inputs, part.run.sources, strict=True)
+    ]
+    if any(looked_up):
+        yield "whole numbers: the map is that of what the model looks up for each of them, summed to it"
+    if part.layer is not None and task.layer is None:
+        yield f"layer: {part.layer}, the last with features that have places"
+    if part.calls > 1:
+        yield f"layer {found.layer} ran {part.calls} times: this is its last call"
+    if found.audit is not None and found.audit.complete:
+        yield f"all {sum(row.count for row in found.audit.rows)} activations covered"
+    yield from _signs(arrays)
+
+
+def _target(target: Any) -> str:
+    if not isinstance(target, np.ndarray):
+        return (
+            "target: the only output"
+            if target is None
+            else "target: the largest score of each example"
+        )
+    listed = ", ".join(map(str, target[:_MOST_SHOWN].tolist()))
+    more = ", …" if len(target) > _MOST_SHOWN else ""
+    return f"target: the largest score of each example, {listed}{more}"
+
+
+def _signs(arrays: Sequence[Any]) -> Iterator[str]:
+    known = [np.asarray(a) for a in arrays if hasattr(a, "numpy")]
+    if not known:
+        return
+    if any(not np.isfinite(a).all() for a in known):
+        yield "the map holds numbers that are not finite"
+    elif not any(a.any() for a in known):
+        yield "the map is zero everywhere: nothing counts for this target"
+    elif all((a <= 0).all() for a in known):
+        yield "all contributions are negative"
+
+
+def _is_probability(run: Any) -> bool:
+    outputs = run.outputs
+    if not hasattr(outputs, "numpy") or len(outputs.shape) != 2 or outputs.shape[1] < 2:
+        return False
+    numbers = np.asarray(outputs, dtype="float64")
+    return bool((numbers >= 0).all() and np.allclose(numbers.sum(-1), 1.0, atol=1e-3))
