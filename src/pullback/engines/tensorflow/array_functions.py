@@ -176,3 +176,76 @@ def sum_like(x: Any, other: Any) -> Any:
     shape, wanted = tf.shape(x), tf.shape(other)
     (axes, _) = tf.raw_ops.BroadcastGradientArgs(s0=wanted, s1=shape)
     return tf.reshape(tf.reduce_sum(x, axes), wanted)
+
+
+# Batches whose second half are the baselines of the first.
+
+
+def halves(x: Any) -> tuple[Any, Any]:
+    """The examples and their baselines."""
+    first, second = tf.split(x, 2)
+    return first, second
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Examples and baselines in one batch."""
+    return tf.concat([first, second], 0)
+
+
+def doubled(x: Any) -> Any:
+    """The same for an example and its baseline."""
+    return joined(x, x)
+
+
+def swapped(x: Any, batch: int) -> Any:
+    """Baselines in place of examples and examples in place of baselines; what has no batch axis as it is."""
+    return joined(*reversed(halves(x))) if _has_batch(x, batch) else x
+
+
+def mean_of_halves(x: Any, batch: int) -> Any:
+    """The mean of an example and its baseline, in both places; what has no batch axis as it is."""
+    return (x + swapped(x, batch)) / 2 if _has_batch(x, batch) else x
+
+
+def quotient(above: Any, below: Any, x: Any, x0: Any, otherwise: Any) -> Any:
+    """above / below, or something else where below is no more than the rounding of what it is the difference of."""
+    unit = tf.cast(
+        _ROUNDING * tf.experimental.numpy.finfo(below.dtype.as_numpy_dtype).eps, below.dtype
+    )
+    vanishes = tf.abs(below) <= unit * tf.maximum(tf.abs(x), tf.abs(x0))
+    return tf.where(vanishes, otherwise, above / tf.where(vanishes, tf.ones_like(below), below))
+
+
+def largest_along_last(x: Any) -> Any:
+    """The largest along the last axis, which stays."""
+    return tf.reduce_max(x, -1, keepdims=True)
+
+
+def sum_along_last(x: Any) -> Any:
+    """The sum along the last axis, which stays."""
+    return tf.reduce_sum(x, -1, keepdims=True)
+
+
+def pulled_back(op_type: str, attrs: Any, at: Sequence[Any], upstream: Any) -> list[Any]:
+    """What the ordinary gradient of an op with two operands gives at other operands."""
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        y = _PRODUCTS[op_type](at, attrs)
+    return tape.gradient(y, at, output_gradients=upstream)
+
+
+_ROUNDING = 4.0
+_PRODUCTS: dict[str, Callable[[Sequence[Any], Any], Any]] = {
+    "Mul": lambda at, _: tf.multiply(*at),
+    "MatMul": lambda at, k: tf.raw_ops.MatMul(
+        a=at[0], b=at[1], transpose_a=k["transpose_a"], transpose_b=k["transpose_b"]
+    ),
+    "BatchMatMulV2": lambda at, k: tf.raw_ops.BatchMatMulV2(
+        x=at[0], y=at[1], adj_x=k["adj_x"], adj_y=k["adj_y"]
+    ),
+    "Einsum": lambda at, k: tf.raw_ops.Einsum(inputs=list(at), equation=k["equation"]),
+}
+
+
+def _has_batch(x: Any, batch: int) -> bool:
+    return x.shape.rank != 0 and x.shape[0] == batch
