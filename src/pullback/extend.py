@@ -4,9 +4,11 @@ An engine is one folder under `pullback/engines/` whose package has a function `
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
+from pullback._audit import HARMLESS as HARMLESS
 from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
+from pullback._audit import Audit as Audit
 from pullback._audit import Place as Place
 from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
@@ -119,3 +121,4 @@ from pullback.check.probe import refusals as refusals
 from pullback.check.probe.naming import distinct as distinct
 from pullback.check.probe.naming import paths_and_names as paths_and_names
 from pullback.check.probe.refusals import require_function as require_function
+from pullback.rules._relevance import deeplift_rules as deeplift_rules

@@ -14,3 +14,5 @@ from pullback.rules._flow import reverse as reverse
 from pullback.rules._flow import scale as scale
 from pullback.rules._flow import stop as stop
 from pullback.rules._flow import tap as tap
+from pullback.rules._relevance import bilinear as bilinear
+from pullback.rules._relevance import rescale as rescale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,10 +10,19 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.doubled_batches import axes_of_operands as axes_of_operands
+from pullback.engines.tensorflow.doubled_batches import axis_of as axis_of
+from pullback.engines.tensorflow.doubled_batches import doubled as doubled
+from pullback.engines.tensorflow.doubled_batches import halves as halves
+from pullback.engines.tensorflow.doubled_batches import joined as joined
+from pullback.engines.tensorflow.doubled_batches import mean_of_halves as mean_of_halves
+from pullback.engines.tensorflow.doubled_batches import pulled_back as pulled_back
+from pullback.engines.tensorflow.doubled_batches import swapped as swapped
 from pullback.errors import UnsupportedError
 
 pi = math.pi
 exp = tf.exp
+log = tf.math.log
 maximum = tf.maximum
 magnitude = tf.abs
 square = tf.square
@@ -178,42 +188,32 @@ def sum_like(x: Any, other: Any) -> Any:
     return tf.reshape(tf.reduce_sum(x, axes), wanted)
 
 
-# Batches whose second half are the baselines of the first.
+def difference(x: Any, x0: Any) -> Any:
+    """x − x0, which is zero where both are the same infinity."""
+    return tf.where(x == x0, tf.zeros_like(x), x - x0)
 
 
-def halves(x: Any) -> tuple[Any, Any]:
-    """The examples and their baselines."""
-    first, second = tf.split(x, 2)
-    return first, second
+def is_rounding(difference: Any, *of: Any) -> Any:
+    """Where a difference is no more than the rounding of what it is the difference of."""
+    eps = tf.experimental.numpy.finfo(difference.dtype.as_numpy_dtype).eps
+    largest = functools.reduce(tf.maximum, map(tf.abs, of))
+    return tf.abs(difference) <= tf.cast(_ROUNDING * eps, difference.dtype) * largest
 
 
-def joined(first: Any, second: Any) -> Any:
-    """Examples and baselines in one batch."""
-    return tf.concat([first, second], 0)
+def quotient(above: Any, below: Any, unless: Any, otherwise: Any) -> Any:
+    """above / below, and something else where that is undefined or of no use."""
+    unless = unless | (below == 0)
+    return tf.where(unless, otherwise, above / tf.where(unless, tf.ones_like(below), below))
 
 
-def doubled(x: Any) -> Any:
-    """The same for an example and its baseline."""
-    return joined(x, x)
+def reciprocal(x: Any) -> Any:
+    """1 / x, and zero of zero."""
+    return tf.math.reciprocal_no_nan(x)
 
 
-def swapped(x: Any, batch: int) -> Any:
-    """Baselines in place of examples and examples in place of baselines; what has no batch axis as it is."""
-    return joined(*reversed(halves(x))) if _has_batch(x, batch) else x
-
-
-def mean_of_halves(x: Any, batch: int) -> Any:
-    """The mean of an example and its baseline, in both places; what has no batch axis as it is."""
-    return (x + swapped(x, batch)) / 2 if _has_batch(x, batch) else x
-
-
-def quotient(above: Any, below: Any, x: Any, x0: Any, otherwise: Any) -> Any:
-    """above / below, or something else where below is no more than the rounding of what it is the difference of."""
-    unit = tf.cast(
-        _ROUNDING * tf.experimental.numpy.finfo(below.dtype.as_numpy_dtype).eps, below.dtype
-    )
-    vanishes = tf.abs(below) <= unit * tf.maximum(tf.abs(x), tf.abs(x0))
-    return tf.where(vanishes, otherwise, above / tf.where(vanishes, tf.ones_like(below), below))
+def broadcast_like(x: Any, other: Any) -> Any:
+    """An array in the shape of another one."""
+    return tf.broadcast_to(x, tf.shape(other))
 
 
 def largest_along_last(x: Any) -> Any:
@@ -226,26 +226,4 @@ def sum_along_last(x: Any) -> Any:
     return tf.reduce_sum(x, -1, keepdims=True)
 
 
-def pulled_back(op_type: str, attrs: Any, at: Sequence[Any], upstream: Any) -> list[Any]:
-    """What the ordinary gradient of an op with two operands gives at other operands."""
-    with tf.GradientTape() as tape:
-        tape.watch(at)
-        y = _PRODUCTS[op_type](at, attrs)
-    return tape.gradient(y, at, output_gradients=upstream)
-
-
-_ROUNDING = 4.0
-_PRODUCTS: dict[str, Callable[[Sequence[Any], Any], Any]] = {
-    "Mul": lambda at, _: tf.multiply(*at),
-    "MatMul": lambda at, k: tf.raw_ops.MatMul(
-        a=at[0], b=at[1], transpose_a=k["transpose_a"], transpose_b=k["transpose_b"]
-    ),
-    "BatchMatMulV2": lambda at, k: tf.raw_ops.BatchMatMulV2(
-        x=at[0], y=at[1], adj_x=k["adj_x"], adj_y=k["adj_y"]
-    ),
-    "Einsum": lambda at, k: tf.raw_ops.Einsum(inputs=list(at), equation=k["equation"]),
-}
-
-
-def _has_batch(x: Any, batch: int) -> bool:
-    return x.shape.rank != 0 and x.shape[0] == batch
+_ROUNDING = 4.0  # units in the last place, of which arithmetic before it may have lost some
