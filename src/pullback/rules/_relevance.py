@@ -21,8 +21,8 @@ Rule = Callable[..., Any]
 def rescale(batch: int | None = None) -> Rule:
     """DeepLIFT's rescale rule, for activations: how much the output differs, for how much the input does.
 
-    The batch holds the examples and then their baselines, one each. Where an input hardly differs from its baseline, the
-    multiplier is the ordinary slope. Use it where the gradient is of no use because an activation is saturated.
+    The batch holds the examples and then their baselines, one each. Where an input hardly differs from its baseline,
+    the multiplier is the ordinary slope. Use it where the gradient is of no use because an activation is saturated.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([[8.0], [-2.0]])  # an example and its baseline
@@ -222,8 +222,8 @@ def linear_in_inference(*dy: Any, original: Any, attrs: Any, op: Any) -> Any:
     """A normalisation by given statistics is linear; by those of the batch, it mixes examples and baselines."""
     if attrs["is_training"]:
         raise RuleError(
-            f"{op.name} ({op.type}) normalises by the statistics of the batch, in which the examples and their baselines "
-            "are. Call the model with training=False."
+            f"{op.name} ({op.type}) normalises by the statistics of the batch, in which examples and baselines are "
+            "together. Call the model with training=False."
         )
     return original(*dy)
 
@@ -235,7 +235,7 @@ def refused(*dy: Any, inputs: Any, op: Any) -> Any:
     line = f" at {op.source}" if op.source else ""
     raise RuleError(
         f"no rule shares out the difference of {op.name} ({op.type}){layer}{line}, which is not known to be linear. "
-        f"Give one: `rules={{{op.type!r}: pb.rules.rescale()}}`, if it is a function of one number, or a rule of your own."
+        f"Give one: `rules={{{op.type!r}: pb.rules.rescale()}}`, if it is a function of one number, or your own."
     )
 
 

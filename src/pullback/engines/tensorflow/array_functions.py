@@ -118,8 +118,8 @@ def require_finite(gradient: Any, message: str, came: Sequence[Any]) -> Any:
     """The gradient, if it is finite when the program runs; else fail with these words."""
     if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
         raise UnsupportedError(
-            "pb.rules.raise_on_nan cannot raise in a program compiled by XLA, which leaves assertions out. Run it without "
-            "jit_compile=True, or use pb.explain, which says where a NaN starts."
+            "pb.rules.raise_on_nan cannot raise in a program compiled by XLA, which leaves assertions out. Run it "
+            "without jit_compile=True, or use pb.explain, which says where a NaN starts."
         )
     gradient = dense(gradient)
     finite = tf.reduce_all(_is_finite(gradient))
@@ -189,7 +189,7 @@ def sum_like(x: Any, other: Any) -> Any:
 
 
 def difference(x: Any, x0: Any) -> Any:
-    """x − x0, which is zero where both are the same infinity."""
+    """How far x is from x0, which is zero where both are the same infinity."""
     return tf.where(x == x0, tf.zeros_like(x), x - x0)
 
 
@@ -201,7 +201,7 @@ def is_rounding(difference: Any, *of: Any) -> Any:
 
 
 def quotient(above: Any, below: Any, unless: Any, otherwise: Any) -> Any:
-    """above / below, and something else where that is undefined or of no use."""
+    """A quotient, and something else where that is undefined or of no use."""
     unless = unless | (below == 0)
     return tf.where(unless, otherwise, above / tf.where(unless, tf.ones_like(below), below))
 

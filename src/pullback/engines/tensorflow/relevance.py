@@ -33,8 +33,7 @@ from pullback.extend import (
 
 # Operations whose output is linear in what can vary with the examples, or does not vary at all. A matrix product or a
 # convolution is one: an operand without examples is a weight. Operations of lists and functions hand on what they got.
-LINEAR: Final = frozenset(
-    """
+_LINEAR: Final = """
     Add AddN AddV2 AvgPool AvgPool3D BatchToSpace BatchToSpaceND BiasAdd BroadcastTo Cast Concat ConcatV2 Conv Conv2D
     Conv2DBackpropInput Conv2DBackpropInputV2 Conv3D Conv3DBackpropInput Conv3DBackpropInputV2 Copy Cumsum
     DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput Diag DynamicPartition DynamicStitch
@@ -51,17 +50,15 @@ LINEAR: Final = frozenset(
     TensorListScatter TensorListScatterIntoExistingList TensorListScatterV2 TensorListSetItem TensorListSplit
     TensorListStack TensorScatterAdd TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile Trace
     Transpose Unpack UnsortedSegmentSum VarHandleOp Where ZerosLike
-    """.split()
-)
+"""
+LINEAR: Final = frozenset(_LINEAR.split())
+_ACTIVATIONS: Final = """
+    Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e ClipByValue Cos Cosh Digamma Elu Erf Erfc Erfinv Exp
+    Expm1 Inv LeakyRelu Lgamma Log Log1p Ndtri Pow Reciprocal Relu Relu6 Rsqrt Selu Sigmoid Sin Sinh Softplus
+    Softsign Sqrt Square Tan Tanh
+"""
 KINDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        """
-        Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e ClipByValue Cos Cosh Digamma Elu Erf Erfc Erfinv Exp
-        Expm1 Inv LeakyRelu Lgamma Log Log1p Ndtri Pow Reciprocal Relu Relu6 Rsqrt Selu Sigmoid Sin Sinh Softplus
-        Softsign Sqrt Square Tan Tanh
-        """.split(),
-        "activation",
-    ),
+    **dict.fromkeys(_ACTIVATIONS.split(), "activation"),
     **dict.fromkeys(["Mul", "BatchMatMul", "BatchMatMulV2", "Einsum"], "product"),
     **dict.fromkeys(["RealDiv", "Div", "DivNoNan"], "quotient"),
     **dict.fromkeys(["Max", "MaxPool", "MaxPoolV2", "MaxPool3D"], "largest"),
