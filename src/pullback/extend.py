@@ -9,6 +9,7 @@ from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
 from pullback._audit import Audit as Audit
+from pullback._audit import CalledPlace as CalledPlace
 from pullback._audit import Place as Place
 from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
@@ -121,4 +122,8 @@ from pullback.check.probe import refusals as refusals
 from pullback.check.probe.naming import distinct as distinct
 from pullback.check.probe.naming import paths_and_names as paths_and_names
 from pullback.check.probe.refusals import require_function as require_function
+from pullback.rules._lrp import Composite as Composite
+from pullback.rules._lrp import absorbed as absorbed
+from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
+from pullback.rules._lrp import lrp_rules as lrp_rules
 from pullback.rules._relevance import deeplift_rules as deeplift_rules

@@ -18,6 +18,10 @@ from pullback.engines.tensorflow.doubled_batches import joined as joined
 from pullback.engines.tensorflow.doubled_batches import mean_of_halves as mean_of_halves
 from pullback.engines.tensorflow.doubled_batches import pulled_back as pulled_back
 from pullback.engines.tensorflow.doubled_batches import swapped as swapped
+from pullback.engines.tensorflow.linear_layers import is_batch_norm as is_batch_norm
+from pullback.engines.tensorflow.linear_layers import linear_layer as linear_layer
+from pullback.engines.tensorflow.linear_layers import passed_by as passed_by
+from pullback.engines.tensorflow.linear_layers import shift_of as shift_of
 from pullback.errors import UnsupportedError
 
 pi = math.pi
@@ -28,6 +32,7 @@ magnitude = tf.abs
 square = tf.square
 sign = tf.sign
 where = tf.where
+safe_quotient = tf.math.divide_no_nan
 zeros_like = tf.zeros_like
 ones_like = tf.ones_like
 mean = tf.reduce_mean
@@ -99,6 +104,16 @@ def positive(gradient: Any) -> Any:
     """The positive part; what is not a number stays so."""
     gradient = dense(gradient)
     return tf.where(gradient < 0, tf.zeros_like(gradient), gradient)
+
+
+def negative(x: Any) -> Any:
+    """The negative part."""
+    return tf.minimum(x, tf.zeros_like(x))
+
+
+def sum_of_each(x: Any) -> Any:
+    """The sum of each example, in float64: there may be very many entries."""
+    return tf.reduce_sum(tf.cast(x, tf.float64), range(1, x.shape.rank))
 
 
 def nan_to_zero(gradient: Any) -> Any:

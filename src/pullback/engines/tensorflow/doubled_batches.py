@@ -36,7 +36,10 @@ def doubled(x: Any, axis: int = 0) -> Any:
 
 def swapped(x: Any, axis: int | None) -> Any:
     """Baselines in place of examples and examples in place of baselines; what has no such axis as it is."""
-    return x if axis is None else joined(*reversed(halves(x, axis)), axis)
+    if axis is None:
+        return x
+    first, second = halves(x, axis)
+    return joined(second, first, axis)
 
 
 def mean_of_halves(x: Any, axis: int | None) -> Any:

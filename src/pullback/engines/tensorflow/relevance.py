@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import keras
 import tensorflow as tf
 
+from pullback.engines.tensorflow.array_functions import sum_of_each
 from pullback.engines.tensorflow.override.listing.flow import is_op_type
 from pullback.errors import UnsupportedError
 from pullback.extend import (
@@ -83,21 +84,21 @@ def units() -> list[Any]:
 
 
 class Sharing:
-    """A block in which what is not linear has the rule of its kind: see `deeplift_rules`.
+    """A block in which what is not linear has the rule of its kind: see `deeplift_rules` and `lrp_rules`.
 
-    `rules` are further ones, by op type. Operations inside of an activation that is one unit belong to it.
+    `rules` are further ones, by target, which come before; a rule that is nothing leaves the gradient as it is.
+    Operations inside of an activation that is one unit belong to it.
     """
 
-    def __init__(self, by_kind: Mapping[str, Any], rules: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, by_kind: Mapping[str, Any], rules: Mapping[Any, Any] | None = None) -> None:
         more = dict(rules or {})
         lines = dict.fromkeys(units(), by_kind["activation"])
-        whole = len(lines)
-        lines |= {op: by_kind[kind] for op, kind in KINDS.items() if op not in more and _exists(op)}
-        lines |= more
-        self._known = LINEAR.union(KINDS, more)
-        lines[Where(self._is_unknown)] = by_kind["unknown"]
+        self._whole = frozenset(range(len(lines)))
+        usual = {op: by_kind[kind] for op, kind in KINDS.items() if _exists(op)}
+        found = {**usual, **more, Where(self._is_unknown): by_kind["unknown"]}
+        lines |= {target: rule for target, rule in found.items() if rule is not None}
+        self._known = LINEAR.union(KINDS, (each for each in more if isinstance(each, str)))
         self.override = Override(lines, strict=False)
-        self._whole = frozenset(range(whole))
         self.override.resolved = self._outside_units(self.override.resolved)
 
     def _outside_units(self, resolved: Resolved) -> Resolved:
@@ -176,12 +177,12 @@ def contributions(
             scores = select(function(unflatten(structure, both)))
         first, second = tf.split(scores, 2)
         explained = tf.reduce_sum(first)
-    multipliers = tape.gradient(
+    multipliers: Any = tape.gradient(
         explained, [both[i] for i in moving], unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
     values: list[Any] = [None] * len(leaves)
     for i, multiplier in zip(moving, multipliers, strict=True):
-        values[i] = (leaves[i] - others[i]) * tf.split(multiplier, 2)[0]
+        values[i] = (leaves[i] - others[i]) * tf.split(tf.convert_to_tensor(multiplier), 2)[0]
     gap = _gap([values[i] for i in moving], first, second)
     return Contributions(unflatten(structure, values), gap, sharing.audit, first, second)
 
@@ -194,15 +195,10 @@ def _like(baseline: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
 
 
 def _gap(values: Sequence[Any], scores: Any, baseline_scores: Any) -> Any:
-    total = tf.add_n([_sum(v) for v in values])
+    total = tf.add_n([sum_of_each(v) for v in values])
     scores, baseline_scores = (tf.cast(s, tf.float64) for s in (scores, baseline_scores))
     size = tf.maximum(tf.abs(scores), tf.abs(baseline_scores))
     return tf.math.divide_no_nan(total - (scores - baseline_scores), size)
-
-
-def _sum(values: Any) -> Any:
-    """The sum of each example, in float64: there may be very many entries."""
-    return tf.reduce_sum(tf.cast(values, tf.float64), range(1, values.shape.rank))
 
 
 def _with(line: Line, condition: Any) -> Line:
