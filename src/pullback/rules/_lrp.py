@@ -34,7 +34,7 @@ class Passed(NamedTuple):
 
 
 Shares = Callable[[Any, Any, Any, Any, Any], Passed]
-# Called with a place, and the relevance that went to a bias and to a stabiliser there, while somebody wants to know.
+# Called with a place, and of each output the relevance that went to a bias and to a stabiliser, if anybody wants it.
 absorbed: contextvars.ContextVar[Callable[[Any, Any, Any], None] | None] = contextvars.ContextVar(
     "absorbed", default=None
 )
@@ -200,7 +200,7 @@ def _on_layer(name: str, shares: Shares) -> Rule:
             return _of_batch_norm(n, layer, dy, outputs, original, op)
         linear, dy, y = n.linear_layer(layer, inputs[0], outputs, dy, name)
         passed = shares(n, linear, inputs[0], linear.before_activation(inputs[0], y), dy * y)
-        _report(n, op, passed.quotients, passed.bias, passed.stabiliser)
+        _report(op, passed.quotients, passed.bias, passed.stabiliser)
         return {inputs.names[0]: passed.to_inputs}
 
     return rule
@@ -210,19 +210,18 @@ def _of_batch_norm(n: Any, layer: Any, dy: Any, outputs: Any, original: Any, op:
     """By itself it is linear; what it passes on says so to the layer before it, whose rule may count it in."""
     gradient = original(dy)
     gradient = gradient[0] if isinstance(gradient, (tuple, list)) else gradient
-    _report(n, op, dy, n.shift_of(layer, dy), None)
+    _report(op, dy, n.shift_of(layer, dy), None)
 
     def undo() -> None:
-        _report(n, op, -dy, n.shift_of(layer, dy), None)
+        _report(op, -dy, n.shift_of(layer, dy), None)
 
     return n.passed_by(gradient, layer, dy, outputs, undo)
 
 
-def _report(n: Any, op: Any, quotients: Any, bias: Any, stabiliser: Any) -> None:
+def _report(op: Any, quotients: Any, bias: Any, stabiliser: Any) -> None:
     see = absorbed.get()
     if see is not None:
-        parts = [None if p is None else n.sum_of_each(quotients * p) for p in (bias, stabiliser)]
-        see(op, *parts)
+        see(op, *(None if part is None else quotients * part for part in (bias, stabiliser)))
 
 
 def _sign(n: Any, z: Any) -> Any:
@@ -260,6 +259,30 @@ def halved(dy: Any, *, inputs: Any, original: Any, attrs: Any, op: Any) -> Any:
     return type(gradients)(None if g is None else g / 2 for g in gradients)
 
 
+def with_bias(dy: Any, *, inputs: Any, original: Any, op: Any) -> Any:
+    """A sum hands relevance to its terms, of which one that is the same for all examples is a bias."""
+    n = engine_for(dy).arrays
+    terms = list(inputs)
+    axes = n.axes_of_operands(op.type, None, terms, dy, None)
+    if axes.count(None) == 1:
+        sign = -1.0 if op.type == "Sub" and axes[1] is None else 1.0
+        _report(op, dy, sign * terms[axes.index(None)], None)
+    return original(dy)
+
+
+def expanded(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
+    """The gradient, which is LRP-0 of a function expanded at its inputs; what is left counts as a bias."""
+    n = engine_for(dy).arrays
+    gradients, operands = original(dy), list(inputs)
+    _report(op, dy, outputs, None)
+    axes = n.axes_of_operands(op.type, None, operands, dy, None)
+    each = gradients if isinstance(gradients, tuple) else (gradients,)
+    for x, gradient, axis in zip(operands, each, axes, strict=True):
+        if axis is not None and gradient is not None:
+            _report(op, -n.like(gradient, x), gradient, None)
+    return gradients
+
+
 def to_dividend(dy: Any, *, inputs: Any) -> Any:
     """What is divided by counts as a constant (Ali et al., 2022), be it a norm or a sum of exponentials."""
     n = engine_for(dy).arrays
@@ -275,8 +298,8 @@ def to_difference(dy: Any, *, inputs: Any) -> Any:
 
 
 def lrp_rules() -> Mapping[str, Any]:
-    """The rules by kind of operation. Nothing is LRP-0, the gradient: the largest has all relevance, and softmax is
-    expanded at its input, as in AttnLRP.
+    """The rules by kind of operation. Nothing is LRP-0: the largest has all relevance, and softmax is expanded at its
+    input, as in AttnLRP.
     """
     return {
         "activation": passed_through,
@@ -284,9 +307,10 @@ def lrp_rules() -> Mapping[str, Any]:
         "quotient": to_dividend,
         "squared difference": to_difference,
         "largest": None,
-        "choice": None,
-        "softmax": None,
-        "log softmax": None,
+        "choice": expanded,
+        "softmax": expanded,
+        "log softmax": expanded,
+        "sum": with_bias,
         "normalisation": linear_in_inference,
         "unknown": refused,
     }
@@ -294,10 +318,10 @@ def lrp_rules() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Composite:
-    """Rules by kind of layer and position. Nothing is LRP-0."""
+    """Rules by kind of layer and position."""
 
-    convolution: Any = None
-    dense: Any = None
+    convolution: Any
+    dense: Any
     first: Any = None  # for the layer that is called first, whichever kind it is
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow.array_functions import sum_of_each
+from pullback.engines.tensorflow.doubled_batches import axis_of
 from pullback.engines.tensorflow.linear_layers import CONVOLUTIONS, DENSE, SEPARABLE
 from pullback.engines.tensorflow.relevance import Sharing
 from pullback.extend import (
@@ -36,6 +37,8 @@ _UNITS_OF_PIXELS: Final = (_layers.Rescaling, _layers.Normalization)
 # For positive factors, of which f(k·x) = k·f(x), the gradient hands all relevance on.
 _HOMOGENEOUS: Final = {"Relu": None, "LeakyRelu": None, "Abs": None}
 
+_SUMS: Final = ("Add", "AddV2", "Sub", "BiasAdd")
+
 
 class LayerRules(Sharing):
     """A block in which layers have the rules of a composite, and what is not linear besides them that of its kind."""
@@ -43,13 +46,15 @@ class LayerRules(Sharing):
     def __init__(self, composite: Composite) -> None:
         self.composite = composite
         self._first: Any = None
-        lines: dict[Any, Any] = dict.fromkeys((*CONVOLUTIONS, *DENSE, *SEPARABLE), self._of_layer)
-        lines[_layers.BatchNormalization] = lrp_epsilon()  # which counts it in
+        layers: dict[Any, Any] = dict.fromkeys((*CONVOLUTIONS, *DENSE, *SEPARABLE), self._of_layer)
+        layers[_layers.BatchNormalization] = lrp_epsilon()  # which counts it in
         if composite.gives_relevance:
-            lines |= dict.fromkeys(_UNITS_OF_PIXELS, _as_it_is)
+            layers |= dict.fromkeys(_UNITS_OF_PIXELS, _as_it_is)
+        by_kind = lrp_rules()
+        rules: dict[Any, Any] = {**_HOMOGENEOUS, **dict.fromkeys(_SUMS, by_kind["sum"])}
         for norm in _NORMS:
-            lines |= {Inside(norm, "Rsqrt"): _nothing, Inside(norm, "Mul"): _gradient}
-        super().__init__(lrp_rules(), {**_HOMOGENEOUS, **lines})
+            rules |= {Inside(norm, "Rsqrt"): _nothing, Inside(norm, "Mul"): _gradient}
+        super().__init__(by_kind, rules, layers)
 
     def _of_layer(self, dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
         """The rule of a layer, by its kind and position."""
@@ -57,10 +62,8 @@ class LayerRules(Sharing):
         rule = self.composite.dense if isinstance(layer, DENSE) else self.composite.convolution
         if layer is self._first and self.composite.first is not None:
             rule = self.composite.first
-        elif isinstance(layer, SEPARABLE) and rule is not None:
-            rule = lrp_epsilon()  # two kernels in one layer
-        if rule is None:
-            return original(dy)
+        elif isinstance(layer, SEPARABLE):
+            rule = self.composite.dense  # it has two kernels, which other rules cannot change
         return rule(dy, inputs=inputs, outputs=outputs, original=original, op=op)
 
     def _is_outside(self, where: Any) -> bool:
@@ -81,7 +84,7 @@ class Relevances(NamedTuple):
     """What of the score of each example is due to each entry of its input."""
 
     values: Any  # in the structure of x; nothing for inputs that are not floating
-    gap: Any  # of each example: score − inputs − biases − stabilisers, in units of the score
+    gap: Any  # of each example: score − inputs − biases − stabilisers, in units of the score; nothing if not known
     audit: Audit
     scores: Any
     absorbed: Mapping[
@@ -92,43 +95,76 @@ class Relevances(NamedTuple):
 def relevances(
     function: Callable[[Any], Any], x: Any, select: Callable[[Any], Any], composite: Composite
 ) -> Relevances:
-    """LRP: share out the scores of x. `select` gets what the function returns, and gives one number for each example."""
-    leaves, structure = flatten(x)
-    leaves = [tf.identity(tf.convert_to_tensor(leaf)) for leaf in leaves]
-    moving = [i for i, leaf in enumerate(leaves) if leaf.dtype.is_floating]
-    rules, lost = LayerRules(composite), _Lost()
+    """LRP: share out the scores of x. `select` gets what the function returns, and gives one number for each example.
+
+    A single example is run twice: in a batch of one, what is the same for all examples cannot be told.
+    """
+    given, structure = flatten(x)
+    leaves = [_at_least_two(tf.convert_to_tensor(leaf)) for leaf in given]
+    moving = [leaf for leaf in leaves if leaf.dtype.is_floating]
+    rules, lost = LayerRules(composite), _Lost(leaves[0].shape[0])
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch([leaves[i] for i in moving])
+        tape.watch(moving)
         with rules:
             scores = select(function(unflatten(structure, leaves)))
     with set_for(absorbed, lost):
         gradients: Any = tape.gradient(
-            scores, [leaves[i] for i in moving], unconnected_gradients=tf.UnconnectedGradients.ZERO
+            scores, moving, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-    values: list[Any] = [None] * len(leaves)
-    for i, gradient in zip(moving, gradients, strict=True):
-        gradient = tf.convert_to_tensor(gradient)
-        values[i] = gradient if composite.gives_relevance else leaves[i] * gradient
-    scores = tf.cast(scores, tf.float64)
-    total = tf.add_n([sum_of_each(values[i]) for i in moving] + lost.all())
-    gap = tf.math.divide_no_nan(scores - total, tf.abs(scores))
+    found = list(map(tf.convert_to_tensor, gradients))
+    if not composite.gives_relevance:
+        found = [leaf * gradient for leaf, gradient in zip(moving, found, strict=True)]
+    gap = lost.gap(scores, found)
+    flat = iter(found)
+    values = [next(flat) if leaf.dtype.is_floating else None for leaf in leaves]
+    if flatten(x)[0][0].shape[0] == 1:
+        scores, gap = scores[:1], None if gap is None else gap[:1]
+        values = [None if value is None else value[:1] for value in values]
     return Relevances(unflatten(structure, values), gap, rules.audit, scores, lost.by_layer)
 
 
-class _Lost:
-    """What biases and stabilisers took."""
+def _at_least_two(leaf: Any) -> Any:
+    return tf.concat([leaf, leaf], 0) if leaf.shape[0] == 1 else tf.identity(leaf)
 
-    def __init__(self) -> None:
+
+class _Lost:
+    """What biases and stabilisers took of the relevance of each example of a batch."""
+
+    def __init__(self, batch: int | None) -> None:
         self.by_layer: dict[str, tuple[Any, Any]] = {}
+        self._batch = batch
+        self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        self._is_complete = True
 
     def __call__(self, op: Any, bias: Any, stabiliser: Any) -> None:
         name = op.layer or op.name
-        parts = zip(self.by_layer.get(name, (None, None)), (bias, stabiliser), strict=True)
-        old_bias, old_stabiliser = (_plus(old, new) for old, new in parts)
-        self.by_layer[name] = (old_bias, old_stabiliser)
+        known = self.by_layer.get(name, (None, None))
+        self.by_layer[name] = (
+            _plus(known[0], self._of_each(bias)),
+            _plus(known[1], self._of_each(stabiliser)),
+        )
 
-    def all(self) -> list[Any]:
-        return [part for parts in self.by_layer.values() for part in parts if part is not None]
+    def _of_each(self, part: Any) -> Any:
+        """The sum of each example, in float64. Inside of a loop that is traced, nothing can be had."""
+        if part is None:
+            return None
+        if self._graph is not None and part.graph is not self._graph:
+            self._is_complete = False
+            return None
+        axis = axis_of(part, self._batch)
+        wide = tf.cast(part, tf.float64)
+        if self._batch is not None and part.shape[axis] != self._batch:  # several of an example
+            return tf.reduce_sum(tf.reshape(wide, [self._batch, -1]), 1)
+        return tf.reduce_sum(wide, [i for i in range(part.shape.rank) if i != axis])
+
+    def gap(self, scores: Any, values: Sequence[Any]) -> Any:
+        """Scores less all relevance, in units of the scores; nothing if it is not known."""
+        if not self._is_complete:
+            return None
+        parts = [p for parts in self.by_layer.values() for p in parts if p is not None]
+        total = tf.add_n([*map(sum_of_each, values), *parts])
+        scores = tf.cast(scores, tf.float64)
+        return tf.math.divide_no_nan(scores - total, tf.abs(scores))
 
 
 def _plus(a: Any, b: Any) -> Any:

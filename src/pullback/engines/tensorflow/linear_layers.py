@@ -87,8 +87,8 @@ class Linear:
         """The output with changed weights, and what takes gradients of outputs to those of inputs."""
         if self.kernel is None:
             raise RuleError(
-                f"the layer {self._layer.name!r} ({type(self._layer).__name__}) has no kernel of its own that this rule "
-                "could change. Use pb.rules.lrp_epsilon for it."
+                f"the layer {self._layer.name!r} ({type(self._layer).__name__}) has no kernel of its own that this "
+                "rule could change. Use pb.rules.lrp_epsilon for it."
             )
         bias = None if self.bias is None or not with_bias else change(self.bias)
         return _pullback(lambda at: self(at, change(self.kernel), bias), x)

@@ -29,6 +29,7 @@ from pullback.extend import (
     flatten,
     guarded,
     leave,
+    map_leaves,
     unflatten,
 )
 
@@ -76,6 +77,8 @@ _UNITS_OF_KERAS: Final = (
     "squareplus", "tanh_shrink", "threshold",
 )  # fmt: skip
 
+_AMBIGUOUS: Final = 1e-3  # far above rounding, and far below what a wrong axis leaves
+
 
 def units() -> list[Any]:
     """Functions and layers that are one activation each, as far as this Keras has them."""
@@ -87,12 +90,18 @@ class Sharing:
     """A block in which what is not linear has the rule of its kind: see `deeplift_rules` and `lrp_rules`.
 
     `rules` are further ones, by target, which come before; a rule that is nothing leaves the gradient as it is.
-    Operations inside of an activation that is one unit belong to it.
+    `layers` are those of layers that are one unit each, as activations are that are made of several operations: what
+    runs inside of a unit belongs to it.
     """
 
-    def __init__(self, by_kind: Mapping[str, Any], rules: Mapping[Any, Any] | None = None) -> None:
+    def __init__(
+        self,
+        by_kind: Mapping[str, Any],
+        rules: Mapping[Any, Any] | None = None,
+        layers: Mapping[Any, Any] | None = None,
+    ) -> None:
         more = dict(rules or {})
-        lines = dict.fromkeys(units(), by_kind["activation"])
+        lines = {**dict.fromkeys(units(), by_kind["activation"]), **(layers or {})}
         self._whole = frozenset(range(len(lines)))
         usual = {op: by_kind[kind] for op, kind in KINDS.items() if _exists(op)}
         found = {**usual, **more, Where(self._is_unknown): by_kind["unknown"]}
@@ -162,19 +171,37 @@ def contributions(
 ) -> Contributions:
     """DeepLIFT: share out the difference that x makes against its baseline.
 
-    `function` is called once with examples and baselines in one batch. `select` gets what it returns, and gives one
-    number for each of both.
+    `function` is called with examples and baselines in one batch. `select` gets what it returns, and gives one number
+    for each of both. Some programs have another axis first, of steps; if it is as long as the batch, it is taken for
+    it, and then contributions do not add up. So, where they do not, a longer batch is tried, unless this is traced.
     """
+    found = _shared(function, x, baseline, select, rules, 0)
+    if not tf.executing_eagerly() or not tf.reduce_max(tf.abs(found.gap)) > _AMBIGUOUS:
+        return found
+    again = _shared(function, x, baseline, select, rules, 1)
+    return min(found, again, key=lambda each: float(tf.reduce_max(tf.abs(each.gap))))
+
+
+def _shared(
+    function: Callable[[Any], Any],
+    x: Any,
+    baseline: Any,
+    select: Callable[[Any], Any],
+    rules: Mapping[str, Any] | None,
+    more: int,
+) -> Contributions:
+    """Contributions, with some of the examples twice in the batch."""
     leaves, structure = flatten(x)
     leaves = [tf.convert_to_tensor(leaf) for leaf in leaves]
     others = _like(flatten(baseline)[0], leaves)
-    both = [tf.concat(pair, 0) for pair in zip(leaves, others, strict=True)]
+    both = [tf.concat([a, a[:more], b, b[:more]], 0) for a, b in zip(leaves, others, strict=True)]
     moving = [i for i, leaf in enumerate(leaves) if leaf.dtype.is_floating]
     sharing = Sharing(deeplift_rules(both[0].shape[0]), rules)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([both[i] for i in moving])
         with sharing:
-            scores = select(function(unflatten(structure, both)))
+            outputs = function(unflatten(structure, both))
+            scores = select(map_leaves(lambda y: _without(y, more), outputs) if more else outputs)
         first, second = tf.split(scores, 2)
         explained = tf.reduce_sum(first)
     multipliers: Any = tape.gradient(
@@ -182,9 +209,17 @@ def contributions(
     )
     values: list[Any] = [None] * len(leaves)
     for i, multiplier in zip(moving, multipliers, strict=True):
-        values[i] = (leaves[i] - others[i]) * tf.split(tf.convert_to_tensor(multiplier), 2)[0]
+        of_examples = _without(tf.convert_to_tensor(multiplier), more)
+        values[i] = (leaves[i] - others[i]) * tf.split(of_examples, 2)[0]
     gap = _gap([values[i] for i in moving], first, second)
     return Contributions(unflatten(structure, values), gap, sharing.audit, first, second)
+
+
+def _without(both: Any, more: int) -> Any:
+    """Examples and baselines without those that are there twice."""
+    first, second = tf.split(both, 2)
+    count = first.shape[0] - more if more else None
+    return tf.concat([first[:count], second[:count]], 0)
 
 
 def _like(baseline: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
