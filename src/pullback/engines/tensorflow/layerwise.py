@@ -84,7 +84,9 @@ class Relevances(NamedTuple):
     """What of the score of each example is due to each entry of its input."""
 
     values: Any  # in the structure of x; nothing for inputs that are not floating
-    gap: Any  # of each example: score − inputs − biases − stabilisers, in units of the score; nothing if not known
+    # Of each example: score − inputs − biases − stabilisers, in units of the largest of these sums. Nothing if it is not
+    # known, in a loop that is traced; what constants have that are as many as the examples is not counted.
+    gap: Any
     audit: Audit
     scores: Any
     absorbed: Mapping[
@@ -158,13 +160,14 @@ class _Lost:
         return tf.reduce_sum(wide, [i for i in range(part.shape.rank) if i != axis])
 
     def gap(self, scores: Any, values: Sequence[Any]) -> Any:
-        """Scores less all relevance, in units of the scores; nothing if it is not known."""
+        """Scores less all relevance, in units of the largest of what is added up; nothing if it is not known."""
         if not self._is_complete:
             return None
         parts = [p for parts in self.by_layer.values() for p in parts if p is not None]
-        total = tf.add_n([*map(sum_of_each, values), *parts])
         scores = tf.cast(scores, tf.float64)
-        return tf.math.divide_no_nan(scores - total, tf.abs(scores))
+        found, lost = tf.add_n(list(map(sum_of_each, values))), tf.add_n([scores * 0.0, *parts])
+        size = tf.reduce_max(tf.abs(tf.stack([scores, found, lost])), 0)
+        return tf.math.divide_no_nan(scores - found - lost, size)
 
 
 def _plus(a: Any, b: Any) -> Any:
