@@ -27,8 +27,8 @@ def rescale(batch: int | None = None) -> Rule:
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([[8.0], [-2.0]])  # an example and its baseline
     >>> with pb.override({"Relu6": pb.rules.rescale()}), tf.GradientTape() as tape:
-    ...     y = tf.nn.relu6(x)
-    >>> tape.gradient(y[0], x)[0].numpy().tolist()  # (6 − 0) / (8 − −2), where the gradient is 0
+    ...     y = tf.nn.relu6(x)[0]
+    >>> tape.gradient(y, x)[0].numpy().tolist()  # (6 − 0) / (8 − −2), where the gradient is 0
     [0.6000000238418579]
     """
 
@@ -64,8 +64,8 @@ def bilinear(batch: int | None = None) -> Rule:
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([[3.0], [1.0]])  # an example and its baseline
     >>> with pb.override({"Mul": pb.rules.bilinear()}), tf.GradientTape() as tape:
-    ...     y = x * x
-    >>> tape.gradient(y[0], x)[0].numpy().tolist()  # (9 − 1) / (3 − 1), where the gradient is 6
+    ...     y = (x * x)[0]
+    >>> tape.gradient(y, x)[0].numpy().tolist()  # (9 − 1) / (3 − 1), where the gradient is 6
     [4.0]
     """
 

@@ -84,8 +84,8 @@ class Relevances(NamedTuple):
     """What of the score of each example is due to each entry of its input."""
 
     values: Any  # in the structure of x; nothing for inputs that are not floating
-    # Of each example: score − inputs − biases − stabilisers, in units of the largest of these sums. Nothing if it is not
-    # known, in a loop that is traced; what constants have that are as many as the examples is not counted.
+    # Of each example: score − inputs − biases − stabilisers, in units of the largest of these sums. Nothing if it is
+    # not known, in a loop that is traced; what constants have that are as many as the examples is not counted.
     gap: Any
     audit: Audit
     scores: Any
