@@ -11,6 +11,7 @@ L = keras.layers
 
 
 def randomised(model: Any, seed: int = 0) -> Any:
+    """All weights drawn anew, whatever they were: the same in every run."""
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         drawn = rng.standard_normal(weight.shape)
@@ -18,8 +19,12 @@ def randomised(model: Any, seed: int = 0) -> Any:
             continue
         if "variance" in weight.path:
             weight.assign(np.abs(1 + 0.3 * drawn) + 0.1)
+        elif any(word in weight.path for word in ("gamma", "factor")):
+            weight.assign(1 + 0.3 * drawn)
+        elif drawn.ndim < 2:
+            weight.assign(0.3 * drawn)
         else:
-            weight.assign(weight + (0.3 if drawn.ndim < 2 else 0.2) * drawn)
+            weight.assign(drawn * np.sqrt(1.5 / np.prod(drawn.shape[:-1])))
     return model
 
 

@@ -45,6 +45,13 @@ def adds_up(inputs: Any, lost: Any, output: Any) -> None:
     assert np.max(np.abs(inputs + lost - output) / size) <= BAR
 
 
+def with_score(model: Any, head: Any) -> Any:
+    """The model, randomised, with a score that is not near zero, where float32 would have few digits of it."""
+    randomised(model)
+    head.bias.assign([2.0])
+    return model
+
+
 def relu(z: Any) -> Any:
     return np.maximum(z, 0)
 
@@ -58,7 +65,7 @@ def relu(z: Any) -> Any:
 )
 def test_dense_net(rule: str, first: str, mode: str) -> None:
     layers = [L.Dense(7, activation="relu"), L.Dense(5, activation="tanh"), L.Dense(1)]
-    model = randomised(keras.Sequential([keras.Input((6,)), *layers]))
+    model = with_score(keras.Sequential([keras.Input((6,)), *layers]), layers[-1])
     x = examples((6,), 1)[0]
     first_rule, first_option = {**RULES, **FIRST}[first]
     rules = {layers[0]: first_rule, layers[1]: RULES[rule][0], layers[2]: RULES[rule][0]}
@@ -86,7 +93,7 @@ def test_convolutions_with_batch_normalisation(rule: str, first: str) -> None:
     norms = [L.BatchNormalization(), L.BatchNormalization()]
     head = L.Dense(1)
     steps = [convs[0], norms[0], L.ReLU(), convs[1], norms[1], L.ReLU(), L.Flatten(), head]
-    model = randomised(keras.Sequential([keras.Input((6, 5, 2)), *steps]))
+    model = with_score(keras.Sequential([keras.Input((6, 5, 2)), *steps]), head)
     for norm in norms:  # some channels are turned around
         norm.gamma.assign(norm.gamma * [-1.0, *[1.0] * (norm.gamma.shape[0] - 1)])
     x = examples((6, 5, 2), 1)[0]
@@ -116,7 +123,7 @@ def test_residual_block(rule: str) -> None:
     conv, norm, head = L.Conv2D(3, 3, padding="same"), L.BatchNormalization(), L.Dense(1)
     i = keras.Input((4, 4, 3))
     y = L.ReLU()(L.Add()([i, norm(conv(i))]))
-    model = randomised(keras.Model(i, head(L.Flatten()(y))))
+    model = with_score(keras.Model(i, head(L.Flatten()(y))), head)
     x = examples((4, 4, 3), 1)[0]
     middle, option = RULES[rule]
     rules = {conv: middle, norm: middle, head: middle}
@@ -201,6 +208,16 @@ def test_the_first_layer_is_the_one_that_is_called_first() -> None:
     model(x)
     found = relevances(model, x, second, COMPOSITES["epsilon plus flat"]).values
     np.testing.assert_allclose(found, np.repeat(found[:, :1], 3, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("composite", ["epsilon gamma box", "epsilon plus flat"])
+def test_units_of_pixels_and_padding_count_before_the_first_layer_only(composite: str) -> None:
+    i = keras.Input((5, 5, 2))
+    x = L.Conv2D(4, 3, activation="relu")(L.ZeroPadding2D(1)(L.Rescaling(0.5, 0.1)(i)))
+    x = L.Conv2D(3, 3, activation="relu")(L.ZeroPadding2D(1)(L.Rescaling(3.0)(x)))
+    model = randomised(keras.Model(i, L.Dense(2)(L.Flatten()(x))))
+    found = relevances(model, examples((5, 5, 2))[0], second, COMPOSITES[composite])
+    assert np.max(np.abs(found.gap)) <= BAR
 
 
 def test_one_example_is_as_good_as_two() -> None:

@@ -32,8 +32,9 @@ _NORMS: Final = tuple(
     for name in ("LayerNormalization", "GroupNormalization", "RMSNormalization")
     if (kind := getattr(_layers, name, None)) is not None
 )
-# Layers that only change the unit of pixels: their relevance is that of what they give.
+# Layers that only change the unit of pixels, or add some: before the first layer, what flows are relevances.
 _UNITS_OF_PIXELS: Final = (_layers.Rescaling, _layers.Normalization)
+_PADDING: Final = (_layers.ZeroPadding1D, _layers.ZeroPadding2D, _layers.ZeroPadding3D)
 # For positive factors, of which f(k·x) = k·f(x), the gradient hands all relevance on.
 _HOMOGENEOUS: Final = {"Relu": None, "LeakyRelu": None, "Abs": None}
 
@@ -46,10 +47,11 @@ class LayerRules(Sharing):
     def __init__(self, composite: Composite) -> None:
         self.composite = composite
         self._first: Any = None
+        self._before: list[Any] = []  # layers that were called before the first one
         layers: dict[Any, Any] = dict.fromkeys((*CONVOLUTIONS, *DENSE, *SEPARABLE), self._of_layer)
         layers[_layers.BatchNormalization] = lrp_epsilon()  # which counts it in
         if composite.gives_relevance:
-            layers |= dict.fromkeys(_UNITS_OF_PIXELS, _as_it_is)
+            layers |= dict.fromkeys((*_UNITS_OF_PIXELS, *_PADDING), self._of_pixels)
         by_kind = lrp_rules()
         rules: dict[Any, Any] = {**_HOMOGENEOUS, **dict.fromkeys(_SUMS, by_kind["sum"])}
         for norm in _NORMS:
@@ -66,16 +68,30 @@ class LayerRules(Sharing):
             rule = self.composite.dense  # it has two kernels, which other rules cannot change
         return rule(dy, inputs=inputs, outputs=outputs, original=original, op=op)
 
+    def _of_pixels(self, dy: Any, *, inputs: Any, original: Any, op: Any) -> Any:
+        """Before the first layer, relevance is handed on as it is, and what falls on padding is lost there."""
+        if not any(op.object is each for each in self._before):
+            return original(dy)
+        if isinstance(op.object, _UNITS_OF_PIXELS):
+            return {inputs.names[0]: dy}
+        cropped, see = original(dy), absorbed.get()
+        if see is not None:
+            see(op, dy, None)
+            see(op, -cropped, None)
+        return cropped
+
     def _is_outside(self, where: Any) -> bool:
         """Whether a line may match; each layer is seen here when it is called."""
         owner, now = where.owner, running.get()
-        is_call = owner is not None and bool(now) and now[-1] is owner
-        if is_call and self._first is None and isinstance(owner, (*CONVOLUTIONS, *DENSE)):
-            self._first = owner
+        if owner is not None and now and now[-1] is owner and self._first is None:
+            if isinstance(owner, (*CONVOLUTIONS, *DENSE)):
+                self._first = owner
+            else:
+                self._before.append(owner)
         return super()._is_outside(where)
 
     def __enter__(self) -> LayerRules:
-        self._first = None
+        self._first, self._before = None, []
         super().__enter__()
         return self
 
@@ -181,7 +197,3 @@ def _nothing(dy: Any, *, inputs: Any) -> Any:
 
 def _gradient(dy: Any, *, original: Any) -> Any:
     return original(dy)
-
-
-def _as_it_is(dy: Any, *, inputs: Any) -> Any:
-    return {inputs.names[0]: dy}
