@@ -201,7 +201,7 @@ def _shared(
         tape.watch([both[i] for i in moving])
         with sharing:
             outputs = function(unflatten(structure, both))
-            scores = select(map_leaves(lambda y: _without(y, more), outputs) if more else outputs)
+            scores = select(map_leaves(lambda y: _without(y, more), outputs))
         first, second = tf.split(scores, 2)
         explained = tf.reduce_sum(first)
     multipliers: Any = tape.gradient(
@@ -217,9 +217,10 @@ def _shared(
 
 def _without(both: Any, more: int) -> Any:
     """Examples and baselines without those that are there twice."""
+    if not more:
+        return both
     first, second = tf.split(both, 2)
-    count = first.shape[0] - more if more else None
-    return tf.concat([first[:count], second[:count]], 0)
+    return tf.concat([first[:-more], second[:-more]], 0)
 
 
 def _like(baseline: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
