@@ -34,6 +34,13 @@ class Place:
     source: str | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class CalledPlace(Place):
+    """Where a layer or method was called, and on what object, as a rule that asks for `op` sees it."""
+
+    object: Any = dataclasses.field(default=None, repr=False, compare=False)
+
+
 ELSEWHERE: Final = Place(_audit_text.UNKNOWN, _audit_text.UNKNOWN)
 _Key: TypeAlias = "tuple[int, Place | None, str, bool, str | None]"
 

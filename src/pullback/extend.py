@@ -4,10 +4,12 @@ An engine is one folder under `pullback/engines/` whose package has a function `
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
+from pullback._audit import HARMLESS as HARMLESS
 from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
 from pullback._audit import Audit as Audit
+from pullback._audit import CalledPlace as CalledPlace
 from pullback._audit import Place as Place
 from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
@@ -124,5 +126,10 @@ from pullback.explain import flow as flow
 from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
+from pullback.rules._lrp import Composite as Composite
+from pullback.rules._lrp import absorbed as absorbed
+from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
+from pullback.rules._lrp import lrp_rules as lrp_rules
+from pullback.rules._relevance import deeplift_rules as deeplift_rules
 from pullback.saliency.protocol import LAST_FEATURES as LAST_FEATURES
 from pullback.saliency.protocol import ModelRun as ModelRun

@@ -14,3 +14,10 @@ from pullback.rules._flow import reverse as reverse
 from pullback.rules._flow import scale as scale
 from pullback.rules._flow import stop as stop
 from pullback.rules._flow import tap as tap
+from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
+from pullback.rules._lrp import lrp_flat as lrp_flat
+from pullback.rules._lrp import lrp_gamma as lrp_gamma
+from pullback.rules._lrp import lrp_z_b as lrp_z_b
+from pullback.rules._lrp import lrp_z_plus as lrp_z_plus
+from pullback.rules._relevance import bilinear as bilinear
+from pullback.rules._relevance import rescale as rescale

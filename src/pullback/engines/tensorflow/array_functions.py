@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,15 +10,29 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.doubled_batches import axes_of_operands as axes_of_operands
+from pullback.engines.tensorflow.doubled_batches import axis_of as axis_of
+from pullback.engines.tensorflow.doubled_batches import doubled as doubled
+from pullback.engines.tensorflow.doubled_batches import halves as halves
+from pullback.engines.tensorflow.doubled_batches import joined as joined
+from pullback.engines.tensorflow.doubled_batches import mean_of_halves as mean_of_halves
+from pullback.engines.tensorflow.doubled_batches import pulled_back as pulled_back
+from pullback.engines.tensorflow.doubled_batches import swapped as swapped
+from pullback.engines.tensorflow.linear_layers import is_batch_norm as is_batch_norm
+from pullback.engines.tensorflow.linear_layers import linear_layer as linear_layer
+from pullback.engines.tensorflow.linear_layers import passed_by as passed_by
+from pullback.engines.tensorflow.linear_layers import shift_of as shift_of
 from pullback.errors import UnsupportedError
 
 pi = math.pi
 exp = tf.exp
+log = tf.math.log
 maximum = tf.maximum
 magnitude = tf.abs
 square = tf.square
 sign = tf.sign
 where = tf.where
+safe_quotient = tf.math.divide_no_nan
 zeros_like = tf.zeros_like
 ones_like = tf.ones_like
 mean = tf.reduce_mean
@@ -91,6 +106,16 @@ def positive(gradient: Any) -> Any:
     return tf.where(gradient < 0, tf.zeros_like(gradient), gradient)
 
 
+def negative(x: Any) -> Any:
+    """The negative part."""
+    return tf.minimum(x, tf.zeros_like(x))
+
+
+def sum_of_each(x: Any) -> Any:
+    """The sum of each example, in float64: there may be very many entries."""
+    return tf.reduce_sum(tf.cast(x, tf.float64), range(1, x.shape.rank))
+
+
 def nan_to_zero(gradient: Any) -> Any:
     """Zeros in place of what is not finite."""
     gradient = dense(gradient)
@@ -108,8 +133,8 @@ def require_finite(gradient: Any, message: str, came: Sequence[Any]) -> Any:
     """The gradient, if it is finite when the program runs; else fail with these words."""
     if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
         raise UnsupportedError(
-            "pb.rules.raise_on_nan cannot raise in a program compiled by XLA, which leaves assertions out. Run it without "
-            "jit_compile=True, or use pb.explain, which says where a NaN starts."
+            "pb.rules.raise_on_nan cannot raise in a program compiled by XLA, which leaves assertions out. Run it "
+            "without jit_compile=True, or use pb.explain, which says where a NaN starts."
         )
     gradient = dense(gradient)
     finite = tf.reduce_all(_is_finite(gradient))
@@ -176,3 +201,44 @@ def sum_like(x: Any, other: Any) -> Any:
     shape, wanted = tf.shape(x), tf.shape(other)
     (axes, _) = tf.raw_ops.BroadcastGradientArgs(s0=wanted, s1=shape)
     return tf.reshape(tf.reduce_sum(x, axes), wanted)
+
+
+def difference(x: Any, x0: Any) -> Any:
+    """How far x is from x0, which is zero where both are the same infinity."""
+    return tf.where(x == x0, tf.zeros_like(x), x - x0)
+
+
+def is_rounding(difference: Any, *of: Any) -> Any:
+    """Where a difference is no more than the rounding of what it is the difference of."""
+    eps = tf.experimental.numpy.finfo(difference.dtype.as_numpy_dtype).eps
+    largest = functools.reduce(tf.maximum, map(tf.abs, of))
+    return tf.abs(difference) <= tf.cast(_ROUNDING * eps, difference.dtype) * largest
+
+
+def quotient(above: Any, below: Any, unless: Any, otherwise: Any) -> Any:
+    """A quotient, and something else where that is undefined or of no use."""
+    unless = unless | (below == 0)
+    return tf.where(unless, otherwise, above / tf.where(unless, tf.ones_like(below), below))
+
+
+def reciprocal(x: Any) -> Any:
+    """1 / x, and zero of zero."""
+    return tf.math.reciprocal_no_nan(x)
+
+
+def broadcast_like(x: Any, other: Any) -> Any:
+    """An array in the shape of another one."""
+    return tf.broadcast_to(x, tf.shape(other))
+
+
+def largest_along_last(x: Any) -> Any:
+    """The largest along the last axis, which stays."""
+    return tf.reduce_max(x, -1, keepdims=True)
+
+
+def sum_along_last(x: Any) -> Any:
+    """The sum along the last axis, which stays."""
+    return tf.reduce_sum(x, -1, keepdims=True)
+
+
+_ROUNDING = 4.0  # units in the last place, of which arithmetic before it may have lost some

@@ -30,6 +30,7 @@ from pullback.extend import (
     NOT_FLOATING,
     NOTHING_FLOATING,
     Call,
+    CalledPlace,
     Chain,
     Definition,
     OneOpCall,
@@ -193,6 +194,7 @@ class _Region:
         self.chain = chain
         self.patched = patched
         self.is_method = owner is not None
+        self.owner = owner
         self.body = functools.partial(patched.run, owner) if self.is_method else patched.run
         self.where = Where("function", getattr(owner, "name", None) or patched.title)
 
@@ -212,7 +214,7 @@ class _Region:
     def _call(self, position: int, args: Args, kwargs: Kwargs) -> tuple[Call, Sequence[Any]]:
         """The call under the rule at this position, and its leaves."""
         bound = self.chain[position]
-        place = self.where.place if "op" in bound.rule.requested else None
+        place = self._place() if "op" in bound.rule.requested else None
         body = guarding(bound, functools.partial(self._run, position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
         plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
@@ -220,6 +222,10 @@ class _Region:
             plan = plan.renamed(bound.line.names)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         return Call(definition, engine_of(leaves), plan, structure), leaves
+
+    def _place(self) -> CalledPlace:
+        found = self.where.place
+        return CalledPlace(found.name, found.type, found.layer, found.source, self.owner)
 
     def _run(self, position: int, *args: Any, **kwargs: Any) -> Any:
         """Call the function under the rules from this position on, which are those further out."""
