@@ -208,7 +208,7 @@ def mean_of_halves(x: Any, batch: int) -> Any:
 
 
 def quotient(above: Any, below: Any, x: Any, x0: Any, otherwise: Any) -> Any:
-    """above / below, or something else where below is no more than the rounding of what it is the difference of."""
+    """Above / below, or something else where below is no more than the rounding of what it is the difference of."""
     unit = tf.cast(
         _ROUNDING * tf.experimental.numpy.finfo(below.dtype.as_numpy_dtype).eps, below.dtype
     )
