@@ -48,8 +48,10 @@ def _dtype(graph: Graph, source: Source) -> str:
 def _frozen(graph: Graph, source: Source) -> str:
     if source.trainable or source.kind != "variable":
         return ""
-    layer = f"; its layer {source.layer[-1]} is frozen" if source.layer else ""
-    return f"it is not trainable (`trainable=False`){layer}. {graph.flow.op('frozen').remedy}"
+    if "frozen layer" in source.hints and source.layer:
+        layer = f"; its layer {source.layer[-1]} is frozen"
+        return f"it is not trainable (`trainable=False`){layer}. {graph.flow.op('frozen').remedy}"
+    return "it is not trainable (`trainable=False`), as running statistics are. Make it so if it is to be trained"
 
 
 def _not_watched(graph: Graph, source: Source) -> str:

@@ -105,14 +105,14 @@ def is_training_step(fn: Any) -> bool:
     return isinstance(owner, keras.Model) and getattr(fn, "__name__", "") == "train_step"
 
 
-def chosen(fn: Any, gradients: Gradients, result: Any) -> Asked | None:
-    """The gradient that is explained, if it is one that the function takes itself."""
+def chosen(fn: Any, gradients: Gradients, result: Any, assigned: bool = False) -> Asked | None:
+    """The gradient that is explained, if it is one that the function takes itself, as it does to change variables."""
     if not gradients.asked:
         return None
     outputs = list(outputs_of(result).values())
     own = {id(g) for asked in gradients.asked for g in _tensors(asked.found)}
     returned = bool(outputs) and all(id(y) in own for y in outputs)
-    if is_training_step(fn) or gradients.applied or not outputs or returned:
+    if is_training_step(fn) or gradients.applied or assigned or not outputs or returned:
         return gradients.asked[-1]
     # one that gives nothing is what there is to explain
     return next((asked for asked in gradients.asked if None in _known(asked.found)), None)
