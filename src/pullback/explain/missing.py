@@ -249,8 +249,13 @@ def _not_run(graph: Graph, source: Source) -> str:
     by = f", chosen at {PurePath(branch).name}" if branch else ""
     if "loop" in source.hints:
         return f"it is used only in the body of a loop that never ran{_on(source)}{by}. Let it run at least once"
+    zeros = (
+        "; as the branch is traced, a tape gives zeros for it"
+        if "zeros in traced code" in source.hints
+        else ""
+    )
     return (
-        f"it is used only in a branch that was not taken{_on(source)}{by}. "
+        f"it is used only in a branch that was not taken{_on(source)}{by}{zeros}. "
         f"Call {graph.flow.name} with arguments that take this branch"
     )
 

@@ -28,7 +28,11 @@ from pullback.engines.tensorflow.explaining.sweep import Sweep
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
-from pullback.engines.tensorflow.tf_private import explaining, keras_models, overriding
+from pullback.engines.tensorflow.tf_private import (
+    explaining_hooks,
+    keras_models,
+    overriding,
+)
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flatten, flow, unflatten, walk
 
@@ -52,7 +56,7 @@ def record(
     overriding.check_override()
     began = time.perf_counter()
     subject = subject_of(fn, args, kwargs, loss)
-    twice = explaining.python_functions_differentiable_twice()
+    twice = explaining_hooks.python_functions_differentiable_twice()
     with state_kept(subject) as state, twice:
         found = Recording(subject, state, wrt)
         found.run()
@@ -115,7 +119,10 @@ class Recording:
         with self.tape if taped else contextlib.nullcontext(), self.gradients.seen():
             if taped:
                 self.tape.watch(self.sources.watched())
-            with self.stream.open(), explaining.functions_interpreted(self.interpreter.called):
+            with (
+                self.stream.open(),
+                explaining_hooks.functions_interpreted(self.interpreter.called),
+            ):
                 self.result = _read(called(self.subject, self.lines))
         self.step = steps.chosen(self.subject.fn, self.gradients, self.result, self._assigns())
 
@@ -267,7 +274,7 @@ class Recording:
         sweep.compiler = Compiler() if self._is_worse_compiled() else None
         numbers = self.sources.numbers()
         # Our own rules ask what a gradient is taken of, which a tape would tell.
-        with explaining.replaced(private, "numbers_asked_for", lambda: numbers):
+        with explaining_hooks.replaced(private, "numbers_asked_for", lambda: numbers):
             sweep.run()
         return sweep
 

@@ -28,6 +28,7 @@ _SAME_FLOAT32 = 1e-3
 _UNNAMED = "Variable"  # what TensorFlow calls a variable without a name
 NOT_WATCHED, NOT_TRAINABLE, FROZEN = "not watched", "not trainable", "frozen layer"
 ASSIGNED, READ_BEFORE = "assigned inside", "read before"
+ZEROS = "zeros in traced code"  # where TensorFlow gives zeros in place of nothing
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
-from pullback.engines.tensorflow.tf_private import explaining
+from pullback.engines.tensorflow.tf_private import explaining_hooks
 from pullback.extend import flow
 
 
@@ -60,8 +60,8 @@ class Gradients:
     def seen(self) -> Generator[None]:
         """Look on while this is open."""
         with (
-            explaining.gradients_asked_seen(self._on_asked, self._on_given),
-            explaining.gradients_applied(self._on_applied),
+            explaining_hooks.gradients_asked_seen(self._on_asked, self._on_given),
+            explaining_hooks.gradients_applied(self._on_applied),
         ):
             yield
 
@@ -77,7 +77,7 @@ class Gradients:
         sources = [
             values.underlying(s) if is_variable(s) else values.gradient_tensor(s) for s in given
         ]
-        place = self._place(explaining.calling_frame(2))
+        place = self._place(explaining_hooks.calling_frame(2))
         upstream = call.get("output_gradients")
         return Asked(call["self"], call["target"], sources, upstream, self._position(), place, [])
 
