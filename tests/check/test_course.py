@@ -116,7 +116,7 @@ def test_the_size_of_the_upstream_may_change_the_rounding_only(share, verdict):
     """A gradient that grows with the logarithm of its upstream, by a share."""
 
     def rule(xs, ws):
-        size = np.log2(np.sqrt(np.mean(ws[0] ** 2)))
+        size = np.log2(np.sqrt(np.mean(ws[0] ** 2)) + 1e-300)
         return [ws[0] * np.cos(xs[0]) * (1 + share * np.round(size))]
 
     assert verdict_of(NumpyProbe(sine, rule, [X], transpose=right_transpose)) == verdict

@@ -351,3 +351,32 @@ def test_inputs_in_order_stay_in_order():
     low, high = numbers(0.2, 0.2, 0.2, 0.3), numbers(0.7, 0.7, 0.8, 0.9)
     report = pb.check(tf.clip_by_value, numbers(0.1, 0.9, 0.5, 0.2), low, high)
     assert report.verdict == "right", str(report)
+
+
+def test_what_runs_in_the_format_of_the_arguments_is_judged():
+    @pb.custom_gradient
+    def softplus(x):
+        e = tf.exp(x)
+        return tf.nn.softplus(x), lambda dy: dy * e / (1 + e)
+
+    report = pb.check(softplus, tf.constant([12.0, 1.0], tf.float16))
+    assert report.verdict == "wrong"
+    assert "as it runs in float16" in report.diagnosis
+
+
+def test_outputs_that_nobody_uses_have_an_upstream_of_zero():
+    @pb.custom_gradient
+    def both(x):
+        def back(d, e):
+            used = tf.reduce_sum(tf.abs(e)) > 0
+            return tf.where(used, d * tf.cos(x) - e * tf.sin(x), 0.0)
+
+        return (tf.sin(x), tf.cos(x)), back
+
+    @pb.custom_gradient
+    def divided(x):
+        return tf.sin(x), lambda dy: dy * dy / dy * tf.cos(x)
+
+    x = tf.constant([1.0, 2.0])
+    assert "not used changes it" in pb.check(both, x).diagnosis
+    assert "upstream of zero" in pb.check(divided, x).diagnosis

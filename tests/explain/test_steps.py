@@ -204,3 +204,20 @@ def test_a_tape_inside_that_gives_none_is_what_is_explained() -> None:
 def test_of_a_result_in_whole_numbers_it_is_told_why() -> None:
     said = pb.explain(lambda x: tf.argmax(x, -1), X).why("x")
     assert "the result is int64, made by tf.argmax" in said
+
+
+def test_of_a_traced_branch_that_was_not_taken_it_is_told_that_a_tape_gives_zeros() -> None:
+    w = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def chosen(x: Any) -> Any:
+        if tf.reduce_sum(x) > 100.0:
+            return tf.reduce_sum(x * w)
+        return tf.reduce_sum(x)
+
+    with tf.GradientTape() as tape:
+        y = chosen(tf.ones([2]))
+    assert tape.gradient(y, w).numpy().tolist() == [0.0, 0.0]
+    said = pb.explain(chosen, tf.ones([2])).why(w)
+    assert "not taken" in said
+    assert "a tape gives zeros" in said

@@ -83,7 +83,15 @@ def test_what_sees_only_the_shape_is_no_way() -> None:
         ({"dtype": "int32"}, "it is int32"),
         ({"moves": True}, "Use fw.sin for np.sin"),
         ({"place": Place("user.py", 9, "return w * x")}, "not taken (user.py:9, `return w * x`)"),
-        ({"kind": "variable", "trainable": False, "layer": ("dense",)}, "layer dense is frozen"),
+        (
+            {
+                "kind": "variable",
+                "trainable": False,
+                "layer": ("dense",),
+                "hints": ("frozen layer",),
+            },
+            "layer dense is frozen",
+        ),
         ({"hints": ("read before",)}, "read before the run"),
         ({}, "f does not use it"),
     ],

@@ -57,10 +57,13 @@ def _overflow(graph: Graph, node: Node) -> str:
     inputs = [graph.flow.values[v].size for v in node.inputs]
     if any(size and not size.is_finite for size in inputs):
         return "it meets Inf or NaN"
-    if _nan(graph, node):
-        return "it has no value at some of its inputs"
     dtype = _output(graph, node).dtype
     limit = _LARGEST.get(dtype)
+    largest = max((size.max for size in inputs if size), default=0.0)
+    if _nan(graph, node) and not (limit and largest > float(limit) ** 0.25):
+        return "it has no value at some of its inputs"
+    if largest > 1 and limit and graph.role(node) != "exp":
+        return f"its inputs go up to {words.number(largest)}; beyond {limit}, the largest {dtype}, {_TOO_LARGE}"
     return f"beyond {limit}, the largest {dtype}, {_TOO_LARGE}" if limit else ""
 
 

@@ -48,8 +48,10 @@ def _dtype(graph: Graph, source: Source) -> str:
 def _frozen(graph: Graph, source: Source) -> str:
     if source.trainable or source.kind != "variable":
         return ""
-    layer = f"; its layer {source.layer[-1]} is frozen" if source.layer else ""
-    return f"it is not trainable (`trainable=False`){layer}. {graph.flow.op('frozen').remedy}"
+    if "frozen layer" in source.hints and source.layer:
+        layer = f"; its layer {source.layer[-1]} is frozen"
+        return f"it is not trainable (`trainable=False`){layer}. {graph.flow.op('frozen').remedy}"
+    return "it is not trainable (`trainable=False`), as running statistics are. Make it so if it is to be trained"
 
 
 def _not_watched(graph: Graph, source: Source) -> str:
@@ -247,8 +249,13 @@ def _not_run(graph: Graph, source: Source) -> str:
     by = f", chosen at {PurePath(branch).name}" if branch else ""
     if "loop" in source.hints:
         return f"it is used only in the body of a loop that never ran{_on(source)}{by}. Let it run at least once"
+    zeros = (
+        "; as the branch is traced, a tape gives zeros for it"
+        if "zeros in traced code" in source.hints
+        else ""
+    )
     return (
-        f"it is used only in a branch that was not taken{_on(source)}{by}. "
+        f"it is used only in a branch that was not taken{_on(source)}{by}{zeros}. "
         f"Call {graph.flow.name} with arguments that take this branch"
     )
 

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from pullback.errors import ExplainError
 from pullback.explain.flow import Flow, Value
 
 _SHOWN = 20  # rows of a table; the rest is one row
@@ -120,7 +121,12 @@ def with_residuals(flow: Flow) -> Flow:
     """The same flow, in which values say whether they are held."""
     if flow.measure_held is None:
         return flow
-    held = flow.measure_held()
+    try:
+        held = flow.measure_held()
+    except ExplainError as error:  # a page without this list is still one
+        return replace(
+            flow, notes=(*flow.notes, f"what is kept is not told: {error}"), measure_held=None
+        )
     values = [replace(v, held=v.id in held, bytes=held.get(v.id, v.bytes)) for v in flow.values]
     return replace(flow, values=tuple(values), measure_held=None)
 

@@ -24,7 +24,22 @@ def why(flow: Flow, x: Any) -> str:
     for source in sources_of(flow, x):
         said.setdefault(_of_source(graph, source), []).append(f"`{source.name}`")
     lines = [f"{', '.join(names)}: {text}" for text, names in said.items()]
-    return "\n".join(lines) or unknown(flow, x)
+    return "\n".join(lines) or _through(graph, x) or unknown(flow, x)
+
+
+def _through(graph: Graph, layer: Any) -> str:
+    """Of a layer without weights, what passes through it."""
+    name = getattr(layer, "name", None)
+    inside = [node for node in graph.flow.nodes if name in node.layer]
+    arrived = [size for node in reversed(inside) for size in graph.arrived(node)]
+    if not inside:
+        return ""
+    passing = (
+        f"the gradient that passes through it is {words.size_of(arrived[0])}"
+        if arrived
+        else "no gradient arrives"
+    )
+    return f"`{name}` has no weights; {passing}."
 
 
 def _of_source(graph: Graph, source: Source) -> str:

@@ -88,6 +88,9 @@ Found = tuple[list[Case], Explanation | None, int]
 
 def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
     """What is wrong, as findings: at least one."""
+    if problem.text and problem.kind in (Failure.UPSTREAM, Failure.NOT_FINITE):
+        kind = "upstream" if problem.kind is Failure.UPSTREAM else "nonfinite"
+        return (_about(course, problem, kind, list(problem.positions), problem.text),)
     match problem.kind:
         case Failure.FAULT:
             return (_fault(course, problem),)
@@ -170,7 +173,7 @@ def _explained(cases: list[Case]) -> list[Found]:
     """Each case by itself; where that is not plain for all of them, one slip for all comes first."""
     plain = [first_that_holds(case, PLAIN) for case in cases]
     texts = {None if one is None else one.text for one, _ in plain}
-    if len(cases) > 1 and (None in texts or len(texts) > 1):
+    if len(cases) > 1 and None in texts:
         first = cases[0]
         joint = Case(first.subject, first.draws, None)
         one, tried = first_that_holds(joint, DEEPER[:2])

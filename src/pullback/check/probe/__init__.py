@@ -44,6 +44,13 @@ class Leaf:
         """The rounding unit of what it holds."""
         return 2.0 ** -_BITS.get(self.dtype, 52)
 
+    @property
+    def largest(self) -> float:
+        """The largest number that it can hold."""
+        if self.dtype == "float16":
+            return 65504.0
+        return 3.38e38 if self.dtype in ("bfloat16", "float32", "complex64") else 1.79e308
+
     def is_meant(self, name: str) -> bool:
         """Whether a name means this leaf: it is its own name or path, or that of what it is part of.
 

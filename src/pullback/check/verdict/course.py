@@ -347,7 +347,9 @@ class Course:
         found = resolve(self.subject, trial, suspects)
         self.record.kinks += found.at_kink.size
         wrong = found.wrong[~self._is_tolerated(trial, found.wrong, found.off)]
-        if wrong.size and self._is_unsettled(trial):
+        # only a rule that somebody wrote can be one for a limit: the engine differentiates what was run
+        custom = bool(wrong.size) and not trial.point.is_given and self.reads_custom()
+        if custom and is_unsettled(self.subject, self.start, trial.x, trial.w):
             self.record.note(
                 f"an iteration inside the function does not settle at {trial.point}, as it does at the given "
                 "arguments: a rule for its limit is not tested there"
@@ -356,12 +358,6 @@ class Course:
             yield Problem(kind, trial.point, trial, wrong)
         elif found.undecided.size and trial.order == 1:
             self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
-
-    def _is_unsettled(self, trial: Trial) -> bool:
-        """Only a rule that somebody wrote can be one for a limit: the engine differentiates what was run."""
-        if trial.point.is_given or not self.reads_custom():
-            return False
-        return is_unsettled(self.subject, self.start, trial.x, trial.w)
 
     def _within_reach(self, trial: Trial, suspects: Array, epsilon: float) -> Array:
         """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""

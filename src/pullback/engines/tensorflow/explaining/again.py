@@ -18,7 +18,13 @@ from pullback.engines.tensorflow.explaining import rules, steps
 from pullback.engines.tensorflow.explaining.code_reading import codes_of, left_at, named_on
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines
-from pullback.engines.tensorflow.explaining.sources import ASSIGNED, READ_BEFORE, Entry, Sources
+from pullback.engines.tensorflow.explaining.sources import (
+    ASSIGNED,
+    READ_BEFORE,
+    ZEROS,
+    Entry,
+    Sources,
+)
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Subject
 from pullback.engines.tensorflow.probing.arguments import outputs_of
@@ -66,9 +72,10 @@ class Again:
             if entry.moves:
                 entry.place = left_at(codes, entry.name, behind)
             elif not self._is_read(entry) and READ_BEFORE not in entry.hints:
-                found = named_on(codes, entry.name, behind)
-                entry.place = found[0] if found else self._branch_not_taken(entry)
+                found, traced = named_on(codes, entry.name, behind), self._branch_not_taken(entry)
+                entry.place = found[0] if found else traced
                 entry.hints += found[1] if found else ()
+                entry.hints += [ZEROS] if traced else []
 
     def _is_read(self, entry: Entry) -> bool:
         return any(not set(entry.values).isdisjoint(r.inputs) for r in self.stream.records)

@@ -7,6 +7,7 @@ traced into a graph, and interpreted in turn.
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import re
 import weakref
 from collections.abc import Callable, Sequence
@@ -77,7 +78,7 @@ class Interpreter:
         self.not_taken: list[tuple[list[int], Any]] = []
         self.compiled = False  # whether a function asks for XLA
         self._frame: Frame | None = None
-        self.plans: weakref.WeakKeyDictionary[Any, dict[int, list[Step]]]
+        self.plans: weakref.WeakKeyDictionary[Any, dict[tuple[int, int], list[Step]]]
         self.plans = weakref.WeakKeyDictionary()
         self._special: dict[str, Run] = {
             **dict.fromkeys(_CALLS, self._call),
@@ -237,9 +238,10 @@ class Interpreter:
 
     def _plan(self, graph: Any, count: int) -> list[Step]:
         plans = self.plans.setdefault(graph, {})
-        if count not in plans:
-            plans[count] = [_step(op) for op in _in_order(graph, count) if op.type not in _NOT_RUN]
-        return plans[count]
+        key = count, graph.version  # differentiating a loop puts more into its body
+        if key not in plans:
+            plans[key] = [_step(op) for op in _in_order(graph, count) if op.type not in _NOT_RUN]
+        return plans[key]
 
 
 def branches_of(operation: Any) -> list[Any]:
@@ -282,20 +284,29 @@ def _step(operation: Any) -> Step:
 
 
 def _in_order(graph: Any, count: int) -> list[Any]:
-    """The ops that the outputs and the side effects need, each after those it reads: creation order is not that."""
-    ends = [t.op for t in graph.outputs[:count]] + list(graph.control_outputs)
-    done: set[Any] = set()
-    order: list[Any] = []
-    todo: list[tuple[Any, bool]] = [(op, False) for op in reversed(ends)]
+    """The ops that the outputs and the side effects need: in the order of creation, but each after those it reads."""
+    needed: dict[Any, set[Any]] = {}
+    todo = [t.op for t in graph.outputs[:count]] + list(graph.control_outputs)
     while todo:
-        op, ready = todo.pop()
-        if ready:
-            order.append(op)
-        elif op not in done:
-            done.add(op)
-            todo.append((op, True))
-            before = [*(t.op for t in op.inputs), *op.control_inputs]
-            todo += [(each, False) for each in before if each not in done]
+        op = todo.pop()
+        if op not in needed:
+            needed[op] = {*(t.op for t in op.inputs), *op.control_inputs}
+            todo += needed[op]
+    readers: dict[Any, list[Any]] = {}
+    for op, before in needed.items():
+        for each in before:
+            readers.setdefault(each, []).append(op)
+    missing = {op: len(before) for op, before in needed.items()}
+    ready = [(private.operation_number(op), op) for op, count in missing.items() if not count]
+    heapq.heapify(ready)
+    order: list[Any] = []
+    while ready:
+        op = heapq.heappop(ready)[1]
+        order.append(op)
+        for reader in readers.get(op, ()):
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, (private.operation_number(reader), reader))
     return order
 
 

@@ -28,7 +28,11 @@ from pullback.engines.tensorflow.explaining.sweep import Sweep
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
-from pullback.engines.tensorflow.tf_private import explaining, keras_models, overriding
+from pullback.engines.tensorflow.tf_private import (
+    explaining_hooks,
+    keras_models,
+    overriding,
+)
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flatten, flow, unflatten, walk
 
@@ -52,7 +56,7 @@ def record(
     overriding.check_override()
     began = time.perf_counter()
     subject = subject_of(fn, args, kwargs, loss)
-    twice = explaining.python_functions_differentiable_twice()
+    twice = explaining_hooks.python_functions_differentiable_twice()
     with state_kept(subject) as state, twice:
         found = Recording(subject, state, wrt)
         found.run()
@@ -115,9 +119,20 @@ class Recording:
         with self.tape if taped else contextlib.nullcontext(), self.gradients.seen():
             if taped:
                 self.tape.watch(self.sources.watched())
-            with self.stream.open(), explaining.functions_interpreted(self.interpreter.called):
+            with (
+                self.stream.open(),
+                explaining_hooks.functions_interpreted(self.interpreter.called),
+            ):
                 self.result = _read(called(self.subject, self.lines))
-        self.step = steps.chosen(self.subject.fn, self.gradients, self.result)
+        self.step = steps.chosen(self.subject.fn, self.gradients, self.result, self._assigns())
+
+    def _assigns(self) -> bool:
+        """Whether something is assigned to a variable whose gradient was asked for."""
+        handles = {handle for handle, _ in self.stream.assigned}
+        asked = [s for each in self.gradients.asked for s in each.sources]
+        return any(
+            self.stream.known(s.handle) in handles for s in asked if isinstance(s, tf.Variable)
+        )
 
     def eagerly(self) -> Recording | None:
         """A run of the Python function behind a traced one, if that takes a gradient itself: a graph hides it."""
@@ -144,7 +159,8 @@ class Recording:
         starts = self._starts(outputs)
         sweep = self._swept(starts)
         if not self.refused:
-            asked = (step.sources, step.place) if step else (None, None)
+            others = [s for each in self.gradients.asked for s in each.sources]
+            asked = ([*step.sources, *others], step.place) if step else (None, None)
             self.notes += sources.compare(sweep.totals, *asked)
         self._note_errors(sweep)
         Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
@@ -163,7 +179,12 @@ class Recording:
             ops_of(record.type for record in self.stream.records),
             [(thing, k) for k, entry in enumerate(wanted) for thing in entry.objects],
             functools.partial(
-                held, self.subject, self.wrt, self.interpreter.plans, self.step is not None
+                held,
+                self.subject,
+                self.wrt,
+                self.interpreter.plans,
+                self.step is not None,
+                len(self.stream.values),
             ),
         )
 
@@ -218,7 +239,12 @@ class Recording:
         if not any(map(values.flows, outputs)):
             return
         if self.step is not None:
-            found = {id(s): g for s, g in zip(self.step.sources, self.step.found, strict=True)}
+            # a source that another gradient was asked for has that one, whichever is looked at here
+            found = {
+                id(s): g
+                for asked in (*self.gradients.asked, self.step)
+                for s, g in zip(asked.sources, asked.found, strict=True)
+            }
             for entry in entries:
                 entry.truth = found.get(id(entry.thing))
             return
@@ -248,7 +274,7 @@ class Recording:
         sweep.compiler = Compiler() if self._is_worse_compiled() else None
         numbers = self.sources.numbers()
         # Our own rules ask what a gradient is taken of, which a tape would tell.
-        with explaining.replaced(private, "numbers_asked_for", lambda: numbers):
+        with explaining_hooks.replaced(private, "numbers_asked_for", lambda: numbers):
             sweep.run()
         return sweep
 
@@ -276,7 +302,7 @@ class Recording:
 
 
 def held(
-    subject: Subject, wrt: Sequence[Any] | None, plans: Any, is_step: bool
+    subject: Subject, wrt: Sequence[Any] | None, plans: Any, is_step: bool, values_before: int
 ) -> Mapping[int, int]:
     """Run forward once more, and see what is kept: bytes by value."""
     with state_kept(subject) as state:
@@ -289,6 +315,11 @@ def held(
             again.gradients.before = lambda: found.update(stream.alive(given))
         again.run(taped=not is_step)
         again.result = None
+        if len(stream.values) != values_before and not is_step:
+            raise ExplainError(
+                f"{subject.name} was differentiated since it was explained, for which TensorFlow has rewritten its "
+                "graph: other operations run now. Explain it again, or ask for residuals before."
+            )
         return found if is_step else stream.alive(given)
 
 

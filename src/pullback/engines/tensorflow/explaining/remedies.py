@@ -269,12 +269,24 @@ _SITUATIONS = (
         rewrite="Compute this in float32 (`tf.cast(x, tf.float32)`, `dtype='float32'` on a layer), or scale it down",
     ),
     Op("bad rule", "", "situation", rewrite="Guard the rule, as with `tf.math.divide_no_nan`"),
-    Op("overflow", "", "situation", rewrite="Scale its input down, or clip it before"),
+    Op("overflow", "", "situation", rewrite="Scale its input down or clip it; in training, lower the learning rate"),
 )  # fmt: skip
+
+
+def _function_of(call: str) -> str:
+    """What an operation is called by, to be passed on: an operator has a function."""
+    name = call.strip("`")
+    named = {"//": "tf.math.floordiv", "%": "tf.math.floormod"}.get(name, "your_function")
+    return name if name.replace(".", "").replace("_", "").isalnum() else named
+
 
 _OPS = {
     kind: Op(
-        kind, call, role, _REMEDIES.get(role, "").format(call.strip("`")), _REWRITES.get(role, "")
+        kind,
+        call,
+        role,
+        _REMEDIES.get(role, "").format(_function_of(call)),
+        _REWRITES.get(role, ""),
     )
     for role, calls in _CALLS.items()
     for kind, call in calls.items()

@@ -28,6 +28,7 @@ _SAME_FLOAT32 = 1e-3
 _UNNAMED = "Variable"  # what TensorFlow calls a variable without a name
 NOT_WATCHED, NOT_TRAINABLE, FROZEN = "not watched", "not trainable", "frozen layer"
 ASSIGNED, READ_BEFORE = "assigned inside", "read before"
+ZEROS = "zeros in traced code"  # where TensorFlow gives zeros in place of nothing
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -213,12 +214,16 @@ class Sources:
         """
         notes: list[str] = []
         largest = max((v.gradient.max for v in self.stream.values if v.gradient), default=0.0)
+        short = {v.dtype for v in self.stream.values} & {"float16", "bfloat16"}
+        least = max(
+            (_SAME[dtype] for dtype in short), default=0.0
+        )  # what is computed so is no better
         for entry in self.differentiable():
             swept = _sum(totals, entry.values)
             known = asked is None or any(entry.thing is t for t in asked)
             gradient = entry.truth if known else swept
             entry.gradient = None if gradient is None else size_of(gradient)
-            if not known or not differ(swept, entry.truth, largest):
+            if not known or not differ(swept, entry.truth, largest, least):
                 continue
             if entry.truth is None and NOT_TRAINABLE in entry.hints:
                 continue
@@ -335,7 +340,7 @@ def _sum(totals: Mapping[int, Any], met: Iterable[int]) -> Any:
     return explaining.sum_of(found) if found else None
 
 
-def differ(swept: Any, truth: Any, largest: float) -> bool:
+def differ(swept: Any, truth: Any, largest: float, least: float = 0.0) -> bool:
     """Whether two gradients are not the same but for the order of sums."""
     if swept is None or truth is None:
         return (swept is None) != (truth is None)
@@ -347,6 +352,6 @@ def differ(swept: Any, truth: Any, largest: float) -> bool:
     wide = np.complex128 if np.iscomplexobj(one) else np.float64
     one, other = one.astype(wide), other.astype(wide)
     scale = np.max(np.abs(other[np.isfinite(other)]), initial=0.0)
-    same = _SAME.get(truth.dtype.name, _SAME_FLOAT32)
+    same = max(least, _SAME.get(truth.dtype.name, _SAME_FLOAT32))
     allowed = same * scale + same / 1000 * largest
     return not np.allclose(one, other, rtol=0, atol=allowed, equal_nan=True)

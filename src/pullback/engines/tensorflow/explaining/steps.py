@@ -13,7 +13,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
-from pullback.engines.tensorflow.tf_private import explaining
+from pullback.engines.tensorflow.tf_private import explaining_hooks
 from pullback.extend import flow
 
 
@@ -60,8 +60,8 @@ class Gradients:
     def seen(self) -> Generator[None]:
         """Look on while this is open."""
         with (
-            explaining.gradients_asked_seen(self._on_asked, self._on_given),
-            explaining.gradients_applied(self._on_applied),
+            explaining_hooks.gradients_asked_seen(self._on_asked, self._on_given),
+            explaining_hooks.gradients_applied(self._on_applied),
         ):
             yield
 
@@ -77,7 +77,7 @@ class Gradients:
         sources = [
             values.underlying(s) if is_variable(s) else values.gradient_tensor(s) for s in given
         ]
-        place = self._place(explaining.calling_frame(2))
+        place = self._place(explaining_hooks.calling_frame(2))
         upstream = call.get("output_gradients")
         return Asked(call["self"], call["target"], sources, upstream, self._position(), place, [])
 
@@ -105,14 +105,14 @@ def is_training_step(fn: Any) -> bool:
     return isinstance(owner, keras.Model) and getattr(fn, "__name__", "") == "train_step"
 
 
-def chosen(fn: Any, gradients: Gradients, result: Any) -> Asked | None:
-    """The gradient that is explained, if it is one that the function takes itself."""
+def chosen(fn: Any, gradients: Gradients, result: Any, assigned: bool = False) -> Asked | None:
+    """The gradient that is explained, if it is one that the function takes itself, as it does to change variables."""
     if not gradients.asked:
         return None
     outputs = list(outputs_of(result).values())
     own = {id(g) for asked in gradients.asked for g in _tensors(asked.found)}
     returned = bool(outputs) and all(id(y) in own for y in outputs)
-    if is_training_step(fn) or gradients.applied or not outputs or returned:
+    if is_training_step(fn) or gradients.applied or assigned or not outputs or returned:
         return gradients.asked[-1]
     # one that gives nothing is what there is to explain
     return next((asked for asked in gradients.asked if None in _known(asked.found)), None)

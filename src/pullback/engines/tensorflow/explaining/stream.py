@@ -16,7 +16,7 @@ from pullback.engines.tensorflow.explaining import rules
 from pullback.engines.tensorflow.explaining.lines import Lines
 from pullback.engines.tensorflow.explaining.sizes import size_of
 from pullback.engines.tensorflow.override.op_calls import carries_gradient
-from pullback.engines.tensorflow.tf_private import explaining
+from pullback.engines.tensorflow.tf_private import explaining_hooks
 from pullback.extend import flow
 
 Layers = tuple[str, ...]
@@ -152,7 +152,7 @@ class Stream:
         elif not self.frozen:
             kind = op_type.decode() if type(op_type) is bytes else op_type
             name = op_name.decode() if type(op_name) is bytes else op_name or kind
-            place = self.lines.here(explaining.calling_frame(1))
+            place = self.lines.here(explaining_hooks.calling_frame(1))
             self.ran(kind, name, inputs, attrs, outputs, place, tuple(self._layers))
         return outputs
 
@@ -205,7 +205,7 @@ class Stream:
             self._replace(last, outputs, rule, backward)
             return
         before = [v for v in (self.known(t) for t in outputs) if v is not None]
-        place, layer = self.lines.here(explaining.calling_frame(2)), tuple(self._layers)
+        place, layer = self.lines.here(explaining_hooks.calling_frame(2)), tuple(self._layers)
         title = rules.title_of(rule) or _text(name)
         record = self.ran(title, title, inputs, (), outputs, place, layer, rule, backward)
         # The body led to these as well, by a way that gradients do not take.
@@ -279,11 +279,11 @@ class Stream:
         """See everything that runs in this block."""
         before = private.op_callbacks()
         with (
-            explaining.callbacks_on_slow_path(),
-            explaining.records_seen(self.on_record),
-            explaining.layer_calls_seen(self.enter_layer, self.leave_layer),
-            explaining.control_flow_seen(self.within),
-            explaining.tapes_seen(self._tape_opened, self._tape_closed),
+            explaining_hooks.callbacks_on_slow_path(),
+            explaining_hooks.records_seen(self.on_record),
+            explaining_hooks.layer_calls_seen(self.enter_layer, self.leave_layer),
+            explaining_hooks.control_flow_seen(self.within),
+            explaining_hooks.tapes_seen(self._tape_opened, self._tape_closed),
         ):
             private.set_op_callbacks([self.on_op, *before])
             self.frozen = False

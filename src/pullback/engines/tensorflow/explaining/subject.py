@@ -15,7 +15,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.explaining.names import plain_name
 from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import explaining, overriding
 from pullback.errors import ExplainError
 from pullback.extend import describe, flatten, paths_and_names, signature_of, unflatten
 
@@ -109,7 +109,7 @@ def _name_of(fn: Any) -> str:
             f"{fn.__name__} is a class, and its instances are what is called. Write "
             f"`pb.explain({fn.__name__}(...), *args)`."
         )
-    loaded = overriding.name_of_loaded(fn)
+    loaded = explaining.name_of_loaded(fn)
     name = loaded or getattr(fn, "__name__", None) or getattr(fn, "name", None) or type(fn).__name__
     return plain_name(name.decode() if isinstance(name, bytes) else str(name))
 

@@ -52,10 +52,16 @@ def reachable_variables(*things: Any) -> list[Any]:
 
 
 def _variables_of(holder: Any) -> list[Any]:
-    """Those of a model's optimizer and metrics are not among its own."""
+    """Those of a model's optimizer and metrics, and what stateful layers carry on, are not among its own."""
     optimizer = getattr(holder, "optimizer", None)
     own = [] if optimizer is None or not optimizer.built else optimizer.variables
-    return [*holder.variables, *own, *getattr(holder, "metrics_variables", ())]
+    carried = [
+        state
+        for layer in keras_models.layers_inside(holder)
+        for state in tf.nest.flatten(getattr(layer, "states", None) or ())
+        if is_variable(state)
+    ]
+    return [*holder.variables, *own, *carried, *getattr(holder, "metrics_variables", ())]
 
 
 def _is_end(thing: Any) -> bool:

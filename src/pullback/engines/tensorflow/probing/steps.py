@@ -379,9 +379,7 @@ def program_of(probe: Any, own: Any) -> Program | Unsupported:
         return own
     try:
         plain = Program(probe, own, keep_stops=True)
-        if _stops_nothing(plain, probe):
-            return plain
-        return Program(probe, own, keep_stops=False)
+        return plain if _stops_nothing(plain, probe) else Program(probe, own, keep_stops=False)
     except Exception as error:
         return Unsupported(described(error))
 
@@ -395,10 +393,7 @@ def _stops_nothing(program: Program, probe: Any) -> bool:
     found = program.values(xs, ws)
     back = program.local(xs, found.inputs, found.cotangents)
     only = [
-        [
-            b if origin[0] == -1 else np.zeros_like(b)
-            for b, origin in zip(made, step.origins, strict=True)
-        ]
+        [b if o[0] == -1 else np.zeros_like(b) for b, o in zip(made, step.origins, strict=True)]
         for made, step in zip(back, program.steps, strict=True)
     ]
     pairs = zip(program.pull(xs, only), program.own.vjp(xs, ws), strict=True)

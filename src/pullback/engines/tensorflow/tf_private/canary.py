@@ -12,7 +12,12 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl import conversion
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.tf_private import explaining, keras_models, transposing
+from pullback.engines.tensorflow.tf_private import (
+    explaining,
+    explaining_hooks,
+    keras_models,
+    transposing,
+)
 from pullback.engines.tensorflow.versions import unsupported
 
 
@@ -127,7 +132,7 @@ def _runs_are_seen() -> bool:
     """What `explain` replaces while it looks on."""
     x, names = tf.constant([0.5]), list[str]()
     traced = tf.function(tf.sin)
-    with tf.GradientTape() as tape, explaining.functions_interpreted(_interpreted(names)):
+    with tf.GradientTape() as tape, explaining_hooks.functions_interpreted(_interpreted(names)):
         tape.watch(x)
         y = traced(x)
     gradient: Any = tape.gradient(y, x)

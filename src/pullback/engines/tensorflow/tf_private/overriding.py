@@ -195,13 +195,6 @@ def python_function_of(function: Any) -> Any:
     return function.python_function if traced else None
 
 
-def name_of_loaded(function: Any) -> str:
-    """The name that a function out of a file had; empty for any other."""
-    if not isinstance(function, _loading.RestoredFunction) or not function.concrete_functions:
-        return ""
-    return tf.compat.as_str(function.concrete_functions[0].name)
-
-
 def has_lost_its_object(function: Any) -> bool:
     """Whether a tf.function is a method of an object that is gone; TensorFlow does not keep it alive."""
     target = getattr(inspect.unwrap(function.python_function), "__self__", None)
