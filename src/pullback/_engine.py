@@ -178,6 +178,11 @@ class Engine(abc.ABC):
         raise self.unsupported("check")
 
     @property
+    def arrays(self) -> Any:
+        """What ready-made rules compute with: functions of arrays, by NumPy's names where it has them."""
+        raise self.unsupported("ready-made rules")
+
+    @property
     def modes(self) -> Mapping[str, Any]:
         """The ways of running a function that the framework has, by name; the contract suite runs in each."""
         raise self.unsupported("modes")

@@ -85,6 +85,13 @@ class TensorFlowEngine(Engine):
 
         return probing
 
+    @property
+    def arrays(self) -> Any:
+        """What ready-made rules compute with."""
+        from pullback.engines.tensorflow import array_functions
+
+        return array_functions
+
     def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
         """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
         if not hasattr(tf, dtype):
