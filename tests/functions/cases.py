@@ -76,6 +76,50 @@ PROBABILITIES = [[0.2, 0.5, 0.3], [0.1, 0.6, 0.3]]
 A, B = [0.3, -1.2, 2.0], [[0.7], [-0.4]]
 
 
+def focal(y: Any, z: Any) -> Any:
+    p = 1 / (1 + np.exp(-z))
+    return -0.3 * y * (1 - p) ** 1.5 * np.log(p) - 0.7 * (1 - y) * p**1.5 * np.log(1 - p)
+
+
+def symmetric(a: Any) -> Any:
+    return (a + np.swapaxes(a, -1, -2)) / 2
+
+
+def sqrtm(a: Any) -> Any:
+    """By the iteration of Denman and Beavers, which has no eigenvalues in it."""
+    y, z = symmetric(a), np.eye(len(a), dtype=np.longdouble)
+    for _ in range(12):
+        y, z = (y + inverse(z)) / 2, (z + inverse(y)) / 2
+    return y
+
+
+def inverse(a: Any) -> Any:
+    """Of a 2 × 2 matrix, in long doubles, which NumPy's own does not have."""
+    (p, q), (r, s) = a
+    return np.array([[s, -q], [-r, p]]) / (p * s - q * r)
+
+
+def exponential(a: Any) -> Any:
+    total = term = np.eye(len(a), dtype=np.longdouble)
+    for n in range(1, 40):
+        term = term @ symmetric(a) / n
+        total = total + term
+    return total
+
+
+def orthogonal(a: Any) -> Any:
+    """By Newton's iteration."""
+    u = a
+    for _ in range(12):
+        u = (u + inverse(u).T) / 2
+    return u
+
+
+WEIGHTS = np.array([[0.5, -2.0], [1.0, 0.25]])
+PROJECTED = [[2.0, 0.5], [0.25, 1.0]]
+TWICE = [[2.0, 0.0], [0.0, 2.0]]
+
+
 def binary(y: Any, z: Any) -> Any:
     return np.mean(y * softplus(-z) + (1 - y) * softplus(z), -1)
 
@@ -163,4 +207,76 @@ CASES = [
     Case("sqrt", f.sqrt, np.sqrt, [[0.25, 3.0]]),
     Case("hypot", f.hypot, np.hypot, [A, B]),
     Case("atan2", f.atan2, np.arctan2, [A, B]),
+    Case(
+        "focal loss",
+        lambda y, z: f.binary_focal_cross_entropy(y, z, alpha=0.3, gamma=1.5, axis=None),
+        focal,
+        [LABELS, LOGITS],
+    ),
+    Case(
+        "KL divergence",
+        f.kl_divergence,
+        lambda p, q: np.sum(p * np.log(p / q), -1),
+        [[[0.25, 0.7, 0.05], [0.1, 0.1, 0.8]], PROBABILITIES],
+    ),
+    Case(
+        "Gaussian NLL",
+        lambda y, m, s: f.gaussian_nll(y, m, s, full=True),
+        lambda y, m, s: ((y - m) / np.exp(s)) ** 2 / 2 + s + np.log(2 * np.pi) / 2,
+        [A, [0.5], B],
+    ),
+    Case("cumprod", f.cumprod, lambda x: np.cumprod(x, 0), [[[2.0, 0.0], [0.0, 3.0], [4.0, 0.5]]]),
+    Case(
+        "cumprod, exclusive and reverse",
+        lambda x: f.cumprod(x, axis=-1, exclusive=True, reverse=True),
+        lambda x: np.stack([x[1] * x[2] * x[3], x[2] * x[3], x[3], 1 + 0 * x[3]]),
+        [[2.0, 0.0, 3.0, 5.0]],
+    ),
+    Case(
+        "safe_where",
+        lambda x: f.safe_where(x > 0, tf.sqrt, lambda v: v**3, x),
+        lambda x: np.where(x > 0, np.sqrt(np.abs(x)), x**3),
+        [A],
+    ),
+    Case("sqrtm", lambda a: f.sqrtm(a) * WEIGHTS, lambda a: sqrtm(a) * WEIGHTS, [PROJECTED]),
+    Case(
+        "sqrtm, equal eigenvalues",
+        lambda a: f.sqrtm(a) * WEIGHTS,
+        lambda a: sqrtm(a) * WEIGHTS,
+        [TWICE],
+    ),
+    Case(
+        "polar",
+        lambda a: f.polar(a)[0] * WEIGHTS + f.polar(a)[1],
+        lambda a: orthogonal(a) * WEIGHTS + symmetric(orthogonal(a).T @ a),
+        [TWICE],
+    ),
+    Case(
+        "funm",
+        lambda a: f.funm(a, tf.exp) * WEIGHTS,
+        lambda a: exponential(a) * WEIGHTS,
+        [PROJECTED],
+    ),
+    Case(
+        "funm, equal eigenvalues",
+        lambda a: f.funm(a, tf.exp) * WEIGHTS,
+        lambda a: exponential(a) * WEIGHTS,
+        [TWICE],
+        second_order=False,
+    ),
+    Case(
+        "eigh",
+        lambda a: (
+            tf.linalg.matmul(f.eigh(a)[1] * f.eigh(a)[0] ** 2, f.eigh(a)[1], transpose_b=True)
+            * WEIGHTS
+        ),
+        lambda a: symmetric(a) @ symmetric(a) * WEIGHTS,
+        [PROJECTED],
+    ),
+    Case(
+        "logdet",
+        lambda a: f.logdet((a + tf.linalg.matrix_transpose(a)) / 2),
+        lambda a: np.log(a[0, 0] * a[1, 1] - symmetric(a)[0, 1] ** 2),
+        [PROJECTED],
+    ),
 ]

@@ -15,3 +15,13 @@ from pullback.functions._lengths import norm as norm
 from pullback.functions._lengths import normalize as normalize
 from pullback.functions._lengths import sqrt as sqrt
 from pullback.functions._lengths import std as std
+from pullback.functions._elements import cumprod as cumprod
+from pullback.functions._elements import safe_where as safe_where
+from pullback.functions._matrices import eigh as eigh
+from pullback.functions._matrices import funm as funm
+from pullback.functions._matrices import logdet as logdet
+from pullback.functions._matrices import polar as polar
+from pullback.functions._matrices import sqrtm as sqrtm
+from pullback.functions._more_losses import binary_focal_cross_entropy as binary_focal_cross_entropy
+from pullback.functions._more_losses import gaussian_nll as gaussian_nll
+from pullback.functions._more_losses import kl_divergence as kl_divergence

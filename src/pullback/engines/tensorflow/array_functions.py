@@ -144,3 +144,97 @@ def logits_behind(probabilities: Any, operation: str) -> Any:
     while made_by.type == "Identity":
         made_by = made_by.inputs[0].op
     return made_by.inputs[0] if made_by.type == operation else None
+
+
+def as_condition(condition: Any) -> Any:
+    """Booleans as a tensor; `None` if they are none."""
+    condition = tf.convert_to_tensor(condition)
+    return condition if condition.dtype == tf.bool else None
+
+
+def an_entry(array: Any, condition: Any) -> Any:
+    """One of the entries for which a condition holds; any, if there is none."""
+    flat = tf.reshape(array, [-1])
+    chosen = tf.reshape(tf.broadcast_to(condition, tf.shape(array)), [-1])
+    return tf.gather(flat, tf.argmax(tf.cast(chosen, tf.int32)))
+
+
+def shifted(array: Any, axis: int, by: Any, reverse: bool) -> Any:
+    """Entries moved towards the start of an axis, or towards its end, with zeros behind them."""
+    length = tf.shape(array)[axis]
+    by = tf.minimum(by, length)
+    before = [0] * array.shape.rank
+    start, size = list(before), [-1] * array.shape.rank
+    start[axis] = tf.constant(0) if reverse else by
+    size[axis] = length - by
+    kept = tf.slice(array, start, size)
+    pads = [[0, 0] for _ in before]
+    pads[axis] = [by, 0] if reverse else [0, by]
+    moved = tf.pad(kept, pads)
+    return tf.ensure_shape(moved, array.shape)
+
+
+def linear_recurrence(factors: Any, terms: Any, axis: int, reverse: bool) -> Any:
+    """S[k] = terms[k] + factors[k] · S[k+1] along an axis, or with k−1 for k+1, in log₂ n steps of multiplications."""
+    known = terms.shape[axis]
+    if known is not None:
+        for step in range((known - 1).bit_length() if known > 1 else 0):
+            factors, terms = _doubled(factors, terms, axis, 2**step, reverse)
+        return terms
+    length = tf.shape(terms)[axis]
+    _, _, terms = tf.while_loop(
+        lambda by, *_: by < length,
+        lambda by, a, b: (2 * by, *_doubled(a, b, axis, by, reverse)),
+        (tf.constant(1), factors, terms),
+    )
+    return terms
+
+
+def _doubled(factors: Any, terms: Any, axis: int, by: Any, reverse: bool) -> tuple[Any, Any]:
+    return (
+        factors * shifted(factors, axis, by, reverse),
+        terms + factors * shifted(terms, axis, by, reverse),
+    )
+
+
+def transpose(matrices: Any) -> Any:
+    """Matrices transposed."""
+    return tf.linalg.matrix_transpose(matrices)
+
+
+matmul = tf.matmul
+diagonal = tf.linalg.diag_part
+diag = tf.linalg.diag
+cholesky = tf.linalg.cholesky
+eigh = tf.linalg.eigh
+
+
+def svd(matrices: Any) -> Any:
+    """Left vectors, singular values and right vectors of the thin decomposition: a = u · diag(s) · vᵀ."""
+    values, left, right = tf.linalg.svd(matrices)
+    return left, values, right
+
+
+def identity_like(matrices: Any) -> Any:
+    """Unit matrices of this shape."""
+    return tf.linalg.eye(tf.shape(matrices)[-1], dtype=matrices.dtype) + tf.zeros_like(matrices)
+
+
+def cholesky_solve(lower: Any, right: Any) -> Any:
+    """What solves A X = right, by the Cholesky factor of A."""
+    return tf.linalg.cholesky_solve(lower, right)
+
+
+def slope_at(function: Any, x: Any) -> Any:
+    """The derivative of a function of single entries."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+
+def require(holds: Any, array: Any, message: str) -> Any:
+    """The array, if a condition holds when the program runs; else an error, and under XLA, which has none, NaN."""
+    array = tf.where(holds, array, tf.cast(math.nan, array.dtype))
+    with tf.control_dependencies([tf.debugging.Assert(holds, [message])]):
+        return tf.identity(array)
