@@ -58,7 +58,7 @@ def ulps(found: Any, true: Any) -> float:
     if abs(true) < TINY:
         return 0.0 if abs(float(found)) <= TINY else mp.inf
     if abs(true) > LARGE:
-        return 0.0 if np.isinf(found) and (found > 0) == (true > 0) else mp.inf
+        return 0.0 if abs(found) >= LARGE and (found > 0) == (true > 0) else mp.inf
     if not np.isfinite(found):
         return mp.inf
     exponent = int(mp.floor(mp.log(abs(true), 2)))
@@ -118,7 +118,7 @@ def over(a: Any, b: Any) -> Any:
 Z = np.concatenate([signed(300, 1e-37, 100.0), signed(60, 100.0), [0.0, LARGE, -LARGE]]).astype("f")
 SMALL = signed(300, 1e-6, 90.0)
 X, Y = signed(300), signed(300)
-NEAR = (X[:100] * RNG.uniform(0.1, 10.0, 100)).astype("f")
+NEAR = np.clip(X[:100] * RNG.uniform(0.1, 10.0, 100), -LARGE, LARGE).astype("f")
 WIDE = columns(
     np.concatenate([X, X[:100]]),
     np.concatenate([Y, NEAR]),

@@ -1,5 +1,6 @@
 """Each function at ordinary points, beside its formula in NumPy, of which differences give the derivative."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ f = pb.functions
 STEP = 1e-3  # of long doubles, with differences of fourth order: the derivative is right to 1e-11
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     name: str
     function: Callable[..., Any]
@@ -30,9 +31,11 @@ class Case:
     def value(self) -> Any:
         return np.asarray(self.formula(*self.arrays()), np.float64)
 
+    @functools.cache  # noqa: B019  # cases live as long as the tests
     def gradient(self) -> list[Any]:
         return gradient(lambda *xs: np.sum(self.formula(*xs)), self.arrays())
 
+    @functools.cache  # noqa: B019
     def second(self) -> list[Any]:
         """The gradient of the sum of the squares of the gradient."""
 

@@ -66,8 +66,10 @@ def _measure(x: Any, *, axis: Any, keepdims: bool, spread: bool) -> Any:
     def measure_pullback(dy: Any, *, outputs: Any) -> Any:
         dy = with_axes(xp, xp.wide(dy), axes, keepdims)
         measured = with_axes(xp, xp.wide(outputs), axes, keepdims)
-        direction = _divided(xp, a, axes, spread, scale, exactly(xp, length, measured / scale))
-        return direction * (dy / xp.size(a, axes) if spread else dy)
+        dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
+        if not spread:
+            return a / scale * dy
+        return _centred(xp, a / scale, axes) * (dy / xp.size(a, axes))
 
     measured = scale * length
     measured = measured if keepdims else xp.squeeze(measured, axes)
@@ -93,11 +95,9 @@ def normalize(x: Any, axis: Any = None) -> Any:
         dy, unit = xp.wide(dy), xp.wide(outputs)
         across = dy - unit * xp.sum(unit * dy, axes, keepdims=True)
         whole = exactly(xp, scale * length, xp.sum(unit * a, axes, keepdims=True))
-        zero = whole == 0
-        safe = xp.where(zero, xp.ones_like(whole), whole)
-        return xp.where(zero, xp.zeros_like(across), across / safe)
+        return xp.divide_or_zero(across, whole)
 
-    unit = _divided(xp, a, axes, False, scale, length)
+    unit = xp.divide_or_zero(a / scale, length)
     return xp.astype(unit, dtype_of(xp, x)), normalize_pullback
 
 
@@ -112,7 +112,7 @@ def _scaled(xp: Any, a: Any, axes: tuple[int, ...], spread: bool) -> tuple[Any, 
     def scaled() -> tuple[Any, Any]:
         largest = xp.max(xp.magnitude(a), axes, keepdims=True)
         usable = xp.isfinite(largest) & (largest > 0)
-        scale = xp.where(usable, largest, xp.ones_like(largest))
+        scale = xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
         return scale, _plain(xp, a / scale, axes, spread)
 
     scale, length = xp.cond(fine, lambda: (xp.ones_like(plain), plain), scaled)
@@ -129,13 +129,6 @@ def _centred(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:
     """Entries less their mean, twice: the first mean is rounded to the size of the entries, not of their spread."""
     a = a - xp.mean(a, axes, keepdims=True)
     return a - xp.mean(a, axes, keepdims=True)
-
-
-def _divided(xp: Any, a: Any, axes: tuple[int, ...], spread: bool, scale: Any, length: Any) -> Any:
-    a = a / scale
-    a = _centred(xp, a, axes) if spread else a
-    zero = length == 0
-    return xp.where(zero, xp.zeros_like(a), a / xp.where(zero, xp.ones_like(length), length))
 
 
 @with_own_gradient
@@ -156,10 +149,7 @@ def sqrt(x: Any) -> Any:
     xp, a = real_arrays("sqrt", x=x)
 
     def sqrt_pullback(dy: Any, *, outputs: Any) -> Any:
-        root = xp.wide(outputs)
-        zero = root == 0
-        slope = 0.5 / xp.where(zero, xp.ones_like(root), root)
-        return xp.wide(dy) * xp.where(zero, xp.zeros_like(root), slope)
+        return xp.divide_or_zero(0.5 * xp.wide(dy), xp.wide(outputs))
 
     return xp.astype(xp.sqrt(a), dtype_of(xp, x)), sqrt_pullback
 
@@ -180,15 +170,12 @@ def hypot(x: Any, y: Any) -> Any:
     """
     xp, a, b = real_arrays("hypot", x=x, y=y)
     scale, a, b, squares = _scaled_pair(xp, a, b)
-    length = xp.sqrt(squares)
 
     def hypot_pullback(dz: Any) -> Any:
-        share = xp.wide(dz) / length
+        share = xp.divide_or_zero(xp.wide(dz), xp.sqrt(squares))
         return {"x": share * a, "y": share * b}
 
-    return xp.astype(
-        scale * xp.where((a == 0) & (b == 0), xp.zeros_like(length), length), dtype_of(xp, x, y)
-    ), (hypot_pullback)
+    return xp.astype(scale * xp.sqrt(squares), dtype_of(xp, x, y)), hypot_pullback
 
 
 @with_own_gradient
@@ -209,16 +196,14 @@ def atan2(y: Any, x: Any) -> Any:
     scale, b, a, squares = _scaled_pair(xp, up, along)
 
     def atan2_pullback(dz: Any) -> Any:
-        dz = xp.wide(dz)
-        return {"y": dz * (a / squares / scale), "x": -dz * (b / squares / scale)}
+        share = xp.divide_or_zero(xp.wide(dz), scale)
+        return {"y": share * (a / squares), "x": -share * (b / squares)}
 
     return xp.astype(xp.arctan2(up, along), dtype_of(xp, y, x)), atan2_pullback
 
 
 def _scaled_pair(xp: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """A scale, both divided by it, and the sum of their squares; of two zeros 1, 0, 0, 1."""
-    largest = xp.maximum(xp.magnitude(a), xp.magnitude(b))
-    scale = xp.stop_gradient(xp.where(largest == 0, xp.ones_like(largest), largest))
-    a, b = a / scale, b / scale
-    squares = xp.square(a) + xp.square(b)
-    return scale, a, b, xp.where(squares == 0, xp.ones_like(squares), squares)
+    """A scale, both divided by it, and the sum of their squares, which is at least 1; of two zeros 0, 0, 0, 1."""
+    scale = xp.stop_gradient(xp.maximum(xp.magnitude(a), xp.magnitude(b)))
+    a, b = xp.divide_or_zero(a, scale), xp.divide_or_zero(b, scale)
+    return scale, a, b, xp.maximum(xp.square(a) + xp.square(b), 1.0)

@@ -122,7 +122,7 @@ def funm(a: Any, f: Callable[[Any], Any]) -> Any:
     """A function of symmetric matrices: V f(w) Vᵀ, also with equal eigenvalues. `f` takes single numbers.
 
     Use it for logarithms, powers and filters of symmetric matrices, in place of that formula with `tf.linalg.eigh`.
-    Second order needs distinct eigenvalues, and says so.
+    Second order and forward mode need distinct eigenvalues, and say so.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.linalg.diag([1.0, 1.0])

@@ -33,6 +33,7 @@ expand_dims = tf.expand_dims
 stop_gradient = tf.stop_gradient
 cond = tf.cond
 cumprod = tf.math.cumprod
+divide_or_zero = tf.math.divide_no_nan  # zero where the divisor is
 times_or_zero = tf.math.multiply_no_nan  # zero where the second factor is, whatever the first is
 
 
@@ -72,6 +73,14 @@ def wide(array: Any) -> Any:
 def limits(array: Any) -> Any:
     """NumPy's `finfo` of a dtype of four bytes or more."""
     return np.finfo(array.dtype.as_numpy_dtype)
+
+
+def power_of_two_below(x: Any) -> Any:
+    """The largest power of two that a positive number is at least as large as, to divide by without rounding."""
+    exponent = tf.floor(tf.math.log(x) / tf.cast(math.log(2.0), x.dtype))
+    limits_of_x = limits(x)
+    low, high = limits_of_x.minexp, limits_of_x.maxexp - 1
+    return tf.pow(tf.cast(2.0, x.dtype), tf.clip_by_value(exponent, float(low), float(high)))
 
 
 def size(array: Any, axes: tuple[int, ...]) -> Any:
