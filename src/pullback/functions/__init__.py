@@ -5,6 +5,8 @@ from pullback.functions._cross_entropy import categorical_cross_entropy as categ
 from pullback.functions._cross_entropy import (
     sparse_categorical_cross_entropy as sparse_categorical_cross_entropy,
 )
+from pullback.functions._elements import cumprod as cumprod
+from pullback.functions._elements import safe_where as safe_where
 from pullback.functions._exponentials import log1mexp as log1mexp
 from pullback.functions._exponentials import log_sub_exp as log_sub_exp
 from pullback.functions._exponentials import logaddexp as logaddexp
@@ -15,8 +17,6 @@ from pullback.functions._lengths import norm as norm
 from pullback.functions._lengths import normalize as normalize
 from pullback.functions._lengths import sqrt as sqrt
 from pullback.functions._lengths import std as std
-from pullback.functions._elements import cumprod as cumprod
-from pullback.functions._elements import safe_where as safe_where
 from pullback.functions._matrices import eigh as eigh
 from pullback.functions._matrices import funm as funm
 from pullback.functions._matrices import logdet as logdet

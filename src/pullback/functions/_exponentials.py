@@ -120,7 +120,7 @@ def log_sub_exp(x: Any, y: Any) -> Any:
 
 @with_own_gradient
 def logaddexp(x: Any, y: Any) -> Any:
-    """The logarithm log(exp(x) + exp(y)), where neither exponential can be had; of −inf twice −inf, with the gradient 0.
+    """The logarithm log(exp(x) + exp(y)), where neither can be had; of −inf twice it is −inf, with the gradient 0.
 
     Use it to add numbers that are known by their logarithms.
 
