@@ -100,14 +100,6 @@ def with_axes(xp: Any, upstream: Any, axes: tuple[int, ...], keepdims: bool) -> 
     return upstream
 
 
-def require_options(function: str, value: Any, name: str, allowed: tuple[Any, ...]) -> None:
-    """The value of an option is one of these."""
-    if value not in allowed:
-        raise ArgumentError(
-            f"pb.functions.{function} got {name}={value!r}; wanted one of {', '.join(map(repr, allowed))}."
-        )
-
-
 def require_number(function: str, value: Any, name: str, low: float, high: float) -> None:
     """The value of an option is a number between these, if it is known now."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
