@@ -1,5 +1,6 @@
 """Change any gradient. Know it is the one you meant."""
 
+from pullback import functions as functions
 from pullback import keras as keras
 from pullback import rules as rules
 from pullback._define import custom_gradient as custom_gradient

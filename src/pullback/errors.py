@@ -5,6 +5,7 @@ PullbackError
  │    ├── RuleSignatureError    it asks for something that is not on offer
  │    ├── RuleResultError       it returned something that does not fit the inputs
  │    └── NotLinearError        forward mode needs a rule that is linear in its upstream, and seen to be
+ ├── ArgumentError              a ready-made function was given something that it does not take
  ├── BodyResultError            a function under `custom_gradient` returned no backward function
  ├── UnsupportedError           the engine cannot do this; the message says what to do instead
  │    └── UnreachableOverride   an override cannot reach a place where its target runs
@@ -60,6 +61,10 @@ class RuleResultError(RuleError):
 
 class NotLinearError(RuleError):
     """Forward mode needs a rule that is linear in its upstream, and of which nothing is hidden from differentiation."""
+
+
+class ArgumentError(PullbackError, ValueError):
+    """A ready-made function was given something that it does not take."""
 
 
 class BodyResultError(PullbackError, TypeError):

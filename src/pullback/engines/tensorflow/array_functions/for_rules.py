@@ -1,4 +1,4 @@
-"""What ready-made rules compute with: NumPy's names where it has them, TensorFlow's operations behind them."""
+"""Arrays as ready-made rules compute with them: NumPy's names where it has them."""
 
 from __future__ import annotations
 

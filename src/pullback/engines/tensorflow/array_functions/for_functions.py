@@ -1,0 +1,204 @@
+"""Arrays as ready-made functions compute with them: NumPy's names where it has them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+exp = tf.exp
+maximum = tf.maximum
+magnitude = tf.abs
+square = tf.square
+where = tf.where
+zeros_like = tf.zeros_like
+ones_like = tf.ones_like
+mean = tf.reduce_mean
+expm1 = tf.math.expm1
+log = tf.math.log
+log1p = tf.math.log1p
+sqrt = tf.sqrt
+power = tf.pow
+arctan2 = tf.atan2
+isfinite = tf.math.is_finite
+sum = tf.reduce_sum  # noqa: A001  # NumPy's name
+max = tf.reduce_max  # noqa: A001
+all = tf.reduce_all  # noqa: A001
+expand_dims = tf.expand_dims
+stop_gradient = tf.stop_gradient
+cond = tf.cond
+cumprod = tf.math.cumprod
+divide_or_zero = tf.math.divide_no_nan  # zero where the divisor is
+times_or_zero = tf.math.multiply_no_nan  # zero where the second factor is, whatever the first is
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is the framework's own, so that its dtype is meant."""
+    return isinstance(value, (tf.Tensor, tf.Variable, keras.Variable))
+
+
+def asarray(value: Any, dtype: Any = None) -> Any:
+    """A value as a tensor; what is not the framework's own is of the dtype, and Python's numbers are float32."""
+    if is_array(value) or (dtype is None and hasattr(value, "dtype")):
+        return tf.convert_to_tensor(value)
+    return tf.cast(value, tf.float32 if dtype is None else dtype)
+
+
+def packed(values: Any) -> Any:
+    """A list of numbers or arrays as one array; numbers alone are float32, or int32 where all are whole."""
+    return tf.convert_to_tensor(values)
+
+
+def astype(array: Any, dtype: Any) -> Any:
+    """A value as a tensor of a dtype."""
+    return tf.cast(array, dtype)
+
+
+def kind_of(array: Any) -> str:
+    """What the entries are: `floating`, `complex` or something else."""
+    dtype = array.dtype
+    return "floating" if dtype.is_floating else "complex" if dtype.is_complex else "other"
+
+
+def wide(array: Any) -> Any:
+    """The same in float32 at least: what has few digits is computed with more of them."""
+    return tf.cast(array, tf.float32) if array.dtype in (tf.float16, tf.bfloat16) else array
+
+
+def limits(array: Any) -> Any:
+    """NumPy's `finfo` of a dtype of four bytes or more."""
+    return np.finfo(array.dtype.as_numpy_dtype)
+
+
+def power_of_two_below(x: Any) -> Any:
+    """The largest power of two that a positive number is at least as large as, to divide by without rounding."""
+    exponent = tf.floor(tf.math.log(x) / tf.cast(math.log(2.0), x.dtype))
+    limits_of_x = limits(x)
+    low, high = limits_of_x.minexp, limits_of_x.maxexp - 1
+    return tf.pow(tf.cast(2.0, x.dtype), tf.clip_by_value(exponent, float(low), float(high)))
+
+
+def size(array: Any, axes: tuple[int, ...]) -> Any:
+    """The number of entries along these axes, in the dtype of the array."""
+    known = [array.shape[axis] for axis in axes]
+    if None not in known:
+        return tf.constant(math.prod(known), array.dtype)
+    return tf.cast(tf.reduce_prod(tf.gather(tf.shape(array), list(axes))), array.dtype)
+
+
+def squeeze(array: Any, axes: tuple[int, ...]) -> Any:
+    """The array without these axes of size one."""
+    return tf.squeeze(array, axes) if axes else array
+
+
+def move_last(array: Any, axis: int, *, back: bool = False) -> Any:
+    """The array with an axis moved to the end, or back from there."""
+    rank = array.shape.rank
+    if axis % rank == rank - 1:
+        return array
+    order = [a for a in range(rank) if a != axis % rank] + [axis % rank]
+    return tf.transpose(array, list(np.argsort(order)) if back else order)
+
+
+def sparse_cross_entropy(labels: Any, logits: Any) -> tuple[Any, Any]:
+    """The loss of each row and softmax less the label's one-hot vector, as TensorFlow has them in one operation.
+
+    Where the label has nearly all of the probability, the loss and the entry of the label are differences of nearly
+    equal numbers: there they come from the sum of the other entries.
+    """
+    classes = tf.shape(logits)[-1]
+    rows, flat = tf.reshape(logits, [-1, classes]), tf.reshape(labels, [-1])
+    loss, slopes = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=rows, labels=flat)
+    places = tf.stack([tf.range(tf.shape(flat)[0]), tf.cast(flat, tf.int32)], axis=-1)
+    slopes = tf.tensor_scatter_nd_update(slopes, places, tf.zeros_like(loss))
+    others = tf.reduce_sum(slopes, -1)
+    slopes = tf.tensor_scatter_nd_update(slopes, places, -others)
+    few = others < 0.5
+    loss = tf.where(few, -tf.math.log1p(-tf.where(few, others, tf.zeros_like(others))), loss)
+    return tf.reshape(loss, tf.shape(labels)), tf.reshape(slopes, tf.shape(logits))
+
+
+def sparse_log_loss(labels: Any, probabilities: Any) -> tuple[Any, Any]:
+    """Minus the logarithm of the label's probability, and its slope towards all of them."""
+    chosen = tf.gather(probabilities, labels, batch_dims=len(labels.shape), axis=-1)
+    hot = tf.one_hot(labels, tf.shape(probabilities)[-1], dtype=probabilities.dtype)
+    slopes = -tf.math.multiply_no_nan(1.0 / probabilities, hot)
+    return -tf.math.log(chosen), slopes
+
+
+def class_numbers(labels: Any) -> Any:
+    """Labels as whole numbers; `None` if they are no numbers. Keras hands them on as floating-point numbers."""
+    labels = tf.convert_to_tensor(labels)
+    if not (labels.dtype.is_integer or labels.dtype.is_floating):
+        return None
+    return labels if labels.dtype in (tf.int32, tf.int64) else tf.cast(labels, tf.int64)
+
+
+def logits_behind(probabilities: Any, operation: str) -> Any:
+    """What a sigmoid or softmax (TensorFlow's name of it) was given, if this tensor is known to come from one.
+
+    A traced tensor knows its operation; one that runs at once does not, but Keras' activations leave a mark on theirs.
+    """
+    marked = getattr(probabilities, "_keras_logits", None)
+    if marked is not None or not isinstance(probabilities, tf.Tensor):
+        return marked
+    if isinstance(probabilities, tf.__internal__.EagerTensor):
+        return None
+    made_by = probabilities.op
+    while made_by.type == "Identity":
+        made_by = made_by.inputs[0].op
+    return made_by.inputs[0] if made_by.type == operation else None
+
+
+def as_condition(condition: Any) -> Any:
+    """Booleans as a tensor; `None` if they are none."""
+    condition = tf.convert_to_tensor(condition)
+    return condition if condition.dtype == tf.bool else None
+
+
+def an_entry(array: Any, condition: Any) -> Any:
+    """One of the entries for which a condition holds; any, if there is none."""
+    flat = tf.reshape(array, [-1])
+    chosen = tf.reshape(tf.broadcast_to(condition, tf.shape(array)), [-1])
+    return tf.gather(flat, tf.argmax(tf.cast(chosen, tf.int32)))
+
+
+def shifted(array: Any, axis: int, by: Any, reverse: bool) -> Any:
+    """Entries moved towards the start of an axis, or towards its end, with zeros behind them."""
+    length = tf.shape(array)[axis]
+    by = tf.minimum(by, length)
+    before = [0] * array.shape.rank
+    start, size = list(before), [-1] * array.shape.rank
+    start[axis] = tf.constant(0) if reverse else by
+    size[axis] = length - by
+    kept = tf.slice(array, start, size)
+    pads = [[0, 0] for _ in before]
+    pads[axis] = [by, 0] if reverse else [0, by]
+    moved = tf.pad(kept, pads)
+    return tf.ensure_shape(moved, array.shape)
+
+
+def linear_recurrence(factors: Any, terms: Any, axis: int, reverse: bool) -> Any:
+    """S[k] = terms[k] + factors[k] · S[k+1] along an axis, or with k−1 for k+1, in log₂ n steps of multiplications."""
+    known = terms.shape[axis]
+    if known is not None:
+        for step in range((known - 1).bit_length() if known > 1 else 0):
+            factors, terms = _doubled(factors, terms, axis, 2**step, reverse)
+        return terms
+    length = tf.shape(terms)[axis]
+    _, _, terms = tf.while_loop(
+        lambda by, *_: by < length,
+        lambda by, a, b: (2 * by, *_doubled(a, b, axis, by, reverse)),
+        (tf.constant(1), factors, terms),
+    )
+    return terms
+
+
+def _doubled(factors: Any, terms: Any, axis: int, by: Any, reverse: bool) -> tuple[Any, Any]:
+    return (
+        factors * shifted(factors, axis, by, reverse),
+        terms + factors * shifted(terms, axis, by, reverse),
+    )

@@ -1,0 +1,51 @@
+"""Matrices as ready-made functions compute with them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+
+def transpose(matrices: Any) -> Any:
+    """Matrices transposed."""
+    return tf.linalg.matrix_transpose(matrices)
+
+
+matmul = tf.matmul
+diagonal = tf.linalg.diag_part
+diag = tf.linalg.diag
+cholesky = tf.linalg.cholesky
+eigh = tf.linalg.eigh
+
+
+def svd(matrices: Any) -> Any:
+    """Left vectors, singular values and right vectors of the thin decomposition: a = u · diag(s) · vᵀ."""
+    values, left, right = tf.linalg.svd(matrices)
+    return left, values, right
+
+
+def identity_like(matrices: Any) -> Any:
+    """Unit matrices of this shape."""
+    return tf.linalg.eye(tf.shape(matrices)[-1], dtype=matrices.dtype) + tf.zeros_like(matrices)
+
+
+def cholesky_solve(lower: Any, right: Any) -> Any:
+    """What solves A X = right, by the Cholesky factor of A."""
+    return tf.linalg.cholesky_solve(lower, right)
+
+
+def slope_at(function: Any, x: Any) -> Any:
+    """The derivative of a function of single entries."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+
+def require(holds: Any, array: Any, message: str) -> Any:
+    """The array, if a condition holds when the program runs; else an error, and under XLA, which has none, NaN."""
+    array = tf.where(holds, array, tf.cast(math.nan, array.dtype))
+    with tf.control_dependencies([tf.debugging.Assert(holds, [message])]):
+        return tf.identity(array)

@@ -1,0 +1,174 @@
+"""Logarithms of sums and differences of exponentials: no overflow inside, and gradients right where they are small.
+
+A gradient here is e to a difference, which is as wrong, relatively, as the difference is absolutely: so the rounding of
+a difference is computed too, and counted in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pullback._define import with_partials
+from pullback.functions._arguments import (
+    arrays_for,
+    axes_of,
+    dtype_of,
+    real_arrays,
+    with_axes,
+    with_own_gradient,
+)
+
+
+@with_own_gradient
+def sigmoids(z: Any) -> Any:
+    """σ(z) and σ(−z), for rules: each is right to the last digits where it is small, and so are their derivatives."""
+    xp = arrays_for(z)
+    small = xp.exp(-xp.magnitude(z))
+    below, above = small / (1.0 + small), 1.0 / (1.0 + small)
+
+    def sigmoids_pullback(up: Any, down: Any, *, outputs: Any) -> Any:
+        return (up - down) * outputs[0] * outputs[1]
+
+    return xp.where(z < 0, below, above), xp.where(z < 0, above, below), sigmoids_pullback
+
+
+def softplus_of_minus_size(xp: Any, z: Any) -> Any:
+    """The logarithm log(1 + exp(−|z|))."""
+    return xp.log1p(xp.exp(-xp.magnitude(z)))
+
+
+def _one_over_expm1(x: Any) -> Any:
+    return 1.0 / arrays_for(x).expm1(x)
+
+
+def _slope_of_one_over_expm1(x: Any, *, outputs: Any) -> Any:
+    del x
+    return -outputs * (1.0 + outputs)
+
+
+one_over_expm1 = with_partials(_one_over_expm1, x=_slope_of_one_over_expm1)
+
+
+def _log1mexp(xp: Any, x: Any) -> Any:
+    small = x < math.log(2.0)
+    near = xp.log(-xp.expm1(-xp.where(small, x, xp.ones_like(x))))
+    far = xp.log1p(-xp.exp(-xp.where(small, xp.ones_like(x), x)))
+    return xp.where(small, near, far)
+
+
+@with_own_gradient
+def log1mexp(x: Any) -> Any:
+    """The logarithm log(1 − exp(−x)) for x > 0, with a gradient that is right near 0 and far from it.
+
+    Use it for the logarithm of the probability of "not that", where x is −log of the probability of that.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.constant([1e-10, 1.0, 50.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = pb.functions.log1mexp(x)
+    >>> [f"{g:.6g}" for g in tape.gradient(y, x)]
+    ['1e+10', '0.581977', '1.92875e-22']
+    """
+    xp, a = real_arrays("log1mexp", x=x)
+
+    def log1mexp_pullback(dy: Any) -> Any:
+        return xp.wide(dy) * one_over_expm1(a)
+
+    return xp.astype(_log1mexp(xp, a), dtype_of(xp, x)), log1mexp_pullback
+
+
+def difference(xp: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """The rounded difference and its rounding, which is exact: their sum is x − y. Equal infinities differ by 0."""
+    plain = x - y
+    rounded = xp.where((x != y) | xp.isfinite(plain), plain, xp.zeros_like(plain))
+    back = rounded - x
+    rest = (x - (rounded - back)) - (y + back)
+    return rounded, xp.stop_gradient(xp.where(xp.isfinite(rest), rest, xp.zeros_like(rest)))
+
+
+@with_own_gradient
+def log_sub_exp(x: Any, y: Any) -> Any:
+    """The logarithm log(exp(x) − exp(y)) for x > y, where neither exponential can be had.
+
+    Use it for the logarithm of a difference of two numbers that are known by their logarithms.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x, y = tf.constant(1000.0), tf.constant(999.0)
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch([x, y])
+    ...     z = pb.functions.log_sub_exp(x, y)
+    >>> f"{z:.4f}", [f"{g:.4f}" for g in tape.gradient(z, [x, y])]
+    ('999.5413', ['1.5820', '-0.5820'])
+    """
+    xp, a, b = real_arrays("log_sub_exp", x=x, y=y)
+    gap, rest = difference(xp, a, b)
+
+    def log_sub_exp_pullback(dz: Any) -> Any:
+        down = one_over_expm1(gap)
+        up = one_over_expm1(-gap)
+        dz = xp.wide(dz)
+        # Both are their first-order Taylor polynomials in what rounding has lost.
+        return {
+            "x": -dz * up * (1.0 + rest * (1.0 + up)),
+            "y": -dz * down * (1.0 - rest * (1.0 + down)),
+        }
+
+    return xp.astype(a + _log1mexp(xp, gap), dtype_of(xp, x, y)), log_sub_exp_pullback
+
+
+@with_own_gradient
+def logaddexp(x: Any, y: Any) -> Any:
+    """The logarithm log(exp(x) + exp(y)), where neither can be had; of −inf twice it is −inf, with the gradient 0.
+
+    Use it to add numbers that are known by their logarithms.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x, y = tf.constant([1000.0, -float("inf")]), tf.constant([1001.0, -float("inf")])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     z = pb.functions.logaddexp(x, y)
+    >>> [f"{g:.4f}" for g in tape.gradient(z, x)]
+    ['0.2689', '0.0000']
+    """
+    xp, a, b = real_arrays("logaddexp", x=x, y=y)
+    gap, rest = difference(xp, a, b)
+    largest = xp.maximum(a, b)
+
+    def logaddexp_pullback(dz: Any) -> Any:
+        dz = xp.where(largest == -math.inf, xp.zeros_like(gap), xp.wide(dz))
+        up, down = sigmoids(gap)
+        return {"x": dz * up * (1.0 + rest * down), "y": dz * down * (1.0 - rest * up)}
+
+    total = largest + softplus_of_minus_size(xp, gap)
+    return xp.astype(total, dtype_of(xp, x, y)), logaddexp_pullback
+
+
+@with_own_gradient
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The logarithm of Σ exp(x) along axes. Where every entry is −inf it is −inf, with the gradient 0.
+
+    Use it where rows may be masked out altogether by −inf, of which TensorFlow's gradient is NaN.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.constant([[0.0, 0.0], [-float("inf"), -float("inf")]])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = pb.functions.logsumexp(x, axis=1)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [[0.5, 0.5], [0.0, 0.0]]
+    """
+    xp, a = real_arrays("logsumexp", x=x)
+    axes = axes_of("logsumexp", a, axis)
+    largest = xp.stop_gradient(xp.max(a, axes, keepdims=True))
+    parts = xp.exp(a - xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest)))
+    whole = xp.sum(parts, axes, keepdims=True)
+
+    def logsumexp_pullback(dy: Any) -> Any:
+        dy = with_axes(xp, xp.wide(dy), axes, keepdims)
+        return parts * (dy / xp.where(whole == 0, xp.ones_like(whole), whole))
+
+    total = largest + xp.log(whole)
+    total = total if keepdims else xp.squeeze(total, axes)
+    return xp.astype(total, dtype_of(xp, x)), logsumexp_pullback

@@ -1,0 +1,209 @@
+"""Lengths, spreads and directions: finite wherever the result is, and 0 where a length of 0 leaves no direction.
+
+Length and standard deviation are homogeneous: where squares leave the range of the format, the entries are divided by
+the largest before, and the result multiplied after. That second way is taken only when the first one fails.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pullback.errors import ArgumentError
+from pullback.functions._arguments import (
+    axes_of,
+    dtype_of,
+    exactly,
+    real_arrays,
+    with_axes,
+    with_own_gradient,
+)
+
+
+def norm(x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+    """The Euclidean norm along axes, as `tf.norm`; at 0 its gradient is 0.
+
+    Use it where vectors may be 0 (TensorFlow's gradient is NaN there), or so long or short that their squares leave
+    the range of the dtype (where TensorFlow gives infinity or 0). Of other norms TensorFlow's own gradient is right.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.constant([[3e20, 4e20], [0.0, 0.0]])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = pb.functions.norm(x, axis=1)
+    >>> [f"{v:.0e}" for v in y], [f"{g:.1f}" for g in tf.reshape(tape.gradient(y, x), [-1])]
+    (['5e+20', '0e+00'], ['0.6', '0.8', '0.0', '0.0'])
+    """
+    if ord not in ("euclidean", 2) or isinstance(ord, bool):
+        raise ArgumentError(
+            f"pb.functions.norm got ord={ord!r}; wanted 'euclidean' or 2. The gradient of tf.norm(x, ord={ord!r}) is "
+            "right as it is."
+        )
+    return _measure(x, axis=axis, keepdims=keepdims, spread=False)
+
+
+def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The standard deviation along axes, as `tf.math.reduce_std`; where all entries are equal its gradient is 0.
+
+    Use it for normalisation and for regularisers: TensorFlow's gradient of equal entries is NaN.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.constant([[1.0, 3.0], [2.0, 2.0]])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = pb.functions.std(x, axis=1)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [[-0.5, 0.5], [0.0, 0.0]]
+    """
+    return _measure(x, axis=axis, keepdims=keepdims, spread=True)
+
+
+@with_own_gradient
+def _measure(x: Any, *, axis: Any, keepdims: bool, spread: bool) -> Any:
+    xp, a = real_arrays("std" if spread else "norm", x=x)
+    axes = axes_of("std" if spread else "norm", a, axis)
+    scale, length = _scaled(xp, a, axes, spread)
+
+    def measure_pullback(dy: Any, *, outputs: Any) -> Any:
+        dy = with_axes(xp, xp.wide(dy), axes, keepdims)
+        measured = with_axes(xp, xp.wide(outputs), axes, keepdims)
+        dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
+        if not spread:
+            return a / scale * dy
+        return _centred(xp, a / scale, axes) * (dy / xp.size(a, axes))
+
+    measured = scale * length
+    measured = measured if keepdims else xp.squeeze(measured, axes)
+    return xp.astype(measured, dtype_of(xp, x)), measure_pullback
+
+
+@with_own_gradient
+def normalize(x: Any, axis: Any = None) -> Any:
+    """Vectors along axes, divided by their lengths; 0 stays 0, with the gradient 0.
+
+    Use it in place of `tf.math.l2_normalize`, whose `epsilon` shortens short vectors and whose squares overflow.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.constant([[3e-20, 4e-20], [0.0, 0.0]])
+    >>> pb.functions.normalize(x, axis=1).numpy().round(2).astype(str).tolist()
+    [['0.6', '0.8'], ['0.0', '0.0']]
+    """
+    xp, a = real_arrays("normalize", x=x)
+    axes = axes_of("normalize", a, axis)
+    scale, length = _scaled(xp, a, axes, spread=False)
+
+    def normalize_pullback(dy: Any, *, outputs: Any) -> Any:
+        dy, unit = xp.wide(dy), xp.wide(outputs)
+        across = dy - unit * xp.sum(unit * dy, axes, keepdims=True)
+        whole = exactly(xp, scale * length, xp.sum(unit * a, axes, keepdims=True))
+        return xp.divide_or_zero(across, whole)
+
+    unit = xp.divide_or_zero(a / scale, length)
+    return xp.astype(unit, dtype_of(xp, x)), normalize_pullback
+
+
+def _scaled(xp: Any, a: Any, axes: tuple[int, ...], spread: bool) -> tuple[Any, Any]:
+    """A scale and a length, neither of which overflows; their product is the measure."""
+    plain = _plain(xp, a, axes, spread)
+    limits = xp.limits(a)
+    # Above it, squares that are flushed to 0 are not seen in the sum.
+    lowest = float(limits.tiny / limits.eps) ** 0.5
+    fine = xp.all(xp.isfinite(plain) & (plain > lowest))
+
+    def scaled() -> tuple[Any, Any]:
+        largest = xp.max(xp.magnitude(a), axes, keepdims=True)
+        usable = xp.isfinite(largest) & (largest > 0)
+        scale = xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
+        return scale, _plain(xp, a / scale, axes, spread)
+
+    scale, length = xp.cond(fine, lambda: (xp.ones_like(plain), plain), scaled)
+    return xp.stop_gradient(scale), xp.stop_gradient(length)
+
+
+def _plain(xp: Any, a: Any, axes: tuple[int, ...], spread: bool) -> Any:
+    if spread:
+        return xp.sqrt(xp.mean(xp.square(_centred(xp, a, axes)), axes, keepdims=True))
+    return xp.sqrt(xp.sum(xp.square(a), axes, keepdims=True))
+
+
+def _centred(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:
+    """Entries less their mean, twice: the first mean is rounded to the size of the entries, not of their spread."""
+    a = a - xp.mean(a, axes, keepdims=True)
+    return a - xp.mean(a, axes, keepdims=True)
+
+
+@with_own_gradient
+def sqrt(x: Any) -> Any:
+    """The square root; at 0 its gradient is 0.
+
+    Use it where 0 may come in and its gradient is multiplied by 0 afterwards, as in lengths and distances: infinity
+    times 0 is NaN. For negative numbers it is NaN, as everywhere.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.constant([0.0, 4.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = pb.functions.sqrt(x)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [0.0, 0.25]
+    """
+    xp, a = real_arrays("sqrt", x=x)
+
+    def sqrt_pullback(dy: Any, *, outputs: Any) -> Any:
+        return xp.divide_or_zero(0.5 * xp.wide(dy), xp.wide(outputs))
+
+    return xp.astype(xp.sqrt(a), dtype_of(xp, x)), sqrt_pullback
+
+
+@with_own_gradient
+def hypot(x: Any, y: Any) -> Any:
+    """√(x² + y²), without overflow inside; at (0, 0) its gradient is 0.
+
+    Use it for distances and moduli, where `tf.sqrt(x**2 + y**2)` overflows from 1e19 on and is NaN backwards at 0.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x, y = tf.constant([3e30, 0.0]), tf.constant([4e30, 0.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     z = pb.functions.hypot(x, y)
+    >>> [f"{g:.4f}" for g in tape.gradient(z, x)]
+    ['0.6000', '0.0000']
+    """
+    xp, a, b = real_arrays("hypot", x=x, y=y)
+    scale, a, b, squares = _scaled_pair(xp, a, b)
+
+    def hypot_pullback(dz: Any) -> Any:
+        share = xp.divide_or_zero(xp.wide(dz), xp.sqrt(squares))
+        return {"x": share * a, "y": share * b}
+
+    return xp.astype(scale * xp.sqrt(squares), dtype_of(xp, x, y)), hypot_pullback
+
+
+@with_own_gradient
+def atan2(y: Any, x: Any) -> Any:
+    """The angle of the point (x, y), as `tf.atan2`; at (0, 0) its gradient is 0.
+
+    Use it for angles of vectors that may be 0, very long or very short: TensorFlow's gradient is NaN or 0 there.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> y, x = tf.constant([0.0, 1e-30]), tf.constant([0.0, 1e-30])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(y)
+    ...     angle = pb.functions.atan2(y, x)
+    >>> [f"{g:.0e}" for g in tape.gradient(angle, y)]
+    ['0e+00', '5e+29']
+    """
+    xp, up, along = real_arrays("atan2", y=y, x=x)
+    scale, b, a, squares = _scaled_pair(xp, up, along)
+
+    def atan2_pullback(dz: Any) -> Any:
+        share = xp.divide_or_zero(xp.wide(dz), scale)
+        return {"y": share * (a / squares), "x": -share * (b / squares)}
+
+    return xp.astype(xp.arctan2(up, along), dtype_of(xp, y, x)), atan2_pullback
+
+
+def _scaled_pair(xp: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    """A scale, both divided by it, and the sum of their squares, which is at least 1; of two zeros 0, 0, 0, 1."""
+    scale = xp.stop_gradient(xp.maximum(xp.magnitude(a), xp.magnitude(b)))
+    a, b = xp.divide_or_zero(a, scale), xp.divide_or_zero(b, scale)
+    return scale, a, b, xp.maximum(xp.square(a) + xp.square(b), 1.0)

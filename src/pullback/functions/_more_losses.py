@@ -1,0 +1,132 @@
+"""Losses made of the same pieces as the cross-entropies: focal, Kullback–Leibler, Gaussian."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pullback.errors import ArgumentError
+from pullback.functions._arguments import (
+    axes_of,
+    dtype_of,
+    real_arrays,
+    require_number,
+    with_axes,
+    with_own_gradient,
+)
+from pullback.functions._cross_entropy import labels_like
+from pullback.functions._exponentials import sigmoids, softplus_of_minus_size
+
+
+@with_own_gradient
+def binary_focal_cross_entropy(
+    y_true: Any, y_pred: Any, alpha: float | None = None, gamma: float = 2.0, axis: Any = -1
+) -> Any:
+    """The focal loss of logits: cross-entropy times (1 − p of the label) to the power `gamma`; the mean over `axis`.
+
+    `alpha` weighs the label 1, and 1 − alpha the label 0. Use it in place of Keras' on logits: nothing is clipped, so a
+    sample that is wrong with certainty keeps its gradient, and one that is right keeps its small one.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> z = tf.constant([-100.0, 20.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(z)
+    ...     loss = pb.functions.binary_focal_cross_entropy([1.0, 1.0], z, axis=None)
+    >>> [f"{g:.4g}" for g in tape.gradient(loss, z)]
+    ['-1', '-2.627e-26']
+    """
+    name = "binary_focal_cross_entropy"
+    require_number(name, gamma, "gamma", 0.0, math.inf)
+    require_number(name, 0.5 if alpha is None else alpha, "alpha", 0.0, 1.0)
+    xp, z = real_arrays(name, y_pred=y_pred)
+    labels = labels_like(xp, name, y_true, z)
+    axes = () if axis is None else axes_of(name, z, axis)
+    weights = (1.0, 1.0) if alpha is None else (alpha, 1.0 - alpha)
+
+    def focal_pullback(dy: Any) -> Any:
+        dy = with_axes(xp, xp.wide(dy), axes, keepdims=False) / xp.size(z, axes)
+        one, zero, to_one, to_zero = _focal_terms(xp, z, gamma, slopes=True)
+        to_logits = weights[1] * (1.0 - labels) * to_zero - weights[0] * labels * to_one
+        return {"y_true": dy * (weights[0] * one - weights[1] * zero), "y_pred": dy * to_logits}
+
+    one, zero, _, _ = _focal_terms(xp, z, gamma, slopes=False)
+    losses = xp.times_or_zero(weights[0] * one, labels)
+    losses += xp.times_or_zero(weights[1] * zero, 1.0 - labels)
+    return xp.astype(xp.mean(losses, axes), dtype_of(xp, y_pred)), focal_pullback
+
+
+def _focal_terms(xp: Any, z: Any, gamma: float, *, slopes: bool) -> tuple[Any, Any, Any, Any]:
+    """The loss with the label 1 and with the label 0, and the sizes of their slopes: sums of positive terms."""
+    up, down = sigmoids(z)
+    rest = softplus_of_minus_size(xp, z)
+    miss, hit = xp.maximum(-z, 0.0) + rest, xp.maximum(z, 0.0) + rest
+    weigh_down, weigh_up = xp.power(down, gamma), xp.power(up, gamma)
+    if not slopes:
+        return weigh_down * miss, weigh_up * hit, None, None
+    to_one = weigh_down * (gamma * up * miss + down)
+    to_zero = weigh_up * (gamma * down * hit + up)
+    return weigh_down * miss, weigh_up * hit, to_one, to_zero
+
+
+@with_own_gradient
+def kl_divergence(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
+    """Σ y_true · log(y_true / y_pred) along `axis`, of probabilities as they are; a term whose y_true is 0 is 0.
+
+    Use it in place of `keras.losses.kl_divergence`, which clips both: small probabilities keep their gradient here.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> p, q = tf.constant([0.25, 0.75]), tf.constant([1e-12, 1.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(q)
+    ...     loss = pb.functions.kl_divergence(p, q)
+    >>> [f"{g:.4g}" for g in tape.gradient(loss, q)]
+    ['-2.5e+11', '-0.75']
+    """
+    xp, p, q = real_arrays("kl_divergence", y_true=y_true, y_pred=y_pred)
+    axes = axes_of("kl_divergence", q, axis, one=True)
+    labels_like(xp, "kl_divergence", p, q)
+
+    def log_ratio() -> Any:
+        # Near 1 the logarithm of the ratio is that of one plus a small difference.
+        near = xp.magnitude(p - q) < 0.5 * q
+        small = xp.log1p(
+            xp.where(near, p - q, xp.zeros_like(q)) / xp.where(near, q, xp.ones_like(q))
+        )
+        return xp.where(near, small, xp.log(p) - xp.log(q))
+
+    def kl_pullback(dy: Any) -> Any:
+        dy = with_axes(xp, xp.wide(dy), axes, keepdims=False)
+        return {"y_true": dy * (log_ratio() + 1.0), "y_pred": -dy * xp.times_or_zero(1.0 / q, p)}
+
+    loss = xp.sum(xp.times_or_zero(log_ratio(), p), axes)
+    return xp.astype(loss, dtype_of(xp, y_true, y_pred)), kl_pullback
+
+
+@with_own_gradient
+def gaussian_nll(y_true: Any, mean: Any, log_scale: Any, full: bool = False) -> Any:
+    """−log of the normal density of y_true, one per entry, by mean and log of the standard deviation.
+
+    `full` adds log √2π. Use it for networks that predict their uncertainty: the scale is positive by itself, errors
+    are divided before they are squared, and the gradient of the scale is right near its optimum.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> s = tf.constant(69.0)
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(s)
+    ...     loss = pb.functions.gaussian_nll(tf.constant(1e30), 0.0, s)
+    >>> float(tape.gradient(loss, s))
+    -0.1677...
+    """
+    if not isinstance(full, bool):
+        raise ArgumentError(f"pb.functions.gaussian_nll got full={full!r}; wanted True or False.")
+    xp, y, m, s = real_arrays("gaussian_nll", y_true=y_true, mean=mean, log_scale=log_scale)
+    shrink = xp.exp(-s)
+    error = (y - m) * shrink
+
+    def gaussian_nll_pullback(dz: Any) -> Any:
+        dz = xp.wide(dz)
+        to_y = dz * error * shrink
+        return {"y_true": to_y, "mean": -to_y, "log_scale": dz * (1.0 - error) * (1.0 + error)}
+
+    loss = 0.5 * xp.square(error) + s + (0.5 * math.log(2.0 * math.pi) if full else 0.0)
+    return xp.astype(loss, dtype_of(xp, y_true, mean, log_scale)), gaussian_nll_pullback

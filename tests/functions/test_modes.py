@@ -1,0 +1,70 @@
+"""Every function in every mode, at ordinary points: value, gradient, second order, and what `pb.check` says."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from tests.functions.cases import CASES, Case
+from tests.modes import BACKWARD, FORWARD, MODES, SECOND_ORDER, assert_gradients, assert_in_mode
+
+CASE = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+
+
+@CASE
+def test_the_value_is_that_of_the_formula(case: Case) -> None:
+    found = np.asarray(case.function(*case.tensors()))
+    assert found.shape == case.value().shape
+    np.testing.assert_allclose(found, case.value(), rtol=2e-6, atol=1e-7)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Cases as one function of all of their arguments: one program per mode says as much as one for each."""
+
+    cases: list[Case]
+
+    def function(self, *xs: Any) -> list[Any]:
+        left = list(xs)
+        return [case.function(*[left.pop(0) for _ in case.at]) for case in self.cases]
+
+    def tensors(self) -> list[Any]:
+        return [x for case in self.cases for x in case.tensors()]
+
+
+GROUPS = pytest.mark.parametrize("start", range(0, len(CASES), 9))
+
+
+@GROUPS
+@pytest.mark.parametrize("mode", BACKWARD)
+def test_same_gradient_in_every_mode(start: int, mode: str) -> None:
+    group = Together(CASES[start : start + 9])
+    wanted = [g for case in group.cases for g in case.gradient()]
+    assert_in_mode(MODES[mode], group.function, group.tensors(), wanted)
+
+
+@CASE
+@pytest.mark.parametrize("mode", FORWARD)
+def test_forward_mode(case: Case, mode: str) -> None:
+    if case.second_order:
+        assert_in_mode(MODES[mode], case.function, case.tensors(), case.gradient())
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="eigenvalues are equal"):
+            MODES[mode](case.function, case.tensors())
+
+
+@GROUPS
+@pytest.mark.parametrize("mode", SECOND_ORDER)
+def test_second_order(start: int, mode: str) -> None:
+    group = Together([case for case in CASES[start : start + 9] if case.second_order])
+    wanted = [g for case in group.cases for g in case.second()]
+    assert_gradients(SECOND_ORDER[mode](group.function, group.tensors()), wanted, rtol=1e-4)
+
+
+@CASE
+def test_check_says_right(case: Case) -> None:
+    report = pb.check(case.function, *case.tensors())
+    assert report.verdict == "right", str(report)

@@ -1,0 +1,137 @@
+"""Values and gradients where formulas fail: expected by mathematics, as written here."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import mpmath as mp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from tests.modes import MODES
+
+f = pb.functions
+INF = math.inf
+
+
+def gradient(function: Callable[..., Any], *xs: Any) -> list[Any]:
+    tensors = [tf.constant(x, tf.float32) for x in xs]
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        y = function(*tensors)
+    return [g.numpy().tolist() for g in tape.gradient(y, tensors)]
+
+
+@pytest.mark.parametrize(
+    "function, at, wanted",
+    [
+        (f.norm, [0.0, 0.0], [0.0, 0.0]),
+        (f.norm, [1e20], [1.0]),
+        (f.norm, [3e-30, 4e-30], [0.6, 0.8]),
+        (f.norm, [3e38, 3e38], [math.sqrt(0.5), math.sqrt(0.5)]),
+        (f.std, [2.0, 2.0], [0.0, 0.0]),
+        (f.std, [3e38, -3e38], [0.5, -0.5]),
+        (f.sqrt, [0.0], [0.0]),
+        (f.normalize, [0.0, 0.0], [0.0, 0.0]),
+        (f.logsumexp, [-INF, -INF], [0.0, 0.0]),
+        (f.cumprod, [0.0, 2.0, 3.0], [9.0, 0.0, 0.0]),
+        (f.cumprod, [1e-30, 1e-30], [1.0, 1e-30]),
+        (lambda x: f.safe_where(x > 0, tf.math.log, tf.zeros_like, x), [0.0, 2.0], [0.0, 0.5]),
+        (lambda x: f.hypot(x, x), [0.0], [0.0]),
+        (lambda x: f.atan2(x, tf.zeros_like(x)), [0.0], [0.0]),
+    ],
+)
+def test_gradient(function: Callable[..., Any], at: list[float], wanted: list[float]) -> None:
+    np.testing.assert_allclose(gradient(function, at)[0], wanted, rtol=5e-7)
+
+
+@pytest.mark.parametrize("mode", ["eager", "tf.function, tape outside", "XLA", "forward mode"])
+def test_a_vector_of_zeros_has_no_gradient_in_any_mode(mode: str) -> None:
+    (found,) = MODES[mode](f.norm, [tf.zeros([2])])
+    assert found is not None
+    assert found.tolist() == [0.0, 0.0]
+
+
+def test_a_parameter_of_the_branch_that_is_not_chosen_stays_finite() -> None:
+    def scaled_roots(x: Any, w: Any) -> Any:
+        return f.safe_where(x > 0, lambda v: tf.sqrt(v * w), lambda v: v, x)
+
+    assert gradient(scaled_roots, [0.0, 4.0], 1.0) == [[1.0, 0.25], 1.0]
+
+
+@pytest.mark.parametrize("mode", ["tf.function, tape outside", "tf.function, tape inside", "XLA"])
+def test_probabilities_of_a_traced_sigmoid_know_their_logits(mode: str) -> None:
+    def loss(z: Any) -> Any:
+        return f.binary_cross_entropy([0.0], tf.sigmoid(z))
+
+    (found,) = MODES[mode](loss, [tf.constant([100.0])])
+    assert found is not None
+    assert found.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("loss", [f.categorical_cross_entropy, f.sparse_categorical_cross_entropy])
+def test_probabilities_of_keras_know_their_logits(loss: Callable[..., Any]) -> None:
+    labels = [[0.0, 1.0]] if loss is f.categorical_cross_entropy else [1]
+    found = gradient(lambda z: loss(labels, keras.activations.softmax(z)), [[200.0, 0.0]])
+    assert found == [[[1.0, -1.0]]]
+
+
+def test_a_certain_error_without_logits_is_infinite_and_never_zero() -> None:
+    assert gradient(lambda p: f.binary_cross_entropy([0.0], p), [1.0]) == [[INF]]
+
+
+def test_labels_that_do_not_sum_to_one() -> None:
+    # Σy · softmax(z) − y at equal logits
+    loss = gradient(
+        lambda z: f.categorical_cross_entropy([[3.0, 1.0]], z, from_logits=True), [[0.0, 0.0]]
+    )
+    assert loss == [[[-1.0, 1.0]]]
+
+
+@pytest.mark.parametrize("z", [-80.0, -1.0, 1e-20, 3.0, 17.0, 60.0])
+def test_binary_cross_entropy_to_the_last_digits(z: float) -> None:
+    z = float(np.float32(z))
+    (found,) = gradient(lambda v: f.binary_cross_entropy([1.0], v, from_logits=True), [z])
+    wanted = -1 / (1 + mp.exp(mp.mpf(z)))
+    assert abs(found[0] - wanted) <= 4 * abs(wanted) * 2.0**-23
+
+
+def test_polar_at_the_identity() -> None:
+    found = gradient(lambda a: 3.0 * f.polar(a)[0][0, 1], np.eye(2))
+    assert found == [[[0.0, 1.5], [-1.5, 0.0]]]
+
+
+def vectors_at_the_identity(a: Any) -> Any:
+    values, vectors = f.eigh(a)
+    return tf.matmul(vectors * tf.sqrt(values), vectors, transpose_b=True)[0, 1]
+
+
+def largest(a: Any) -> Any:
+    return f.eigh(a)[0][-1]
+
+
+@pytest.mark.parametrize("function", [vectors_at_the_identity, largest])
+@pytest.mark.parametrize("run", [lambda g: g, tf.function], ids=["eager", "traced"])
+def test_equal_eigenvalues_are_an_error_and_never_zero(function: Any, run: Any) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="eigenvalues are equal"):
+        gradient(run(function), np.eye(2))
+
+
+def test_equal_eigenvalues_are_not_a_number_under_xla() -> None:
+    (found,) = MODES["XLA"](vectors_at_the_identity, [tf.eye(2)])
+    assert found is not None
+    assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float64])
+def test_every_floating_dtype_comes_back(dtype: Any) -> None:
+    x = tf.constant([300.0, 400.0], dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f.norm(x)
+    found = tape.gradient(y, x)
+    assert y.dtype == found.dtype == dtype
+    np.testing.assert_allclose(tf.cast(found, tf.float64), [0.6, 0.8], rtol=4e-3)
