@@ -127,6 +127,13 @@ def binary(y: Any, z: Any) -> Any:
     return np.mean(y * softplus(-z) + (1 - y) * softplus(z), -1)
 
 
+OBLONG = np.array([[0.5, 1.0, -0.25], [1.25, -0.5, 0.75]])
+
+
+def cubed(s: Any, u: Any, v: Any) -> Any:
+    return tf.matmul(u * s[None] ** 3, v, transpose_b=True)
+
+
 CASES = [
     Case(
         "binary cross-entropy of logits",
@@ -275,6 +282,12 @@ CASES = [
         ),
         lambda a: symmetric(a) @ symmetric(a) * WEIGHTS,
         [PROJECTED],
+    ),
+    Case(
+        "svd",
+        lambda a: cubed(*f.svd(a)) * OBLONG[::-1],
+        lambda a: a @ a.T @ a * OBLONG[::-1],
+        [OBLONG],
     ),
     Case(
         "logdet",

@@ -104,6 +104,33 @@ def test_polar_at_the_identity() -> None:
     assert found == [[[0.0, 1.5], [-1.5, 0.0]]]
 
 
+def test_polar_of_zeros_is_an_error_and_never_zero() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="two singular values of 0"):
+        gradient(lambda a: f.polar(a)[0][0, 1], np.zeros([2, 2]))
+
+
+@pytest.mark.parametrize(
+    "at, wanted",
+    [
+        ([[2.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]]),
+        ([[1.0, 1.0], [1.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]),
+        ([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
+    ],
+)
+def test_the_nuclear_norm_with_equal_or_no_singular_values(at: Any, wanted: Any) -> None:
+    found = gradient(lambda a: tf.reduce_sum(f.svd(a)[0]), at)
+    np.testing.assert_allclose(found, [wanted], atol=1e-6)
+
+
+def test_equal_singular_values_are_an_error_and_never_zero() -> None:
+    def rotation(a: Any) -> Any:
+        _, u, v = f.svd(a)
+        return tf.matmul(u, v, transpose_b=True)[0, 1]
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="singular values are equal or 0"):
+        gradient(rotation, np.eye(2))
+
+
 def vectors_at_the_identity(a: Any) -> Any:
     values, vectors = f.eigh(a)
     return tf.matmul(vectors * tf.sqrt(values), vectors, transpose_b=True)[0, 1]

@@ -25,3 +25,4 @@ from pullback.functions._matrices import sqrtm as sqrtm
 from pullback.functions._more_losses import binary_focal_cross_entropy as binary_focal_cross_entropy
 from pullback.functions._more_losses import gaussian_nll as gaussian_nll
 from pullback.functions._more_losses import kl_divergence as kl_divergence
+from pullback.functions._svd import svd as svd

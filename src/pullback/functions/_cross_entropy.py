@@ -19,7 +19,7 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
-from pullback.functions._exponentials import sigmoids, softplus_of_minus_size
+from pullback.functions._exponentials import below_largest, sigmoids, softplus_of_minus_size
 
 
 def binary_cross_entropy(
@@ -183,8 +183,7 @@ def _categorical(
 
 def _of_logits(xp: Any, labels: Any, z: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """The loss, and how to get what it passes on to logits and labels."""
-    shifted = z - xp.stop_gradient(xp.max(z, axes, keepdims=True))
-    parts = xp.exp(shifted)
+    _, shifted, parts = below_largest(xp, z, axes)
     beside = _beside_largest(xp, shifted, parts, axes)
     whole_label = xp.sum(labels, axes)
     loss = xp.squeeze(xp.log1p(beside), axes) * whole_label - xp.sum(
@@ -211,8 +210,7 @@ def _excess(labels: Any, z: Any, *, axes: tuple[int, ...]) -> Any:
     One minus a probability that is nearly 1 is the sum of the others; so is the sum of labels but one.
     """
     xp = arrays_for(z)
-    shifted = z - xp.stop_gradient(xp.max(z, axes, keepdims=True))
-    parts = xp.exp(shifted)
+    _, shifted, parts = below_largest(xp, z, axes)
     beside = _beside_largest(xp, shifted, parts, axes)
     whole, whole_label = 1.0 + beside, xp.sum(labels, axes, keepdims=True)
     others = xp.where(shifted == 0, beside, whole - parts)
@@ -245,8 +243,11 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
             f"pb.functions.{name} got labels {describe(xp.asarray(y_true))} for predictions {describe(z)}; wanted the "
             "number of a class for each row, in one axis less. For one-hot labels use categorical_cross_entropy."
         )
-    of = xp.sparse_cross_entropy if from_logits else xp.sparse_log_loss
-    loss, slopes = of(labels, classes_last)
+    if from_logits:
+        _, shifted, parts = below_largest(xp, classes_last, (len(z.shape) - 1,))
+        loss, slopes = xp.sparse_cross_entropy(labels, shifted, parts)
+    else:
+        loss, slopes = xp.sparse_log_loss(labels, classes_last)
 
     def sparse_categorical_cross_entropy_pullback(dy: Any) -> Any:
         return xp.move_last(xp.expand_dims(xp.wide(dy), -1) * slopes, axis, back=True)

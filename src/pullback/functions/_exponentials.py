@@ -145,6 +145,17 @@ def logaddexp(x: Any, y: Any) -> Any:
     return xp.astype(total, dtype_of(xp, x, y)), logaddexp_pullback
 
 
+def below_largest(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """The largest entry along axes, how far the others are below it, and e to that, rounding of the difference and all.
+
+    Where all entries are −inf, the largest is taken as 0.
+    """
+    largest = xp.stop_gradient(xp.max(x, axes, keepdims=True))
+    top = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
+    shifted, rest = difference(xp, x, top)
+    return largest, shifted, xp.exp(shifted) * (1.0 + rest)
+
+
 @with_own_gradient
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """The logarithm of Σ exp(x) along axes. Where every entry is −inf it is −inf, with the gradient 0.
@@ -161,8 +172,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """
     xp, a = real_arrays("logsumexp", x=x)
     axes = axes_of("logsumexp", a, axis)
-    largest = xp.stop_gradient(xp.max(a, axes, keepdims=True))
-    parts = xp.exp(a - xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest)))
+    largest, _, parts = below_largest(xp, a, axes)
     whole = xp.sum(parts, axes, keepdims=True)
 
     def logsumexp_pullback(dy: Any) -> Any:

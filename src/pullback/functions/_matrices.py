@@ -84,6 +84,12 @@ def _lyapunov(xp: Any, s: Any, c: Any) -> Any:
     return x
 
 
+_NOT_UNIQUE = (
+    "pb.functions.polar was differentiated at a matrix with two singular values of 0, where its orthogonal factor is "
+    "not unique and has no gradient. Add a little to the diagonal, or leave such matrices out."
+)
+
+
 @with_own_gradient
 def _unitary(a: Any) -> Any:
     xp, m = real_arrays("polar", a=a)
@@ -93,7 +99,13 @@ def _unitary(a: Any) -> Any:
         u, dy = xp.wide(outputs), xp.wide(dy)
         stretch = _symmetric(xp, xp.matmul(xp.transpose(u), m))
         inner = xp.matmul(xp.transpose(u), dy)
-        return xp.matmul(u, _lyapunov(xp, stretch, inner - xp.transpose(inner)))
+        turning = inner - xp.transpose(inner)
+        found = xp.matmul(u, _lyapunov(xp, stretch, turning))
+        least = _ROUNDINGS * float(xp.limits(m).eps) * xp.size(m, (len(m.shape) - 1,))
+        values = xp.stop_gradient(xp.svd(m)[1])
+        # Where two singular values are 0, the orthogonal matrix is any on a plane.
+        unique = xp.all(values[..., -2:-1] > least * values[..., :1])
+        return xp.require(unique | is_nothing(xp, turning, inner), found, _NOT_UNIQUE)
 
     return xp.astype(xp.matmul(left, xp.transpose(right)), dtype_of(xp, a)), unitary_pullback
 
@@ -164,7 +176,7 @@ def _divided_differences(xp: Any, f: Callable[[Any], Any], values: Any) -> Any:
     return xp.where(near, xp.slope_at(f, middle), (f(one) - f(other)) / safe)
 
 
-def _equal(xp: Any, values: Any) -> Any:
+def equal_pairs(xp: Any, values: Any) -> Any:
     """Which pairs of eigenvalues are equal as far as they are known; each with itself is not counted."""
     one, other = xp.expand_dims(values, -1), xp.expand_dims(values, -2)
     largest = xp.max(xp.magnitude(values), -1, keepdims=True)
@@ -173,8 +185,8 @@ def _equal(xp: Any, values: Any) -> Any:
     return same & (xp.identity_like(one - other) == 0)
 
 
-_REFUSED = (
-    "pb.functions.{} was differentiated where {} are equal, and what was made of its {} has no gradient there, or one "
+REFUSED = (
+    "pb.functions.{} was differentiated where {} {}, and what was made of its {} has no gradient there, or one "
     "that they do not tell. For a function of the matrix use pb.functions.{}; else break the tie."
 )
 
@@ -202,25 +214,28 @@ def eigh(a: Any) -> Any:
     def eigh_pullback(dw: Any, dv: Any, *, outputs: Any) -> Any:
         w, v = map(xp.wide, outputs)
         dw, inner = xp.wide(dw), xp.matmul(xp.transpose(v), xp.wide(dv))
-        same = _equal(xp, xp.stop_gradient(w))
+        same = equal_pairs(xp, xp.stop_gradient(w))
         gap = xp.expand_dims(w, -2) - xp.expand_dims(w, -1)
         unlike = xp.expand_dims(dw, -1) - xp.expand_dims(dw, -2)
-        holds = _is_nothing(xp, xp.where(same, xp.magnitude(inner), xp.zeros_like(inner)), inner)
-        holds &= _is_nothing(xp, xp.where(same, xp.magnitude(unlike), xp.zeros_like(unlike)), dw)
+        holds = is_nothing(xp, xp.where(same, inner, xp.zeros_like(inner)), inner)
+        holds &= is_nothing(xp, xp.where(same, unlike, xp.zeros_like(unlike)), dw)
         apart = ~same & (xp.identity_like(gap) == 0)
         quotient = 0.5 * (inner - xp.transpose(inner)) / xp.where(apart, gap, xp.ones_like(gap))
         middle = xp.where(apart, quotient, xp.zeros_like(gap)) + xp.diag(dw)
-        message = _REFUSED.format("eigh", "eigenvalues", "eigenvectors", "funm or sqrtm")
+        message = REFUSED.format(
+            "eigh", "eigenvalues", "are equal", "eigenvectors", "funm or sqrtm"
+        )
         return xp.require(holds, _conjugated(xp, v, middle), message)
 
     dtype = dtype_of(xp, a)
     return xp.astype(values, dtype), xp.astype(vectors, dtype), eigh_pullback
 
 
-def _is_nothing(xp: Any, found: Any, beside: Any) -> Any:
-    """Whether entries are zeros, but for the roundings of an array beside."""
+def is_nothing(xp: Any, found: Any, *beside: Any) -> Any:
+    """Whether entries are zeros, but for the roundings of arrays beside."""
     least = 100.0 * float(xp.limits(found).eps)
-    return xp.max(found) <= least * xp.max(xp.magnitude(beside))
+    largest = sum(xp.max(xp.magnitude(array)) for array in beside)
+    return xp.max(xp.magnitude(found)) <= least * largest
 
 
 @with_own_gradient

@@ -103,22 +103,24 @@ def move_last(array: Any, axis: int, *, back: bool = False) -> Any:
     return tf.transpose(array, list(np.argsort(order)) if back else order)
 
 
-def sparse_cross_entropy(labels: Any, logits: Any) -> tuple[Any, Any]:
-    """The loss of each row and softmax less the label's one-hot vector, as TensorFlow has them in one operation.
+def sparse_cross_entropy(labels: Any, shifted: Any, parts: Any) -> tuple[Any, Any]:
+    """The loss of each row and softmax less the label's one-hot vector, of logits below the largest and e to these.
 
     Where the label has nearly all of the probability, the loss and the entry of the label are differences of nearly
-    equal numbers: there they come from the sum of the other entries.
+    equal numbers: so both come from the sum of the other entries.
     """
-    classes = tf.shape(logits)[-1]
-    rows, flat = tf.reshape(logits, [-1, classes]), tf.reshape(labels, [-1])
-    loss, slopes = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=rows, labels=flat)
-    places = tf.stack([tf.range(tf.shape(flat)[0]), tf.cast(flat, tf.int32)], axis=-1)
-    slopes = tf.tensor_scatter_nd_update(slopes, places, tf.zeros_like(loss))
-    others = tf.reduce_sum(slopes, -1)
-    slopes = tf.tensor_scatter_nd_update(slopes, places, -others)
-    few = others < 0.5
-    loss = tf.where(few, -tf.math.log1p(-tf.where(few, others, tf.zeros_like(others))), loss)
-    return tf.reshape(loss, tf.shape(labels)), tf.reshape(slopes, tf.shape(logits))
+    flat = tf.reshape(labels, [-1])
+    shifted, rows = (tf.reshape(a, [tf.size(flat), tf.shape(parts)[-1]]) for a in (shifted, parts))
+    places = tf.stack([tf.range(tf.size(flat)), tf.cast(flat, tf.int32)], axis=-1)
+    chosen = tf.gather_nd(rows, places)
+    rows = tf.tensor_scatter_nd_update(rows, places, tf.zeros_like(chosen))
+    others = tf.reduce_sum(rows, -1)
+    whole = others + chosen
+    slopes = tf.tensor_scatter_nd_update(rows, places, -others) / whole[:, None]
+    far = chosen < others * limits(others).eps
+    near = tf.math.log1p(others / tf.where(far, tf.ones_like(chosen), chosen))
+    loss = tf.where(far, tf.math.log(whole) - tf.gather_nd(shifted, places), near)
+    return tf.reshape(loss, tf.shape(labels)), tf.reshape(slopes, tf.shape(parts))
 
 
 def sparse_log_loss(labels: Any, probabilities: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Keras layers that pass their inputs on and change the gradient, or that quantise them; each of them a ready-made rule.
+"""Keras layers that pass their inputs on and change the gradient, or that quantise them; each is a ready-made rule.
 
 What may change during training is a weight that is not trained, so that it is read anew in every step, also by programs
 that are traced already, and is saved with the model.
