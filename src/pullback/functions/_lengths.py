@@ -33,7 +33,7 @@ def norm(x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = Fals
     >>> [f"{v:.0e}" for v in y], [f"{g:.1f}" for g in tf.reshape(tape.gradient(y, x), [-1])]
     (['5e+20', '0e+00'], ['0.6', '0.8', '0.0', '0.0'])
     """
-    if ord not in ("euclidean", 2) or isinstance(ord, bool):
+    if ord not in ("euclidean", 2):
         raise ArgumentError(
             f"pb.functions.norm got ord={ord!r}; wanted 'euclidean' or 2. The gradient of tf.norm(x, ord={ord!r}) is "
             "right as it is."

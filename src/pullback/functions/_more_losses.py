@@ -117,7 +117,7 @@ def gaussian_nll(y_true: Any, mean: Any, log_scale: Any, full: bool = False) -> 
     >>> float(tape.gradient(loss, s))
     -0.1677...
     """
-    if not isinstance(full, bool):
+    if full not in (True, False):
         raise ArgumentError(f"pb.functions.gaussian_nll got full={full!r}; wanted True or False.")
     xp, y, m, s = real_arrays("gaussian_nll", y_true=y_true, mean=mean, log_scale=log_scale)
     shrink = xp.exp(-s)
