@@ -77,16 +77,16 @@ def shorten(gradients: Sequence[Any], limit: Any) -> list[Any]:
     The square of a length leaves the range of a format long before the length does: so it is taken of what is scaled
     by its largest entry, and in float32 at least.
     """
-    wide = [wide(dense(g)) for g in gradients]
-    largest = tf.reduce_max(tf.stack([tf.cast(tf.reduce_max(tf.abs(g)), tf.float64) for g in wide]))
+    found = [wide(dense(g)) for g in gradients]
+    largest = tf.reduce_max(tf.stack([tf.cast(tf.reduce_max(tf.abs(g)), tf.float64) for g in found]))
     unit = tf.where(largest > 0, largest, 1.0)
-    squares = [tf.reduce_sum(tf.square(tf.abs(g) / tf.cast(unit, _real(g)))) for g in wide]
+    squares = [tf.reduce_sum(tf.square(tf.abs(g) / tf.cast(unit, _real(g)))) for g in found]
     length = unit * tf.sqrt(tf.add_n([tf.cast(s, tf.float64) for s in squares]))
     limit = tf.cast(limit, tf.float64)
     factor = tf.where(length > limit, limit / length, 1.0)
     return [
         tf.cast(g * tf.cast(factor, g.dtype), old.dtype)
-        for g, old in zip(wide, gradients, strict=True)
+        for g, old in zip(found, gradients, strict=True)
     ]
 
 

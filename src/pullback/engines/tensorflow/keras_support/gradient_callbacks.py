@@ -13,6 +13,7 @@ from pullback.engines.tensorflow.keras_support.gradient_layers import (
     GradientReversal,
     GradientScale,
     Tap,
+    number_in,
 )
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 
@@ -112,7 +113,7 @@ class GradientSchedule(keras.callbacks.Callback):
         """Log the value."""
         del epoch
         if logs is not None:
-            logs |= {f"{layer.name}_k": float(layer.k) for layer in self._layers}
+            logs |= {f"{layer.name}_k": number_in(layer.k) for layer in self._layers}
 
 
 class GradientNorms(keras.callbacks.Callback):
@@ -156,7 +157,7 @@ class GradientNorms(keras.callbacks.Callback):
         if self._batches % self.every:
             return
         for tap in self._taps:
-            self.history[tap.name].append(float(tap.norm))
+            self.history[tap.name].append(number_in(tap.norm))
         if self._writer is not None:
             with self._writer.as_default(step=self._batches):
                 for name, values in self.history.items():

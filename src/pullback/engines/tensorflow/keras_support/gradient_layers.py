@@ -72,7 +72,7 @@ class GradientReversal(OnInputs):
 
     def get_config(self) -> dict[str, Any]:
         """Keras' way to make it again; the weight is saved as such."""
-        return {**super().get_config(), "k": float(self.k)}
+        return {**super().get_config(), "k": number_in(self.k)}
 
 
 @registered
@@ -98,7 +98,7 @@ class GradientScale(OnInputs):
 
     def get_config(self) -> dict[str, Any]:
         """Keras' way to make it again."""
-        return {**super().get_config(), "k": float(self.k)}
+        return {**super().get_config(), "k": number_in(self.k)}
 
 
 @registered
@@ -234,6 +234,11 @@ class Tap(OnInputs):
     def get_config(self) -> dict[str, Any]:
         """Keras' way to make it again: without the callback."""
         return super().get_config()
+
+
+def number_in(weight: Any) -> float:
+    """The number that a weight holds, on whichever devices."""
+    return float(keras.ops.convert_to_numpy(weight))
 
 
 def on_each(rule: Callable[[Any], Any], inputs: Any) -> Any:

@@ -15,7 +15,6 @@ from typing import Any, Final
 import keras
 import numpy as np
 
-from pullback.engines.tensorflow.keras_support.lines import LayerAt
 from pullback.engines.tensorflow.keras_support.quantize_layer import Quantize
 from pullback.engines.tensorflow.keras_support.saving import copy_of
 from pullback.engines.tensorflow.tf_private import keras_models, overriding
@@ -41,7 +40,7 @@ def quantize(
     """A copy of a model that is trained with quantised weights, activations, or both; the model is left as it is.
 
     `weights` and `activations` are kinds of `pb.keras.Quantize`, or `None`. Weights are the kernels of layers, activations
-    the outputs of layers with an activation function. `layers` are those to quantise: layers, names, classes or compiled
+    the outputs of layers with an activation function before the last layer with a kernel. `layers` are those to quantise: layers, names, classes or compiled
     regular expressions; else all. `keep` are those to leave alone, in the same words, or `"first"` and `"last"`. Learned
     steps of weights start from the weights, those of activations from `examples`, or from the first batch of training.
     Compile the copy, and train it.
@@ -61,7 +60,13 @@ def quantize(
             'quantize got activations="uniform" and no examples; their range is that of examples=…. '
             'Pass some, or write activations="lsq", which learns it.'
         )
-    places = [(LayerAt.of(layer, model), _spec_of(layer, kinds, sizes)) for layer in chosen]
+    inside = _layers_of(model)
+    last = _ends(inside).get("last", inside[-1])
+    before = inside[: _place(last, inside)]
+    places = [
+        (_place(layer, inside), _spec_of(layer, kinds, sizes, _is_among(layer, before)))
+        for layer in chosen
+    ]
     made = _with_specs(_copy_with_weights(model), places)
     if examples is not None:
         _start(made, examples)
@@ -88,9 +93,20 @@ def _copy_with_weights(model: Any) -> Any:
 # Which layers
 
 
+def _layers_of(model: Any) -> list[Any]:
+    """The layers of a model, without those that quantise others: the same ones before and after."""
+    inside = keras_models.layers_inside(model)
+    own = [each for layer in inside if isinstance(layer, QuantizedLayer) for each in layer.quantizers]
+    return [layer for layer in inside if not _is_among(layer, own)]
+
+
+def _place(layer: Any, layers: Sequence[Any]) -> int:
+    return next(i for i, each in enumerate(layers) if each is layer)
+
+
 def _chosen(model: Any, layers: Any, keep: Any, kinds: Mapping[str, str | None]) -> list[Any]:
     """The layers to quantise, in the order of the model."""
-    inside = keras_models.layers_inside(model)
+    inside = _layers_of(model)
     able = [layer for layer in inside if _has_any(layer, kinds)]
     kept = _named(keep, inside, _ends(able))
     wanted = able if layers is None else _named(layers, inside, {})
@@ -169,8 +185,10 @@ def _activation_of(layer: Any) -> str | None:
     return None if name == "linear" else name
 
 
-def _spec_of(layer: Any, kinds: Mapping[str, str | None], bits: Mapping[str, int]) -> Spec:
-    """What is quantised of a layer, as `Quantize` layers."""
+def _spec_of(
+    layer: Any, kinds: Mapping[str, str | None], bits: Mapping[str, int], is_inner: bool
+) -> Spec:
+    """What is quantised of a layer, as `Quantize` layers; the outputs of the model itself are not."""
     found: dict[str, Any] = {"weights": {}, "activation": None}
     if kinds["weights"] is not None:
         for weight in _kernels_of(layer):
@@ -179,7 +197,7 @@ def _spec_of(layer: Any, kinds: Mapping[str, str | None], bits: Mapping[str, int
                 bits["weights"], kinds["weights"], dtype="float32", **options
             )
     activation = _activation_of(layer)
-    if kinds["activation"] is not None and activation is not None:
+    if is_inner and kinds["activation"] is not None and activation is not None:
         signed = activation not in _NEVER_NEGATIVE
         found["activation"] = Quantize(bits["activation"], kinds["activation"], signed)
     return found
@@ -210,7 +228,7 @@ class _Described:
             layer = keras.saving.deserialize_keras_object(config["quantized"])
             if "spec" in config:
                 return _quantized(layer, _read(config["spec"]))
-            places = [(LayerAt(*at), _read(spec)) for at, spec in config["places"]]
+            places = [(place, _read(spec)) for place, spec in config["places"]]
         return _with_specs(layer, places)
 
 
@@ -231,6 +249,11 @@ class QuantizedLayer(_Described):
         quantizer = self.activation_quantizer
         return outputs if quantizer is None else quantizer(outputs)
 
+    @property
+    def quantizers(self) -> list[Any]:
+        """What rounds its weights and outputs."""
+        return [*self.weight_quantizers.values(), self.activation_quantizer]
+
     def get_config(self) -> dict[str, Any]:
         """The layer that it was, and what is quantised of it."""
         layer: Any = self
@@ -243,17 +266,17 @@ class QuantizedModel(_Described):
     def get_config(self) -> dict[str, Any]:
         """The model that it was, and what is quantised of which layer."""
         model: Any = self
-        inside = [e for e in keras_models.layers_inside(self) if isinstance(e, QuantizedLayer)]
-        places = [(list(LayerAt.of(e, self) or ()), _written(e)) for e in inside]
+        inside = enumerate(_layers_of(self))
+        places = [(i, _written(each)) for i, each in inside if isinstance(each, QuantizedLayer)]
         return {"name": model.name, "quantized": _as_it_was(self), "places": places}
 
 
-def _with_specs(model: Any, places: Iterable[tuple[Any, Spec]]) -> Any:
+def _with_specs(model: Any, places: Iterable[tuple[int, Spec]]) -> Any:
     """A model of which these layers are quantised, in place."""
-    for at, spec in places:
-        layer = at.found_in(model)
-        if not isinstance(layer, QuantizedLayer):
-            _quantized(layer, spec)
+    inside = _layers_of(model)
+    for place, spec in places:
+        if not isinstance(inside[place], QuantizedLayer):
+            _quantized(inside[place], spec)
     if any(map(_makes_its_layers, keras_models.layers_inside(model))):
         model.__class__ = _class_for(type(model), QuantizedModel)
     return model
