@@ -23,7 +23,6 @@ def scale(k: Any) -> Rule:
     >>> tape.gradient(y, x).numpy().tolist()
     [0.5, 0.5]
     """
-
     require_number("scale", "k", k)
 
     def scaled(*dy: Any, original: Any) -> Any:
@@ -44,7 +43,6 @@ def reverse(k: Any = 1.0) -> Rule:
     >>> tape.gradient(y, x).numpy().tolist()
     [-2.0, -2.0]
     """
-
     require_number("reverse", "k", k)
 
     def reversed_(*dy: Any, original: Any) -> Any:

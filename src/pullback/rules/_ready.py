@@ -137,7 +137,8 @@ def require_number(rule: str, name: str, value: Any, *, above: float | None = No
     if hasattr(value, "dtype") and not isinstance(value, np.generic):
         return
     is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or (above is not None and not value > above):
+    number = float(value) if is_number else math.nan
+    if not math.isfinite(number) or (above is not None and not number > above):
         wanted = "a finite number" if above is None else f"a number above {above:g}"
         raise RuleError(
             f"pb.rules.{rule} got {name}={value!r}; wanted {wanted}, or a tensor or variable of one."

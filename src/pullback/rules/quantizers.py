@@ -53,7 +53,7 @@ def power_of_two(bits: int = 4, largest: int = 0) -> Directions:
     [0.25, -1.0, 1.0]
     """
     _require_bits(bits, least=2)
-    if not isinstance(largest, int):
+    if not isinstance(largest, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # users need not check types
         raise RuleError(f"quantizers.power_of_two got largest={largest!r}; wanted a whole number.")
     least = largest - (2 ** (bits - 1) - 2)
 

@@ -78,7 +78,9 @@ def shorten(gradients: Sequence[Any], limit: Any) -> list[Any]:
     by its largest entry, and in float32 at least.
     """
     found = [wide(dense(g)) for g in gradients]
-    largest = tf.reduce_max(tf.stack([tf.cast(tf.reduce_max(tf.abs(g)), tf.float64) for g in found]))
+    largest = tf.reduce_max(
+        tf.stack([tf.cast(tf.reduce_max(tf.abs(g)), tf.float64) for g in found])
+    )
     unit = tf.where(largest > 0, largest, 1.0)
     squares = [tf.reduce_sum(tf.square(tf.abs(g) / tf.cast(unit, _real(g)))) for g in found]
     length = unit * tf.sqrt(tf.add_n([tf.cast(s, tf.float64) for s in squares]))
@@ -142,7 +144,8 @@ def require_finite(gradient: Any, message: str, came: Sequence[Any]) -> Any:
     whence = tf.where(arrived, "it is made here: what arrives is finite", "it arrives so")
     if tf.executing_eagerly():
         if not finite:
-            words = f"{message}; {whence.numpy().decode()}"
+            said: Any = whence.numpy()
+            words = f"{message}; {said.decode()}"
             raise tf.errors.InvalidArgumentError(None, None, words)
         return gradient
     with tf.control_dependencies([tf.debugging.Assert(finite, [f"{message};", whence])]):
@@ -157,7 +160,7 @@ def tapped(gradient: Any, see: Callable[[Any], None], of: Callable[[Any], Any]) 
         return gradient
     _refuse_xla(
         "pb.rules.tap cannot call Python from a program compiled by XLA. Run it without jit_compile=True, or tap "
-        "into a variable: pb.rules.tap(tf.Variable(0.0), of=\"norm\"), or pb.keras.Tap()."
+        'into a variable: pb.rules.tap(tf.Variable(0.0), of="norm"), or pb.keras.Tap().'
     )
     with tf.control_dependencies([tf.numpy_function(see, [of(gradient)], [], stateful=True)]):
         return tf.identity(gradient)

@@ -47,10 +47,10 @@ SCHEDULES: Final[Mapping[str, Callable[[float], float]]] = {
 class GradientSchedule(keras.callbacks.Callback):
     """Sets `k` of the GradientReversal and GradientScale layers of a model before each batch of `fit`.
 
-    `k` is `peak` times a schedule of p, the part of training that is done: `"adversarial"` (2/(1+e^−10p)−1, as for domain
-    adaptation), `"linear"`, `"cosine"` and `"constant"`, or a function of p. `layers` are layers or names; else all of
-    these. `steps` is the number of batches of the whole training, where `fit` does not know it. The value is in the logs
-    of each epoch.
+    `k` is `peak` times a schedule of p, the part of training that is done: `"adversarial"` (2/(1+e^−10p)−1, as for
+    domain adaptation), `"linear"`, `"cosine"` and `"constant"`, or a function of p. `layers` are layers or names; else
+    all of these. `steps` is the number of batches of the whole training, where `fit` does not know it. The value is
+    in the logs of each epoch.
 
     >>> import pullback as pb
     >>> pb.keras.GradientSchedule("cosine", peak=0.5).at(0.5)
@@ -72,9 +72,7 @@ class GradientSchedule(keras.callbacks.Callback):
             )
         if steps is not None and steps < 1:
             raise ValueError(f"GradientSchedule got steps={steps!r}; wanted 1 or more.")
-        self._of: Callable[[float], float] = (
-            schedule if callable(schedule) else SCHEDULES[schedule]
-        )
+        self._of: Callable[[float], float] = schedule if callable(schedule) else SCHEDULES[schedule]
         self.peak, self.steps = peak, steps
         self._wanted = None if layers is None else list(layers)
         self._done = self._epoch = 0

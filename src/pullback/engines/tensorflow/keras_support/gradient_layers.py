@@ -1,4 +1,4 @@
-"""Keras layers that pass their inputs on, or a function of them, and change the gradient; each of them a ready-made rule.
+"""Keras layers that pass their inputs on, or a function of them, and change the gradient: ready-made rules as layers.
 
 What may change during training is a weight that is not trained, so that it is read anew in every step, also by programs
 that are traced already, and is saved with the model.
@@ -225,7 +225,9 @@ class Tap(OnInputs):
         self.of = of
         self.norm = self.number("norm", 0.0)
         # Not as an attribute of Keras', which would make a list of its own out of a list.
-        object.__setattr__(self, "_rule", rules.tap(self.norm if callback is None else callback, of))
+        object.__setattr__(
+            self, "_rule", rules.tap(self.norm if callback is None else callback, of)
+        )
 
     def call(self, inputs: Any) -> Any:
         """The inputs."""
@@ -238,7 +240,8 @@ class Tap(OnInputs):
 
 def number_in(weight: Any) -> float:
     """The number that a weight holds, on whichever devices."""
-    return float(keras.ops.convert_to_numpy(weight))
+    number: Any = keras.ops.convert_to_numpy(weight)
+    return float(number)
 
 
 def on_each(rule: Callable[[Any], Any], inputs: Any) -> Any:

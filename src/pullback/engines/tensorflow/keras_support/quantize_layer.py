@@ -14,7 +14,8 @@ from pullback.extend import rules
 _LEARNED: Final = "lsq"
 _LEAST_STEP: Final = 1e-8
 _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
-    name: getattr(rules.quantizers, name) for name in ("uniform", "power_of_two", "ternary", "binary")
+    name: getattr(rules.quantizers, name)
+    for name in ("uniform", "power_of_two", "ternary", "binary")
 }
 
 
@@ -57,12 +58,13 @@ class Quantize(OnInputs):
         if self.kind == _LEARNED:
             self.step.assign(self._first_step(keras.ops.convert_to_tensor(x)))
         elif self.kind == "uniform":
-            high = float(keras.ops.max(keras.ops.abs(x))) or 1.0
+            largest: Any = keras.ops.max(keras.ops.abs(x))
+            high = float(largest) or 1.0
             self.options = {"low": -high if self.signed else 0.0, "high": high}
             self._run = _made(self.kind, self.bits, self.signed, self.options)
         else:
             raise ValueError(
-                f"Quantize of kind {self.kind!r} has nothing to start: \"lsq\" has a step, \"uniform\" a range."
+                f'Quantize of kind {self.kind!r} has nothing to start: "lsq" has a step, "uniform" a range.'
             )
 
     def call(self, inputs: Any, training: bool = False) -> Any:
@@ -74,7 +76,7 @@ class Quantize(OnInputs):
     def _quantized(self, x: Any, training: Any) -> Any:
         if self.kind != _LEARNED:
             return self._run(x)
-        step = keras.ops.convert_to_tensor(self.step)
+        step: Any = keras.ops.convert_to_tensor(self.step)
         step = keras.ops.cond(step > _LEAST_STEP, lambda: step, lambda: self._first_step(x))
         if training is True:
             self.step.assign(step)

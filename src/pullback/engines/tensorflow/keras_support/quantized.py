@@ -1,7 +1,7 @@
 """An existing model with quantised weights and activations: a copy, whose layers are of classes derived from their own.
 
-Such a layer runs as it did, with its kernels read rounded; what rounds them are `Quantize` layers inside it. It is saved
-as the layer that it was and what is quantised of it, and so is a model that makes its layers itself.
+Such a layer runs as it did, with its kernels read rounded; what rounds them are `Quantize` layers inside it. It is
+saved as the layer that it was and what is quantised of it, and so is a model that makes its layers itself.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def quantize(
 ) -> Any:
     """A copy of a model that is trained with quantised weights, activations, or both; the model is left as it is.
 
-    `weights` and `activations` are kinds of `pb.keras.Quantize`, or `None`. Weights are the kernels of layers, activations
-    the outputs of layers with an activation function before the last layer with a kernel. `layers` are those to quantise: layers, names, classes or compiled
-    regular expressions; else all. `keep` are those to leave alone, in the same words, or `"first"` and `"last"`. Learned
-    steps of weights start from the weights, those of activations from `examples`, or from the first batch of training.
-    Compile the copy, and train it.
+    `weights` and `activations` are kinds of `pb.keras.Quantize`, or `None`. Weights are the kernels of layers,
+    activations the outputs of layers with an activation function, before the last layer with a kernel. `layers` are
+    those to quantise: layers, names, classes or compiled regular expressions; else all. `keep` are those to leave
+    alone, in the same words, or `"first"` and `"last"`. Learned steps of weights start from the weights, those of
+    activations from `examples`, or from the first batch of training. Compile the copy, and train it.
 
     >>> import keras, pullback as pb
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(2)])
@@ -96,7 +96,9 @@ def _copy_with_weights(model: Any) -> Any:
 def _layers_of(model: Any) -> list[Any]:
     """The layers of a model, without those that quantise others: the same ones before and after."""
     inside = keras_models.layers_inside(model)
-    own = [each for layer in inside if isinstance(layer, QuantizedLayer) for each in layer.quantizers]
+    own = [
+        each for layer in inside if isinstance(layer, QuantizedLayer) for each in layer.quantizers
+    ]
     return [layer for layer in inside if not _is_among(layer, own)]
 
 
@@ -324,7 +326,10 @@ def _written(layer: Any) -> dict[str, Any]:
 def _read(spec: Any) -> Spec:
     read = keras.saving.deserialize_keras_object
     weights = {name: _live(read, each) for name, each in spec["weights"].items()}
-    return {"weights": weights, "activation": spec["activation"] and _live(read, spec["activation"])}
+    return {
+        "weights": weights,
+        "activation": spec["activation"] and _live(read, spec["activation"]),
+    }
 
 
 def _live(read: Any, part: Any) -> Any:
@@ -355,4 +360,7 @@ def _class_for(base: type, kind: type) -> type:
     return _classes[base]
 
 
-_register(type("Quantized", (QuantizedLayer, keras.Layer), {"__pullback_class__": keras.Layer}))
+def install() -> None:
+    """Let Keras read what is quantised; the other layers of `pullback.keras` are known by now, too."""
+    # Any of these classes can read any file: see `_Described.from_config`.
+    keras.saving.get_custom_objects()["pullback>Quantized"] = _Described

@@ -235,7 +235,9 @@ def _ready_rule(spec: dict[str, Any]) -> Any:
 def _option_spec(rule: ReadyRule, key: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, (np.ndarray, np.generic)) or (tf.is_tensor(value) and not _may_change(value)):
+    if isinstance(value, (np.ndarray, np.generic)) or (
+        tf.is_tensor(value) and not _may_change(value)
+    ):
         return np.asarray(value).tolist()
     if callable(value) and not _may_change(value):
         return {_REFERENCE: _reference(value, f"{key} of {rule!r}:")}
@@ -246,7 +248,7 @@ def _option_spec(rule: ReadyRule, key: str, value: Any) -> Any:
 
 
 def _may_change(value: Any) -> bool:
-    return hasattr(value, "assign") or not hasattr(value, "numpy") and tf.is_tensor(value)
+    return hasattr(value, "assign") or (not hasattr(value, "numpy") and tf.is_tensor(value))
 
 
 def _option(spec: Any) -> Any:
