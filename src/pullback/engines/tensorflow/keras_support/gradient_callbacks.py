@@ -159,7 +159,7 @@ class GradientNorms(keras.callbacks.Callback):
         if self._writer is not None:
             with self._writer.as_default(step=self._batches):
                 for name, values in self.history.items():
-                    tf.summary.scalar(f"gradient_norm/{name}", values[-1])
+                    _write_scalar(f"gradient_norm/{name}", values[-1])
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Log the means."""
@@ -175,6 +175,12 @@ class GradientNorms(keras.callbacks.Callback):
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+def _write_scalar(tag: str, value: float) -> None:
+    """As `tf.summary.scalar` does, which is not there without TensorBoard."""
+    metadata = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"}, data_class=1)
+    tf.summary.write(tag, tf.constant(value, tf.float32), metadata=metadata)
 
 
 def _found(model: Any, kinds: tuple[type, ...], wanted: list[Any] | None) -> list[Any]:

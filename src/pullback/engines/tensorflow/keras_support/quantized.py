@@ -63,10 +63,11 @@ def quantize(
     inside = _layers_of(model)
     last = _ends(inside).get("last", inside[-1])
     before = inside[: _place(last, inside)]
-    places = [
+    specs = [
         (_place(layer, inside), _spec_of(layer, kinds, sizes, _is_among(layer, before)))
         for layer in chosen
     ]
+    places = [(place, spec) for place, spec in specs if spec["weights"] or spec["activation"]]
     made = _with_specs(_copy_with_weights(model), places)
     if examples is not None:
         _start(made, examples)
@@ -83,7 +84,9 @@ def _require_model(model: Any) -> None:
 
 
 def _copy_with_weights(model: Any) -> Any:
-    copied = copy_of(model)
+    # By a clone where that can be: it makes each layer from its own class, which then need not be registered.
+    has_graph = isinstance(model, (keras_models.Functional, keras.Sequential))
+    copied = keras.models.clone_model(model) if has_graph else copy_of(model)
     if not copied.built:
         copied.build_from_config(model.get_build_config())
     copied.set_weights(model.get_weights())
@@ -142,7 +145,7 @@ def _named(words: Iterable[Any], layers: Sequence[Any], ends: Mapping[str, Any])
         is_end = isinstance(word, str) and word in ends
         meant = [ends[word]] if is_end else [e for e in layers if _is_meant(word, e)]
         if not meant:
-            names = ", ".join(layer.name for layer in layers[1:])
+            names = ", ".join(e.name for e in layers[1:] if not isinstance(e, keras.layers.InputLayer))
             raise ValueError(f"quantize got {word!r}, which no layer is; there are {names}.")
         found += meant
     return found

@@ -88,7 +88,7 @@ def caller() -> Place:
     file, line = private.origin_of_line(frame.f_code.co_filename, frame.f_lineno)
     function = frame.f_code.co_name.removeprefix("tf__")
     name = Path(file).name if function == "<module>" else function
-    return Place(layer or name, "tensor", layer, source or f"{file}:{line}")
+    return Place(layer or name, "tensor", layer, f"{file}:{line}")
 
 
 def _is_library(frame: Any) -> bool:
