@@ -19,7 +19,7 @@ import numpy as np
 import pullback as pb
 
 ROOT = Path(__file__).parents[1]
-SEEDS = range(3)
+SEEDS = range(2)
 
 
 def draw_spiking(folder: Path) -> None:

@@ -84,7 +84,7 @@ def clipped(x: Any) -> Any:
 
 
 def of_lsq(x: Any) -> Any:
-    return pb.rules.quantizers.lsq(3)(x, tf.constant(0.5, x.dtype))
+    return pb.rules.quantizers.lsq(3)(x, tf.constant(0.6, x.dtype))
 
 
 def of_step(x: Any) -> Any:
@@ -166,7 +166,7 @@ CASES = [
     Case("binary", Q.binary(), PASSED, clipped),
     Case("binary as a rule of an override", under(tf.sign, Q.binary()), PASSED, clipped),
     Case("binary, swish", Q.binary(swish=5.0), times(swish_sign_slope), swish_sign),
-    Case("LSQ", of_lsq, [1.0, -2.0, 3.0, 0.0], lambda x: tf.clip_by_value(x, -2.0, 1.5)),
+    Case("LSQ", of_lsq, [1.0, -2.0, 3.0, 0.0], lambda x: tf.clip_by_value(x, -2.4, 1.8)),
     Case(
         "LSQ, its step",
         of_step,
