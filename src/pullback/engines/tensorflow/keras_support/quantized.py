@@ -145,7 +145,9 @@ def _named(words: Iterable[Any], layers: Sequence[Any], ends: Mapping[str, Any])
         is_end = isinstance(word, str) and word in ends
         meant = [ends[word]] if is_end else [e for e in layers if _is_meant(word, e)]
         if not meant:
-            names = ", ".join(e.name for e in layers[1:] if not isinstance(e, keras.layers.InputLayer))
+            names = ", ".join(
+                e.name for e in layers[1:] if not isinstance(e, keras.layers.InputLayer)
+            )
             raise ValueError(f"quantize got {word!r}, which no layer is; there are {names}.")
         found += meant
     return found
