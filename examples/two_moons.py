@@ -1,4 +1,4 @@
-"""Domain adaptation of two moons: the labels of one pair train a network that is used on a pair turned by 35 degrees."""
+"""Domain adaptation of two moons: the labels of one pair train a network for a pair that is turned by 35 degrees."""
 
 import keras
 import numpy as np

@@ -11,7 +11,8 @@ import tensorflow as tf  # noqa: F401  # pb.keras is of the framework that is im
 import pullback as pb
 
 RULES = [name for name, value in vars(pb.rules).items() if callable(value) and name[0].isalpha()]
-QUANTIZERS = [f"quantizers.{n}" for n in ("uniform", "power_of_two", "ternary", "binary", "lsq", "lsq_start")]  # fmt: skip
+KINDS = ("uniform", "power_of_two", "ternary", "binary", "lsq", "lsq_start")
+QUANTIZERS = [f"quantizers.{kind}" for kind in KINDS]
 RELEVANCE = {n for n in RULES if n.startswith("lrp_")} | {"rescale", "bilinear"}
 
 

@@ -260,7 +260,7 @@ BAD = {
     "clip of nothing": (lambda: pb.rules.clip(), "no limit"),
     "clip": (lambda: pb.rules.clip(norm=-1.0), "norm=-1.0; wanted a number above 0"),
     "surrogate": (lambda: pb.rules.surrogate("tanh"), "'tanh'; there are 'atan'"),
-    "slope": (lambda: pb.rules.surrogate("atan", 0.0), "slope=0.0; wanted a number above zero"),
+    "slope": (lambda: pb.rules.surrogate("atan", 0.0), "slope=0.0; wanted a number above 0"),
     "straight through": (lambda: pb.rules.straight_through("tanh"), "wanted a function"),
     "tap": (lambda: pb.rules.tap(3), "wanted a function of the gradient"),
     "tap of": (lambda: pb.rules.tap([], of="length"), 'there are "gradient" and "norm"'),

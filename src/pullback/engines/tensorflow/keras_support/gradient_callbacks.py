@@ -53,7 +53,7 @@ class GradientSchedule(keras.callbacks.Callback):
     in the logs of each epoch.
 
     >>> import pullback as pb
-    >>> pb.keras.GradientSchedule("cosine", peak=0.5).at(0.5)
+    >>> pb.keras.GradientSchedule("linear", peak=0.5).at(0.5)
     0.25
     """
 
