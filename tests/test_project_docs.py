@@ -57,11 +57,11 @@ def test_the_readme_shows_a_file_that_runs_and_what_it_prints() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
-def test_every_example_in_the_docs_runs(path: Path) -> None:
-    """The Python blocks of a page run as one program, in order."""
+def test_every_example_in_the_docs_runs(path: Path, tmp_path: Path) -> None:
+    """The Python blocks of a page run as one program, in order, in a folder for the files that they write."""
     program = "\n".join(fenced(path.read_text(encoding="utf-8"), "python"))
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from pullback.errors import EngineError, UnsupportedError
 
 if TYPE_CHECKING:
+    from pullback._audit import Place
     from pullback._call import Call
     from pullback._function import Definition
     from pullback._listing import Target
@@ -166,6 +167,10 @@ class Engine(abc.ABC):
     def origin_of_line(self, file: str, line: int) -> tuple[str, int]:
         """Where the user wrote a line, if the framework runs a rewritten copy of the code."""
         return file, line
+
+    def caller(self) -> Place | None:
+        """Where in the user's code this is called from, as far as that is known."""
+        return None
 
     # Abilities with a protocol of their own
 

@@ -4,6 +4,7 @@ An engine is one folder under `pullback/engines/` whose package has a function `
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
+from pullback import rules as rules
 from pullback._audit import HARMLESS as HARMLESS
 from pullback._audit import IDLE as IDLE
 from pullback._audit import NOT_FLOATING as NOT_FLOATING
@@ -20,6 +21,7 @@ from pullback._call import Call as Call
 from pullback._call import ForwardResult as ForwardResult
 from pullback._call import OutputForm as OutputForm
 from pullback._call import outputs_of_op as outputs_of_op
+from pullback._define import with_gradient as with_gradient
 from pullback._engine import Attach as Attach
 from pullback._engine import Engine as Engine
 from pullback._engine import Kind as Kind
@@ -130,6 +132,7 @@ from pullback.rules._lrp import Composite as Composite
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
 from pullback.rules._lrp import lrp_rules as lrp_rules
+from pullback.rules._ready import ReadyRule as ReadyRule
 from pullback.rules._relevance import deeplift_rules as deeplift_rules
 from pullback.saliency.protocol import LAST_FEATURES as LAST_FEATURES
 from pullback.saliency.protocol import ModelRun as ModelRun

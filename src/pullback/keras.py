@@ -7,9 +7,31 @@ from typing import TYPE_CHECKING, Any
 from pullback._engine import only_engine
 
 if TYPE_CHECKING:
-    from pullback.engines.tensorflow.watching import WatchGradients as WatchGradients
+    from pullback.engines.tensorflow.for_keras import GradientClip as GradientClip
+    from pullback.engines.tensorflow.for_keras import GradientNorms as GradientNorms
+    from pullback.engines.tensorflow.for_keras import GradientReversal as GradientReversal
+    from pullback.engines.tensorflow.for_keras import GradientScale as GradientScale
+    from pullback.engines.tensorflow.for_keras import GradientSchedule as GradientSchedule
+    from pullback.engines.tensorflow.for_keras import Quantize as Quantize
+    from pullback.engines.tensorflow.for_keras import Spike as Spike
+    from pullback.engines.tensorflow.for_keras import StraightThrough as StraightThrough
+    from pullback.engines.tensorflow.for_keras import Tap as Tap
+    from pullback.engines.tensorflow.for_keras import WatchGradients as WatchGradients
+    from pullback.engines.tensorflow.for_keras import quantize as quantize
 
-__all__ = ["WatchGradients"]
+__all__ = [
+    "GradientClip",
+    "GradientNorms",
+    "GradientReversal",
+    "GradientScale",
+    "GradientSchedule",
+    "Quantize",
+    "Spike",
+    "StraightThrough",
+    "Tap",
+    "WatchGradients",
+    "quantize",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,5 @@
-"""Ready-made rules in every mode, against numbers from mathematics."""
+"""Ready-made rules in every mode, against numbers from mathematics; and what `pb.check` says of them."""
 
-import math
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,97 +8,84 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.errors import NotLinearError, UnsupportedError
-from tests.modes import FORWARD, MODES, assert_in_mode
+from tests.modes import BACKWARD, FORWARD, MODES, assert_in_mode
+from tests.rules.cases import CASES, NOT_LINEAR, Case, W, X, step
 
-X = [-2.0, -0.5, 0.25, 3.0]
-W = [1.0, -2.0, 3.0, -0.5]  # the upstream
-
-# XLA can neither raise nor call Python; and what calls Python cannot be vectorised.
-NOT_IN = {"raise on NaN": "XLA", "tap": "XLA|vectorized_map|jacobian"}
+CASE = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+IN_XLA = [mode for mode in MODES if "XLA" in mode]
 
 
-@dataclass(frozen=True)
-class Case:
-    name: str
-    fn: Callable[[Any], Any]
-    gradient: list[float]
-    is_linear: bool = True
+@pytest.mark.parametrize("mode", BACKWARD)
+def test_same_gradient_in_every_mode(mode: str) -> None:
+    """All rules as one function of as many arguments: one program per mode says as much as one for each."""
+    cases = [*CASES, *NOT_LINEAR]
+
+    def together(*xs: Any) -> list[Any]:
+        return [case.weighted(x) for case, x in zip(cases, xs, strict=True)]
+
+    xs = [tf.constant(X) for _ in cases]
+    assert_in_mode(MODES[mode], together, xs, [np.array(case.gradient) for case in cases])
 
 
-def step(x: Any) -> Any:
-    return tf.where(x > 0, 1.0, 0.0) + 0.0 * x
+@CASE
+@pytest.mark.parametrize("mode", FORWARD)
+def test_forward_mode(case: Case, mode: str) -> None:
+    assert_in_mode(MODES[mode], case.weighted, [tf.constant(X)], [np.array(case.gradient)])
 
 
-def weighted(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda x: tf.reduce_sum(fn(x) * tf.constant(W))
+@pytest.mark.parametrize("case", NOT_LINEAR, ids=lambda c: c.name)
+def test_what_is_not_linear_has_no_forward_mode(case: Case) -> None:
+    with pytest.raises((NotLinearError, tf.errors.InvalidArgumentError), match="not linear"):
+        MODES["forward mode"](case.weighted, [tf.constant(X)])
 
 
-def surrogate(name: str, slope: float | None = None) -> Callable[[Any], Any]:
-    return pb.with_gradient(step, pb.rules.surrogate(name, slope))
+@pytest.mark.parametrize("case", [c for c in CASES if c.against], ids=lambda c: c.name)
+def test_check_finds_the_derivative_that_is_meant(case: Case) -> None:
+    assert pb.check(case.fn, tf.constant(X), against=case.against, quick=True)
 
 
-def under(target: Any, rule: Any) -> Callable[[Any], Any]:
-    return pb.override({target: rule})(target)
+@pytest.mark.parametrize(
+    "fn", [pb.with_gradient(step, pb.rules.surrogate("atan", 3.0)), pb.rules.scale(0.51)]
+)
+def test_check_finds_another_slope(fn: Any) -> None:
+    half = pb.rules.surrogate("atan") if "step" in fn.__name__ else None
+    meant = (lambda x: tf.atan(np.pi * x) / np.pi) if half else (lambda x: 0.5 * x)
+    assert not pb.check(fn, tf.constant(X), against=meant, quick=True)
 
 
-def times_upstream(derivative: Callable[[float], float]) -> list[float]:
-    return [w * derivative(x) for w, x in zip(W, X, strict=True)]
+# Python cannot be called, and nothing raised, by a program that XLA has compiled.
 
 
-def sigmoid(t: float) -> float:
-    return 1 / (1 + math.exp(-t))
+@pytest.mark.parametrize("mode", [mode for mode in BACKWARD if mode not in IN_XLA])
+def test_raise_on_nan_lets_numbers_through(mode: str) -> None:
+    case = Case("raise on NaN", pb.rules.raise_on_nan, W)
+    assert_in_mode(MODES[mode], case.weighted, [tf.constant(X)], [np.array(W)])
 
 
-LENGTH = math.sqrt(sum(w * w for w in W))
-GELU_SLOPE = [
-    0.5 * (1 + math.erf(x / math.sqrt(2))) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    for x in X
-]
-
-CASES = [
-    Case("scale", pb.rules.scale(0.5), [0.5 * w for w in W]),
-    Case("reverse", pb.rules.reverse(2.0), [-2.0 * w for w in W]),
-    Case("scale of a function", pb.with_gradient(tf.square, pb.rules.scale(3.0)), times_upstream(lambda x: 6 * x)),
-    Case("reverse in an override", under(tf.square, pb.rules.reverse()), times_upstream(lambda x: -2 * x)),
-    Case("clip entries", pb.rules.clip(value=1.5), [1.0, -1.5, 1.5, -0.5], is_linear=False),
-    Case("clip a length", pb.rules.clip(norm=1.0), [w / LENGTH for w in W], is_linear=False),
-    Case("clip all", pb.rules.clip(global_norm=1.0), [w / LENGTH for w in W], is_linear=False),
-    Case("clip nothing", pb.rules.clip(norm=100.0), W, is_linear=False),
-    Case("tap", pb.rules.tap(lambda value, op: None), W),
-    Case("uniform", pb.rules.quantizers.uniform(4), [0.0, -2.0, 3.0, 0.0]),
-    Case("power of two", pb.rules.quantizers.power_of_two(4), [0.0, -2.0, 3.0, 0.0]),
-    Case("ternary", pb.rules.quantizers.ternary(), [0.0, -2.0, 3.0, 0.0]),
-    Case("binary", pb.rules.quantizers.binary(), [0.0, -2.0, 3.0, 0.0]),
-    Case(
-        "binary, swish",
-        pb.rules.quantizers.binary(swish=5.0),
-        times_upstream(lambda x: 5 * (2 - 5 * x * math.tanh(2.5 * x)) / (1 + math.cosh(5 * x))),
-    ),
-    Case("passthrough", pb.with_gradient(tf.round, pb.rules.passthrough), W),
-    Case("guided", under(tf.nn.relu, pb.rules.guided), [0.0, 0.0, 3.0, 0.0], is_linear=False),
-    Case("deconv", under(tf.nn.relu, pb.rules.deconv), [1.0, 0.0, 3.0, 0.0], is_linear=False),
-    Case("guided, smooth", under(tf.nn.gelu, pb.rules.guided), [max(max(w, 0.0) * g, 0.0) for w, g in zip(W, GELU_SLOPE, strict=True)], is_linear=False),
-    Case("straight through", pb.with_gradient(tf.round, pb.rules.straight_through()), W),
-    Case("straight through tanh", pb.with_gradient(tf.sign, pb.rules.straight_through(tf.tanh)), times_upstream(lambda x: 1 - math.tanh(x) ** 2)),
-    Case("nan to zero", pb.rules.nan_to_zero, W),
-    Case("raise on NaN", pb.rules.raise_on_nan, W),
-    Case("atan", surrogate("atan"), times_upstream(lambda x: 1 / (1 + (math.pi * x) ** 2))),
-    Case("fast sigmoid", surrogate("fast_sigmoid"), times_upstream(lambda x: (1 + 25 * abs(x)) ** -2)),
-    Case("sigmoid", surrogate("sigmoid", 4.0), times_upstream(lambda x: 4 * sigmoid(4 * x) * sigmoid(-4 * x))),
-    Case("triangular", surrogate("triangular"), times_upstream(lambda x: max(0.0, 1 - abs(x)))),
-    Case("gaussian", surrogate("gaussian", 1.0), times_upstream(lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi))),
-]  # fmt: skip
+@pytest.mark.parametrize("mode", IN_XLA)
+@pytest.mark.parametrize("name", ["tap", "raise_on_nan"])
+def test_what_xla_cannot_do_says_what_to_do_instead(name: str, mode: str) -> None:
+    rule = pb.rules.tap([].append) if name == "tap" else pb.rules.raise_on_nan
+    with pytest.raises((UnsupportedError, tf.errors.OpError), match=f"pb.rules.{name} cannot"):
+        MODES[mode](Case(name, rule, W).weighted, [tf.constant(X)])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-@pytest.mark.parametrize("mode", MODES)
-def test_same_gradient_in_every_mode(case: Case, mode: str) -> None:
-    x = [tf.constant(X)]
-    if re.search(NOT_IN.get(case.name, "^$"), mode):
-        with pytest.raises((UnsupportedError, tf.errors.OpError, ValueError)):
-            MODES[mode](weighted(case.fn), x)
-    elif mode in FORWARD and not case.is_linear:
-        with pytest.raises((NotLinearError, tf.errors.InvalidArgumentError), match="not linear"):
-            MODES[mode](weighted(case.fn), x)
-    else:
-        assert_in_mode(MODES[mode], weighted(case.fn), x, [np.array(case.gradient)])
+VECTORISED = ("vectorized_map", "vectorized_map in tf.function", "jacobian")
+
+
+@pytest.mark.parametrize("mode", [m for m in BACKWARD if m not in (*IN_XLA, *VECTORISED)])
+def test_a_list_sees_what_flows(mode: str) -> None:
+    seen: list[Any] = []
+    case = Case("tap", pb.rules.tap(seen), W)
+    assert_in_mode(MODES[mode], case.weighted, [tf.constant(X)], [np.array(W)])
+    assert seen
+    for _, value in seen:
+        np.testing.assert_allclose(value, W)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in BACKWARD if mode not in VECTORISED])
+def test_a_variable_keeps_the_length_of_what_flows(mode: str) -> None:
+    length = tf.Variable(0.0, trainable=False)
+    case = Case("tap", pb.rules.tap(length, of="norm"), W)
+    assert_in_mode(MODES[mode], case.weighted, [tf.constant(X)], [np.array(W)])
+    np.testing.assert_allclose(length, np.linalg.norm(W), rtol=1e-6)

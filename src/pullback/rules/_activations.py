@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pullback.errors import RuleError
-from pullback.rules._ready import each, engine_for, ordinary, ready, ready_as_is
+from pullback.rules._ready import each, engine_for, ordinary, ready, ready_as_is, require_number
 
 Rule = Callable[..., Any]
 
@@ -85,14 +85,22 @@ def surrogate(name: str, slope: float | None = None) -> Rule:
     """The derivative of a smooth step in place of that of a spike, `tf.where(x > 0, 1, 0)`, by the name people know.
 
     `"atan"` (slope 2), `"fast_sigmoid"` (25), `"sigmoid"` (25), `"triangular"` (1), `"gaussian"` (2).
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> def spike(x):
+    ...     return tf.cast(x > 0, x.dtype)
+    >>> x = tf.Variable([-0.5, 0.0, 2.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.with_gradient(spike, pb.rules.surrogate("triangular"))(x)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [0.5, 1.0, 0.0]
     """
     if name not in _SURROGATES:
         known = ", ".join(f"{each!r} (slope {usual:g})" for each, (_, usual) in _SURROGATES.items())
         raise RuleError(f"pb.rules.surrogate got {name!r}; there are {known}.")
     derivative, usual = _SURROGATES[name]
     slope = usual if slope is None else slope
-    if not slope > 0:
-        raise RuleError(f"pb.rules.surrogate got slope={slope!r}; wanted a number above zero.")
+    require_number("surrogate", "slope", slope, above=0.0)
 
     def smooth(dy: Any, *, inputs: Any) -> Any:
         arrays = engine_for(dy).arrays

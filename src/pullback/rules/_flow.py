@@ -7,7 +7,7 @@ from typing import Any
 
 from pullback._tree import flatten, unflatten
 from pullback.errors import RuleError
-from pullback.rules._ready import each, engine_for, ordinary, ready, ready_as_is
+from pullback.rules._ready import each, engine_for, ordinary, ready, ready_as_is, require_number
 
 Rule = Callable[..., Any]
 
@@ -23,6 +23,7 @@ def scale(k: Any) -> Rule:
     >>> tape.gradient(y, x).numpy().tolist()
     [0.5, 0.5]
     """
+    require_number("scale", "k", k)
 
     def scaled(*dy: Any, original: Any) -> Any:
         gradients = ordinary(original, dy, "scale")
@@ -42,6 +43,7 @@ def reverse(k: Any = 1.0) -> Rule:
     >>> tape.gradient(y, x).numpy().tolist()
     [-2.0, -2.0]
     """
+    require_number("reverse", "k", k)
 
     def reversed_(*dy: Any, original: Any) -> Any:
         gradients = ordinary(original, dy, "reverse")
@@ -69,8 +71,7 @@ def clip(value: Any = None, norm: Any = None, global_norm: Any = None) -> Rule:
             "pb.rules.clip got no limit. Write clip(value=…), clip(norm=…) or clip(global_norm=…)."
         )
     for name, limit in wanted.items():
-        if isinstance(limit, (int, float)) and not limit > 0:
-            raise RuleError(f"pb.rules.clip got {name}={limit!r}; wanted a limit above zero.")
+        require_number("clip", name, limit, above=0.0)
 
     def clipped(*dy: Any, original: Any) -> Any:
         gradients = ordinary(original, dy, "clip")
@@ -92,7 +93,7 @@ def clip(value: Any = None, norm: Any = None, global_norm: Any = None) -> Rule:
 
 
 @ready_as_is
-def stop(*dy: Any, inputs: Any) -> Any:
+def stop(*dy: Any, op: Any) -> Any:
     """No gradient.
 
     >>> import pullback as pb, tensorflow as tf
@@ -102,7 +103,7 @@ def stop(*dy: Any, inputs: Any) -> Any:
     >>> tape.gradient(y, x) is None
     True
     """
-    del dy, inputs
+    del dy, op
     return {}  # of no input
 
 
@@ -130,7 +131,16 @@ def passthrough(*dy: Any, inputs: Any) -> Any:
 
 @ready
 def noise(stddev: Any, seed: int | None = None) -> Rule:
-    """The gradient with Gaussian noise of this standard deviation added, drawn anew at every backward pass."""
+    """The gradient with Gaussian noise of this standard deviation added, drawn anew at every backward pass.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable(tf.zeros(1000))
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.rules.noise(0.1, seed=1)(x)
+    >>> bool(0.09 < tf.math.reduce_std(tape.gradient(y, x)) < 0.11)
+    True
+    """
+    require_number("noise", "stddev", stddev)
 
     def noisy(*dy: Any, original: Any) -> Any:
         gradients = ordinary(original, dy, "noise")
@@ -142,7 +152,15 @@ def noise(stddev: Any, seed: int | None = None) -> Rule:
 
 @ready_as_is
 def nan_to_zero(*dy: Any, original: Any) -> Any:
-    """The gradient with zeros in place of what is not finite."""
+    """The gradient with zeros in place of what is not finite.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([0.0, 4.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = tf.sqrt(pb.rules.nan_to_zero(x))
+    >>> tape.gradient(y, x).numpy().tolist()
+    [0.0, 0.25]
+    """
     gradients = ordinary(original, dy, "nan_to_zero")
     arrays = engine_for(gradients, dy).arrays
     return each(arrays.nan_to_zero, gradients)
@@ -150,7 +168,16 @@ def nan_to_zero(*dy: Any, original: Any) -> Any:
 
 @ready_as_is
 def raise_on_nan(*dy: Any, original: Any, op: Any) -> Any:
-    """The gradient as it is; where it is not finite, an error that names the place, wherever the program runs."""
+    """The gradient as it is; where it is not finite, an error that names the place, wherever the program runs.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable(0.0)
+    >>> with tf.GradientTape() as tape:
+    ...     y = tf.sqrt(pb.rules.raise_on_nan(x))
+    >>> tape.gradient(y, x)
+    Traceback (most recent call last):
+    tensorflow.python.framework.errors_impl.InvalidArgumentError: the gradient of ... is not finite; it arrives so
+    """
     gradients = ordinary(original, dy, "raise_on_nan")
     arrays = engine_for(gradients, dy).arrays
     came = [g for g in flatten(dy)[0] if g is not None]
@@ -158,18 +185,19 @@ def raise_on_nan(*dy: Any, original: Any, op: Any) -> Any:
 
 
 def _where_from(op: Any) -> str:
-    line = f" at {op.source}" if getattr(op, "source", None) else ""
-    layer = f" in layer {op.layer!r}" if getattr(op, "layer", None) else ""
+    line = f" at {op.source}" if op.source else ""
+    layer = f" in layer {op.layer!r}" if op.layer and op.layer != op.name else ""
     return f"the gradient of {op.name} ({op.type}){layer}{line} is not finite"
 
 
 @ready
 def tap(callback: Any, of: str = "gradient") -> Rule:
-    """The gradient as it is, shown to `callback(value, op)` when it flows; a list gets `(op, value)` appended.
+    """The gradient as it is, shown to `callback(value, op)` when it flows; a list gets `(op, value)` appended, and a
+    variable is assigned the value.
 
     `of="norm"` shows its length alone, which is cheap enough for training. `op` has name, type, layer and line. In a
     traced program the callback runs each time the program does. A program compiled by XLA, or vectorised, cannot call
-    it, and raises.
+    it, and raises; a variable works in those compiled by XLA as well.
 
     >>> import pullback as pb, tensorflow as tf
     >>> seen = []
@@ -182,22 +210,32 @@ def tap(callback: Any, of: str = "gradient") -> Rule:
     """
     if of not in ("gradient", "norm"):
         raise RuleError(f'pb.rules.tap got of={of!r}; there are "gradient" and "norm".')
-    if not callable(callback) and not hasattr(callback, "append"):
+    if not callable(callback) and not hasattr(callback, "append") and not _is_variable(callback):
         raise RuleError(
-            f"pb.rules.tap got {callback!r}; wanted a function of the gradient and its place, or a list to append to."
+            f"pb.rules.tap got {callback!r}; wanted a function of the gradient and its place, a list to append to, "
+            "or a variable to assign to."
         )
 
     def shown(*dy: Any, original: Any, op: Any) -> Any:
         gradients = ordinary(original, dy, "tap")
         arrays = engine_for(gradients, dy).arrays
-
-        def see(value: Any) -> None:
-            if callable(callback):
-                callback(value, op)
-            else:
-                callback.append((op, value))
-
-        measure = arrays.length if of == "norm" else None
-        return each(lambda g: arrays.tapped(g, see, measure), gradients)
+        measure = arrays.length if of == "norm" else arrays.dense
+        if _is_variable(callback):
+            return each(lambda g: arrays.stored(g, callback, measure), gradients)
+        return each(lambda g: arrays.tapped(g, _watcher(callback, op), measure), gradients)
 
     return shown
+
+
+def _is_variable(callback: Any) -> bool:
+    return hasattr(callback, "assign")
+
+
+def _watcher(callback: Any, op: Any) -> Callable[[Any], None]:
+    def see(value: Any) -> None:
+        if callable(callback):
+            callback(value, op)
+        else:
+            callback.append((op, value))
+
+    return see

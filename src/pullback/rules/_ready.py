@@ -4,39 +4,59 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from pullback._define import with_gradient
+import numpy as np
+
+from pullback._audit import Place
 from pullback._engine import Engine, engine_of
-from pullback._function import RECIPES
+from pullback._function import RECIPES, Definition, GradientFunction
+from pullback._rule import FUNCTION_OFFERS, Rule
 from pullback._tree import flatten, map_leaves
 from pullback.errors import RuleError
 
 # The rules by name, as files and pickles know them: a rule, or what makes one of its options.
 READY: dict[str, Any] = {}
+Forward: TypeAlias = Callable[..., Any]
 
 
 class ReadyRule:
     """A rule with a name. `pb.override({target: rule})` and `pb.with_gradient(fn, rule)` take it as any other rule;
-    called with a tensor, it returns that tensor, whose gradient is then the rule's.
+    called with a tensor, it returns that tensor, or a function of it, whose gradient is then the rule's.
     """
 
-    def __init__(self, name: str, rule: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        rule: Callable[..., Any],
+        options: Mapping[str, Any],
+        forward: Callable[..., Any] | None = None,
+    ) -> None:
         self.name = self.__name__ = self.__qualname__ = name
         self.options = options
         self.__doc__ = rule.__doc__
         self.__wrapped__ = rule
         # What it asks for. Every ready-made rule asks for something: so it is told apart from a call with tensors.
         self.__signature__ = inspect.signature(rule)
+        self._forward = forward or _same
+        self._functions: dict[Place | None, GradientFunction] = {}
 
     def __call__(self, *values: Any, **offered: Any) -> Any:
         """The gradients, where it is called as a rule; else the values, with this rule as their gradient."""
-        return self.__wrapped__(*values, **offered) if offered else self._on_values(*values)
+        if offered:
+            return self.__wrapped__(*values, **offered)
+        where = engine_for(values).caller() if "op" in self.__signature__.parameters else None
+        return self.function_at(where)(*values)
 
-    @functools.cached_property
-    def _on_values(self) -> Callable[..., Any]:
-        return with_gradient(_same, self)
+    def function_at(self, where: Place | None = None) -> GradientFunction:
+        """What it is on tensors, in one place of the user's code."""
+        if where not in self._functions:
+            rule = Rule(self, FUNCTION_OFFERS)
+            made = Definition(self._forward, rule, name=_last_part(self.name), place=where)
+            self._functions[where] = GradientFunction(made, (_remake_on_tensors, (self,)))
+        return self._functions[where]
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={_short(value)}" for name, value in self.options.items())
@@ -61,6 +81,20 @@ def ready(make: Callable[..., Callable[..., Any]]) -> Callable[..., ReadyRule]:
         return ReadyRule(make.__name__, make(*args, **kwargs), bound.arguments)
 
     READY[make.__name__] = made
+    return made
+
+
+def quantizer(make: Callable[..., tuple[Forward, Forward]]) -> Callable[..., ReadyRule]:
+    """Let a function that makes a quantiser's two directions of its options make a ready-made rule of them."""
+    signature = inspect.signature(make)
+    name = f"quantizers.{make.__name__}"
+
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> ReadyRule:
+        forward, rule = make(*args, **kwargs)
+        return ReadyRule(name, rule, signature.bind(*args, **kwargs).arguments, forward)
+
+    READY[name] = made
     return made
 
 
@@ -94,6 +128,23 @@ def _same(*values: Any) -> Any:
     return values[0] if len(values) == 1 else values
 
 
+def _last_part(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def require_number(rule: str, name: str, value: Any, *, above: float | None = None) -> None:
+    """Refuse what is neither a number nor a tensor or variable; a number may have to be above a bound."""
+    if hasattr(value, "dtype") and not isinstance(value, np.generic):
+        return
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    number = float(value) if is_number else math.nan
+    if not math.isfinite(number) or (above is not None and not number > above):
+        wanted = "a finite number" if above is None else f"a number above {above:g}"
+        raise RuleError(
+            f"pb.rules.{rule} got {name}={value!r}; wanted {wanted}, or a tensor or variable of one."
+        )
+
+
 def _short(value: Any) -> str:
     return value.__name__ if callable(value) and hasattr(value, "__name__") else repr(value)
 
@@ -103,4 +154,9 @@ def _remake_ready(name: str, options: Mapping[str, Any]) -> Any:
     return found if isinstance(found, ReadyRule) else found(**options)
 
 
-RECIPES[_remake_ready.__name__] = _remake_ready
+def _remake_on_tensors(rule: ReadyRule) -> GradientFunction:
+    return rule.function_at()
+
+
+for remake in (_remake_ready, _remake_on_tensors):
+    RECIPES[remake.__name__] = remake

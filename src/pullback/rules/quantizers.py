@@ -1,6 +1,7 @@
 """Quantisers that can be trained through: rounding forward, an estimate of a gradient backward.
 
-Each is made with its options and called with a tensor: `pb.rules.quantizers.uniform(bits=4)(weights)`.
+Each is made with its options and called with a tensor: `pb.rules.quantizers.uniform(bits=4)(weights)`. As a rule, in
+`pb.override` and `pb.with_gradient`, it is its estimate alone: for a rounding of one's own.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pullback._define import with_gradient
 from pullback.errors import RuleError
-from pullback.rules._ready import engine_for
+from pullback.rules._ready import Forward, engine_for, quantizer, require_number
 
-Quantizer = Callable[..., Any]
+Directions = tuple[Forward, Forward]  # forward, and the rule
 
 
-def uniform(bits: int = 8, low: float = -1.0, high: float = 1.0) -> Quantizer:
+@quantizer
+def uniform(bits: int = 8, low: float = -1.0, high: float = 1.0) -> Directions:
     """2**bits levels at equal distances from `low` to `high`; the gradient passes between these, and stops outside.
 
     >>> import pullback as pb, tensorflow as tf
@@ -26,6 +27,8 @@ def uniform(bits: int = 8, low: float = -1.0, high: float = 1.0) -> Quantizer:
     [0.0, 1.0, 1.0]
     """
     _require_bits(bits)
+    require_number("quantizers.uniform", "low", low)
+    require_number("quantizers.uniform", "high", high)
     if not low < high:
         raise RuleError(
             f"quantizers.uniform got low={low!r}, high={high!r}; wanted low below high."
@@ -39,12 +42,19 @@ def uniform(bits: int = 8, low: float = -1.0, high: float = 1.0) -> Quantizer:
     return _through(rounded, lambda _, x: (x >= low) & (x <= high))
 
 
-def power_of_two(bits: int = 4, largest: int = 0) -> Quantizer:
+@quantizer
+def power_of_two(bits: int = 4, largest: int = 0) -> Directions:
     """Signs and powers of two, from 2**largest down by 2**(bits − 1) − 1 of them; what is below half the least is zero.
 
     The gradient passes up to 2**largest.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> pb.rules.quantizers.power_of_two(bits=4)(tf.constant([0.3, -0.9, 5.0])).numpy().tolist()
+    [0.25, -1.0, 1.0]
     """
     _require_bits(bits, least=2)
+    if not isinstance(largest, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # users need not check types
+        raise RuleError(f"quantizers.power_of_two got largest={largest!r}; wanted a whole number.")
     least = largest - (2 ** (bits - 1) - 2)
 
     def rounded(x: Any) -> Any:
@@ -56,9 +66,17 @@ def power_of_two(bits: int = 4, largest: int = 0) -> Quantizer:
     return _through(rounded, lambda n, x: n.magnitude(x) <= 2.0**largest)
 
 
-def ternary(threshold: float = 0.05, clip: float = 1.0) -> Quantizer:
-    """−1, 0 or 1; zero up to the threshold. The gradient passes where |x| ≤ `clip`."""
-    if not threshold >= 0:
+@quantizer
+def ternary(threshold: float = 0.05, clip: float = 1.0) -> Directions:
+    """−1, 0 or 1; zero up to the threshold. The gradient passes where |x| ≤ `clip`.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> pb.rules.quantizers.ternary()(tf.constant([0.03, -0.3, 5.0])).numpy().tolist()
+    [0.0, -1.0, 1.0]
+    """
+    require_number("quantizers.ternary", "threshold", threshold)
+    require_number("quantizers.ternary", "clip", clip, above=0.0)
+    if threshold < 0:
         raise RuleError(f"quantizers.ternary got threshold={threshold!r}; wanted zero or more.")
 
     def rounded(x: Any) -> Any:
@@ -68,12 +86,21 @@ def ternary(threshold: float = 0.05, clip: float = 1.0) -> Quantizer:
     return _through(rounded, lambda n, x: n.magnitude(x) <= clip)
 
 
-def binary(clip: float | None = 1.0, swish: float | None = None) -> Quantizer:
+@quantizer
+def binary(clip: float | None = 1.0, swish: float | None = None) -> Directions:
     """−1 or 1 (of zero 1). The gradient passes where |x| ≤ `clip`, or as that of a swish-like sign of slope `swish`,
     of which 5 is the usual one.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([-0.5, 0.0, 3.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.rules.quantizers.binary()(x)
+    >>> y.numpy().tolist(), tape.gradient(y, x).numpy().tolist()
+    ([-1.0, 1.0, 1.0], [1.0, 1.0, 0.0])
     """
-    if swish is not None and not swish > 0:
-        raise RuleError(f"quantizers.binary got swish={swish!r}; wanted a slope above zero.")
+    for name, limit in (("clip", clip), ("swish", swish)):
+        if limit is not None:
+            require_number("quantizers.binary", name, limit, above=0.0)
 
     def rounded(x: Any) -> Any:
         n = engine_for(x).arrays
@@ -84,70 +111,97 @@ def binary(clip: float | None = 1.0, swish: float | None = None) -> Quantizer:
         return _through(rounded, lambda n, x: n.magnitude(x) <= limit)
 
     def smooth(dy: Any, *, inputs: Any) -> Any:
-        n, x = engine_for(dy).arrays, inputs[0]
+        n = engine_for(dy).arrays
         # β(2 − βx·tanh(βx/2)) / (1 + cosh βx), with cosh written so that nothing overflows
-        s = n.sigmoid(swish * x)
-        return dy * (2.0 * swish * s * n.sigmoid(-swish * x) * (2.0 - swish * x * (2.0 * s - 1.0)))
+        t = n.between(swish * inputs[0], -_FAR, _FAR)
+        s = n.sigmoid(t)
+        return dy * (2.0 * swish * s * n.sigmoid(-t) * (2.0 - t * (2.0 * s - 1.0)))
 
-    return with_gradient(rounded, smooth)
+    return rounded, smooth
 
 
-def lsq(bits: int = 8, signed: bool = True) -> Quantizer:
+_FAR = 80.0  # where e**-t is nothing beside 1, and times t still is
+
+
+@quantizer
+def lsq(bits: int = 8, signed: bool = True) -> Directions:
     """Learned step size: called with a tensor and its step, which has a gradient of its own.
 
     The gradient of the step is scaled by 1/√(N·Q), where N is the number of entries and Q the largest level; start it
-    at `lsq_start(x, bits)`. A step that training has made negative counts by its magnitude, and is never zero.
+    at `lsq_start(x, bits)`. A step that training has made negative counts by its magnitude, and is never zero. A step
+    for each channel is an array that broadcasts; N is then the number of entries of a channel.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x, step = tf.Variable([0.2, 0.9, -3.0]), tf.Variable(0.5)
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.rules.quantizers.lsq(bits=2)(x, step)
+    >>> y.numpy().tolist(), tape.gradient(y, x).numpy().tolist()
+    ([0.0, 0.5, -1.0], [1.0, 0.0, 0.0])
     """
-    _require_bits(bits, least=2 if signed else 1)
-    lowest, highest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    lowest, highest = _levels(bits, signed)
 
     def rounded(x: Any, step: Any) -> Any:
         n = engine_for(x).arrays
-        size = _size_of(n, step)
-        return n.rounded(n.between(x / size, lowest, highest)) * size
+        ratio, size = _in_steps(n, x, step)
+        return n.like(x, n.rounded(n.between(ratio, lowest, highest)) * size)
 
-    def rule(dy: Any, *, inputs: Any) -> Any:
+    def estimate(dy: Any, *, inputs: Any) -> Any:
         n = engine_for(dy).arrays
         x, step = inputs
-        size = _size_of(n, step)
-        ratio = x / size
+        ratio, _ = _in_steps(n, x, step)
         inside = (ratio > lowest) & (ratio < highest)
         level = n.rounded(n.between(ratio, lowest, highest))
         slope = n.where(inside, level - ratio, level)
-        scale = (n.count(x) * highest) ** -0.5
-        return n.where(inside, dy, n.zeros_like(dy)), n.sum_like(
-            dy * slope * scale * _direction(n, step), step
-        )
+        scale = (n.count(ratio) / n.like(ratio, n.count(step)) * highest) ** -0.5
+        of_step = n.sum_like(n.like(ratio, dy) * slope, step) * scale
+        return n.where(inside, dy, n.zeros_like(dy)), n.where(step < 0, -of_step, of_step)
 
-    return with_gradient(rounded, rule)
+    return rounded, estimate
 
 
 def lsq_start(x: Any, bits: int = 8, signed: bool = True) -> Any:
-    """The step to start with: twice the mean magnitude over the root of the largest level."""
-    highest = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
+    """The step to start with: twice the mean magnitude over the root of the largest level.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> float(pb.rules.quantizers.lsq_start(tf.constant([1.0, -3.0]), bits=2))
+    4.0
+    """
+    _, highest = _levels(bits, signed)
     n = engine_for(x).arrays
-    return 2.0 * n.mean(n.magnitude(x)) / highest**0.5
+    return 2.0 * n.mean(n.magnitude(n.wide(x))) / highest**0.5
 
 
-def _through(rounded: Callable[[Any], Any], passes: Callable[[Any, Any], Any]) -> Quantizer:
+def _levels(bits: int, signed: bool) -> tuple[int, int]:
+    _require_bits(bits, least=2 if signed else 1)
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+
+
+def _through(rounded: Callable[[Any], Any], passes: Callable[[Any, Any], Any]) -> Directions:
     """A function whose gradient is the upstream where it passes, and zero elsewhere."""
 
     def estimate(dy: Any, *, inputs: Any) -> Any:
         n = engine_for(dy).arrays
         return n.where(passes(n, inputs[0]), dy, n.zeros_like(dy))
 
-    return with_gradient(rounded, estimate)
+    return rounded, estimate
 
 
 def _require_bits(bits: Any, least: int = 1) -> None:
-    if not isinstance(bits, int) or not least <= bits <= 32:
-        raise RuleError(f"a quantiser got bits={bits!r}; wanted a whole number from {least} to 32.")
+    is_whole = isinstance(bits, int) and not isinstance(bits, bool)
+    if not is_whole or not least <= bits <= _MOST_BITS:
+        raise RuleError(
+            f"a quantiser got bits={bits!r}; wanted a whole number from {least} to {_MOST_BITS}."
+        )
 
 
-def _size_of(n: Any, step: Any) -> Any:
-    """The magnitude of a step, kept away from zero."""
-    return n.maximum(n.magnitude(step), 1e-8)
+_MOST_BITS = 24  # more levels than that float32 cannot tell apart
 
 
-def _direction(n: Any, step: Any) -> Any:
-    return n.where(step < 0, -n.ones_like(step), n.ones_like(step))
+def _in_steps(n: Any, x: Any, step: Any) -> tuple[Any, Any]:
+    """An array in steps, and the step: in float32 at least, and kept away from zero."""
+    x = n.wide(x)
+    size = n.like(x, n.maximum(n.magnitude(n.wide(step)), _LEAST_STEP))
+    return x / size, size
+
+
+_LEAST_STEP = 1e-8

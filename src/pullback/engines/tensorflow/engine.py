@@ -15,7 +15,7 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import linear
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
-from pullback.engines.tensorflow.override.places import user_line
+from pullback.engines.tensorflow.override.places import caller, user_line
 from pullback.errors import UnsupportedError
 from pullback.extend import Attach, Call, Definition, Engine, Target, TracedOp
 
@@ -44,6 +44,7 @@ class TensorFlowEngine(Engine):
     require_linear = _method(linear.require_linear)
     wrap = _method(keras_objects.wrapped)
     origin_of_line = _method(private.origin_of_line)
+    caller = _method(caller)
 
     def __init__(self, prove: Callable[[], None]) -> None:
         self._prove = prove
@@ -93,10 +94,10 @@ class TensorFlowEngine(Engine):
         return explaining
 
     def for_keras(self, name: str) -> Any:
-        """Callbacks, loaded when the first one is asked for."""
-        from pullback.engines.tensorflow import watching
+        """Layers and callbacks, loaded when the first one is asked for."""
+        from pullback.engines.tensorflow import for_keras
 
-        return getattr(watching, name)
+        return getattr(for_keras, name)
 
     @property
     def arrays(self) -> Any:

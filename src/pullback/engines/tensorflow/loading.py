@@ -15,11 +15,12 @@ def load() -> Engine:
         from pullback.engines.tensorflow import tf_private
         from pullback.engines.tensorflow.attach import as_argument, transposing, vectorized
         from pullback.engines.tensorflow.engine import TensorFlowEngine
+        from pullback.engines.tensorflow.keras_support import quantized as keras_layers
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
 
         tf_private.stop_at_calls()
     tf_private.leave_unconverted("pullback")
-    for part in (as_argument, vectorized, transposing, keras_saving):
+    for part in (as_argument, vectorized, transposing, keras_saving, keras_layers):
         part.install()
     return TensorFlowEngine(prove)
 

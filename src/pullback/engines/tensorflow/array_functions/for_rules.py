@@ -77,20 +77,23 @@ def shorten(gradients: Sequence[Any], limit: Any) -> list[Any]:
     The square of a length leaves the range of a format long before the length does: so it is taken of what is scaled
     by its largest entry, and in float32 at least.
     """
-    wide = [_wide(dense(g)) for g in gradients]
-    largest = tf.reduce_max(tf.stack([tf.cast(tf.reduce_max(tf.abs(g)), tf.float64) for g in wide]))
+    found = [wide(dense(g)) for g in gradients]
+    largest = tf.reduce_max(
+        tf.stack([tf.cast(tf.reduce_max(tf.abs(g)), tf.float64) for g in found])
+    )
     unit = tf.where(largest > 0, largest, 1.0)
-    squares = [tf.reduce_sum(tf.square(tf.abs(g) / tf.cast(unit, _real(g)))) for g in wide]
+    squares = [tf.reduce_sum(tf.square(tf.abs(g) / tf.cast(unit, _real(g)))) for g in found]
     length = unit * tf.sqrt(tf.add_n([tf.cast(s, tf.float64) for s in squares]))
     limit = tf.cast(limit, tf.float64)
     factor = tf.where(length > limit, limit / length, 1.0)
     return [
         tf.cast(g * tf.cast(factor, g.dtype), old.dtype)
-        for g, old in zip(wide, gradients, strict=True)
+        for g, old in zip(found, gradients, strict=True)
     ]
 
 
-def _wide(gradient: Any) -> Any:
+def wide(gradient: Any) -> Any:
+    """In float32, if it is narrower than that."""
     return (
         tf.cast(gradient, tf.float32) if gradient.dtype in (tf.float16, tf.bfloat16) else gradient
     )
@@ -131,33 +134,56 @@ def with_noise(gradient: Any, stddev: Any, seed: int | None) -> Any:
 
 def require_finite(gradient: Any, message: str, came: Sequence[Any]) -> Any:
     """The gradient, if it is finite when the program runs; else fail with these words."""
-    if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
-        raise UnsupportedError(
-            "pb.rules.raise_on_nan cannot raise in a program compiled by XLA, which leaves assertions out. Run it "
-            "without jit_compile=True, or use pb.explain, which says where a NaN starts."
-        )
+    _refuse_xla(
+        "pb.rules.raise_on_nan cannot raise in a program compiled by XLA, which leaves assertions out. Run it "
+        "without jit_compile=True, or use pb.explain, which says where a NaN starts."
+    )
     gradient = dense(gradient)
     finite = tf.reduce_all(_is_finite(gradient))
     arrived = tf.reduce_all([tf.reduce_all(_is_finite(dense(g))) for g in came])
     whence = tf.where(arrived, "it is made here: what arrives is finite", "it arrives so")
+    if tf.executing_eagerly():
+        if not finite:
+            said: Any = whence.numpy()
+            words = f"{message}; {said.decode()}"
+            raise tf.errors.InvalidArgumentError(None, None, words)
+        return gradient
     with tf.control_dependencies([tf.debugging.Assert(finite, [f"{message};", whence])]):
         return tf.identity(gradient)
 
 
-def tapped(gradient: Any, see: Callable[[Any], None], of: Callable[[Any], Any] | None) -> Any:
-    """The gradient as it is, once it, or what `of` makes of it, has been shown: at once, or when the program runs."""
+def tapped(gradient: Any, see: Callable[[Any], None], of: Callable[[Any], Any]) -> Any:
+    """The gradient as it is, once what `of` makes of it has been shown: at once, or when the program runs."""
     gradient = dense(gradient)
-    shown = gradient if of is None else of(gradient)
     if tf.executing_eagerly():
-        see(shown.numpy())
+        see(of(gradient).numpy())
         return gradient
-    with tf.control_dependencies([tf.numpy_function(see, [shown], [], stateful=True)]):
+    _refuse_xla(
+        "pb.rules.tap cannot call Python from a program compiled by XLA. Run it without jit_compile=True, or tap "
+        'into a variable: pb.rules.tap(tf.Variable(0.0), of="norm"), or pb.keras.Tap().'
+    )
+    with tf.control_dependencies([tf.numpy_function(see, [of(gradient)], [], stateful=True)]):
         return tf.identity(gradient)
+
+
+def stored(gradient: Any, variable: Any, of: Callable[[Any], Any]) -> Any:
+    """The gradient as it is, once a variable has been assigned what `of` makes of it."""
+    gradient = dense(gradient)
+    assigned = variable.assign(tf.cast(of(gradient), variable.dtype))
+    if tf.executing_eagerly():
+        return gradient
+    with tf.control_dependencies([] if assigned is None else [assigned]):
+        return tf.identity(gradient)
+
+
+def _refuse_xla(words: str) -> None:
+    if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
+        raise UnsupportedError(words)
 
 
 def length(gradient: Any) -> Any:
     """The root of the sum of squares."""
-    return tf.norm(_wide(gradient))
+    return tf.norm(wide(gradient))
 
 
 def vjp(function: Callable[..., Any], x: Any, upstream: Any) -> Any:
@@ -198,6 +224,8 @@ def count(x: Any) -> Any:
 
 def sum_like(x: Any, other: Any) -> Any:
     """The sum over the axes along which another array was broadcast."""
+    if other.shape.rank == 0:
+        return tf.reduce_sum(x)
     shape, wanted = tf.shape(x), tf.shape(other)
     (axes, _) = tf.raw_ops.BroadcastGradientArgs(s0=wanted, s1=shape)
     return tf.reshape(tf.reduce_sum(x, axes), wanted)

@@ -1,4 +1,4 @@
-"""Keras layers that pass their inputs on and change the gradient, or that quantise them; each is a ready-made rule.
+"""Keras layers that pass their inputs on, or a function of them, and change the gradient: ready-made rules as layers.
 
 What may change during training is a weight that is not trained, so that it is read anew in every step, also by programs
 that are traced already, and is saved with the model.
@@ -12,12 +12,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from pullback import rules, with_gradient
+from pullback.extend import rules, with_gradient
 
-_registered = keras.saving.register_keras_serializable("pullback")
+registered = keras.saving.register_keras_serializable("pullback")
 
 
-class _OnInputs(keras.Layer):
+class OnInputs(keras.Layer):
     """A layer whose outputs are its inputs."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -28,23 +28,29 @@ class _OnInputs(keras.Layer):
         """As they came."""
         return input_shape
 
-    def _number(self, name: str, value: Any) -> Any:
+    def number(self, name: str, value: Any) -> Any:
         """A number that may be changed while the model trains."""
-        start = keras.initializers.Constant(_number_above(type(self).__name__, name, value))
+        start = keras.initializers.Constant(_one_number(type(self).__name__, name, value))
         return self.add_weight(
-            shape=(), initializer=start, trainable=False, name=name, dtype="float32"
+            shape=(),
+            initializer=start,
+            trainable=False,
+            name=name,
+            dtype="float32",
+            autocast=False,
+            aggregation="mean",  # what replicas assign, each for its part of a batch
         )
 
 
-def _number_above(layer: str, name: str, value: Any) -> float:
+def _one_number(layer: str, name: str, value: Any) -> float:
     found = np.asarray(value)
     if found.shape != () or found.dtype.kind not in "iuf" or not np.isfinite(found):
         raise ValueError(f"{layer} got {name}={value!r}; wanted one number.")
     return float(found)
 
 
-@_registered
-class GradientReversal(_OnInputs):
+@registered
+class GradientReversal(OnInputs):
     """Its inputs; the gradient times `-k`. `layer.k.assign(...)` changes it while the model trains.
 
     >>> import pullback as pb, tensorflow as tf
@@ -57,37 +63,55 @@ class GradientReversal(_OnInputs):
 
     def __init__(self, k: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.k = self._number("k", k)
+        self.k = self.number("k", k)
+        self._rule = rules.reverse(self.k)
 
     def call(self, inputs: Any) -> Any:
         """The inputs."""
-        return rules.reverse(self.k)(inputs)
+        return on_each(self._rule, inputs)
 
     def get_config(self) -> dict[str, Any]:
         """Keras' way to make it again; the weight is saved as such."""
-        return {**super().get_config(), "k": float(self.k)}
+        return {**super().get_config(), "k": number_in(self.k)}
 
 
-@_registered
-class GradientScale(_OnInputs):
-    """Its inputs; the gradient times `k`, which `layer.k.assign(...)` changes while the model trains."""
+@registered
+class GradientScale(OnInputs):
+    """Its inputs; the gradient times `k`, which `layer.k.assign(...)` changes while the model trains.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([1.0, 2.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.keras.GradientScale(0.1)(x)
+    >>> tape.gradient(y, x).numpy().tolist()
+    [0.10000000149011612, 0.10000000149011612]
+    """
 
     def __init__(self, k: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.k = self._number("k", k)
+        self.k = self.number("k", k)
+        self._rule = rules.scale(self.k)
 
     def call(self, inputs: Any) -> Any:
         """The inputs."""
-        return rules.scale(self.k)(inputs)
+        return on_each(self._rule, inputs)
 
     def get_config(self) -> dict[str, Any]:
         """Keras' way to make it again."""
-        return {**super().get_config(), "k": float(self.k)}
+        return {**super().get_config(), "k": number_in(self.k)}
 
 
-@_registered
-class GradientClip(_OnInputs):
-    """Its inputs; the gradient clipped, as by `pb.rules.clip`."""
+@registered
+class GradientClip(OnInputs):
+    """Its inputs; the gradient clipped, as by `pb.rules.clip`. Of several inputs `global_norm` is that of all together.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([3.0, 4.0])
+    >>> with tf.GradientTape() as tape:
+    ...     y = tf.reduce_sum(pb.keras.GradientClip(norm=2.5)(x) * [3.0, 4.0])
+    >>> tape.gradient(y, x).numpy().tolist()
+    [1.5, 2.0]
+    """
 
     def __init__(
         self,
@@ -102,18 +126,27 @@ class GradientClip(_OnInputs):
 
     def call(self, inputs: Any) -> Any:
         """The inputs."""
-        return self._rule(inputs)
+        leaves: list[Any] = keras.tree.flatten(inputs)
+        passed = self._rule(*leaves)
+        return keras.tree.pack_sequence_as(inputs, passed if len(leaves) > 1 else [passed])
 
     def get_config(self) -> dict[str, Any]:
         """Keras' way to make it again."""
         return {**super().get_config(), **self.limits}
 
 
-@_registered
-class StraightThrough(_OnInputs):
+@registered
+class StraightThrough(OnInputs):
     """A function of its inputs, such as `"round"`, whose gradient is the upstream, or that of a surrogate.
 
     Both may be names of activations or functions of `keras.ops`, or functions that Keras can save.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([0.4, 1.6])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.keras.StraightThrough("round")(x)
+    >>> y.numpy().tolist(), tape.gradient(y, x).numpy().tolist()
+    ([0.0, 2.0], [1.0, 1.0])
     """
 
     def __init__(self, function: Any = "round", surrogate: Any = None, **kwargs: Any) -> None:
@@ -124,7 +157,7 @@ class StraightThrough(_OnInputs):
 
     def call(self, inputs: Any) -> Any:
         """The function of the inputs."""
-        return self._run(inputs)
+        return on_each(self._run, inputs)
 
     def get_config(self) -> dict[str, Any]:
         """Keras' way to make it again."""
@@ -135,9 +168,17 @@ class StraightThrough(_OnInputs):
         }
 
 
-@_registered
-class Spike(_OnInputs):
-    """One where the inputs are above the threshold, else zero; the gradient is a surrogate's (`pb.rules.surrogate`)."""
+@registered
+class Spike(OnInputs):
+    """One where the inputs are above the threshold, else zero; the gradient is a surrogate's (`pb.rules.surrogate`).
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x = tf.Variable([0.5, 1.0, 1.5])
+    >>> with tf.GradientTape() as tape:
+    ...     y = pb.keras.Spike("triangular", threshold=1.0)(x)
+    >>> y.numpy().tolist(), tape.gradient(y, x).numpy().tolist()
+    ([0.0, 0.0, 1.0], [0.5, 1.0, 0.5])
+    """
 
     def __init__(
         self,
@@ -147,6 +188,7 @@ class Spike(_OnInputs):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        _one_number("Spike", "threshold", threshold)
         self.options = {"surrogate": surrogate, "slope": slope, "threshold": threshold}
         self._run = with_gradient(_step, rules.surrogate(surrogate, slope))
 
@@ -159,23 +201,52 @@ class Spike(_OnInputs):
         return {**super().get_config(), **self.options}
 
 
-@_registered
-class Tap(_OnInputs):
-    """Its inputs; the gradient is shown to a callback, or to a list, as by `pb.rules.tap`. Saved without it."""
+@registered
+class Tap(OnInputs):
+    """Its inputs; the length of the gradient that flows back through it is kept in the weight `norm`.
+
+    That is cheap, and works in every program, also one compiled by XLA; `pb.keras.GradientNorms` logs it in `fit`. With
+    a `callback` the gradient is shown to that instead, or appended to a list, as by `pb.rules.tap`; the callback is
+    not saved with the model.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> x, tap = tf.Variable([3.0, 4.0]), pb.keras.Tap()
+    >>> with tf.GradientTape() as tape:
+    ...     y = tf.reduce_sum(tap(x) * [3.0, 4.0])
+    >>> gradient = tape.gradient(y, x)
+    >>> float(tap.norm)
+    5.0
+    """
 
     def __init__(self, callback: Any = None, of: str = "norm", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.seen: list[Any] = []
+        if callback is None and of != "norm":
+            raise ValueError(f'Tap got of={of!r} and no callback; it keeps the "norm" alone.')
         self.of = of
-        self._rule = rules.tap(self.seen if callback is None else callback, of)
+        self.norm = self.number("norm", 0.0)
+        # Not as an attribute of Keras', which would make a list of its own out of a list.
+        object.__setattr__(
+            self, "_rule", rules.tap(self.norm if callback is None else callback, of)
+        )
 
     def call(self, inputs: Any) -> Any:
         """The inputs."""
-        return self._rule(inputs)
+        return on_each(self._rule, inputs)
 
     def get_config(self) -> dict[str, Any]:
-        """Keras' way to make it again: with a list of its own."""
-        return {**super().get_config(), "of": self.of}
+        """Keras' way to make it again: without the callback."""
+        return super().get_config()
+
+
+def number_in(weight: Any) -> float:
+    """The number that a weight holds, on whichever devices."""
+    number: Any = keras.ops.convert_to_numpy(weight)
+    return float(number)
+
+
+def on_each(rule: Callable[[Any], Any], inputs: Any) -> Any:
+    """A rule or function on each tensor of a structure."""
+    return keras.tree.map_structure(rule, inputs)
 
 
 def _step(x: Any) -> Any:
@@ -204,65 +275,3 @@ def _function(named: Any) -> Callable[..., Any]:
 
 def _saved(named: Any) -> Any:
     return keras.saving.serialize_keras_object(named) if callable(named) else named
-
-
-_KINDS: dict[str, Callable[..., Any]] = {
-    "uniform": rules.quantizers.uniform,
-    "power_of_two": rules.quantizers.power_of_two,
-    "ternary": lambda _, **options: rules.quantizers.ternary(**options),
-    "binary": lambda _, **options: rules.quantizers.binary(**options),
-}
-
-
-@_registered
-class Quantize(_OnInputs):
-    """Its inputs, quantised: with a learned step (`"lsq"`), `"uniform"`, `"power_of_two"`, `"ternary"` or `"binary"`.
-
-    Further options are those of `pb.rules.quantizers`. The learned step is a weight, which stays positive;
-    `layer.start(x)` sets it from numbers like those that will come.
-    """
-
-    def __init__(
-        self, bits: int = 8, kind: str = "lsq", signed: bool = True, **kwargs: Any
-    ) -> None:
-        options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
-        super().__init__(**kwargs)
-        self.bits, self.kind, self.signed, self.options = bits, kind, signed, options
-        if kind == "lsq":
-            self._run = rules.quantizers.lsq(bits, signed)
-            self.step = self.add_weight(
-                shape=(), initializer="ones", name="step", dtype="float32", constraint=_Positive()
-            )
-        elif kind in _KINDS:
-            self._run = _KINDS[kind](bits, **options)
-        else:
-            known = ", ".join(map(repr, ("lsq", *_KINDS)))
-            raise ValueError(f"Quantize got kind={kind!r}; there are {known}.")
-
-    def start(self, x: Any) -> None:
-        """Set the learned step from numbers like those that will come."""
-        self.step.assign(
-            rules.quantizers.lsq_start(keras.ops.convert_to_tensor(x), self.bits, self.signed)
-        )
-
-    def call(self, inputs: Any) -> Any:
-        """The inputs, rounded."""
-        if self.kind != "lsq":
-            return self._run(inputs)
-        return self._run(inputs, keras.ops.cast(self.step, inputs.dtype))
-
-    def get_config(self) -> dict[str, Any]:
-        """Keras' way to make it again."""
-        own = {"bits": self.bits, "kind": self.kind, "signed": self.signed}
-        return {**super().get_config(), **own, **self.options}
-
-
-_OPTIONS = ("low", "high", "largest", "threshold", "clip", "swish")
-
-
-@_registered
-class _Positive(keras.constraints.Constraint):
-    """A step of zero would have no way back."""
-
-    def __call__(self, w: Any) -> Any:
-        return keras.ops.maximum(w, 1e-8)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from pullback.engines.tensorflow.keras_support.lines import LayerAt, Lines
 from pullback.engines.tensorflow.override.op_names import public_name
@@ -24,6 +26,7 @@ from pullback.extend import (
     RECIPES,
     GradientFunction,
     Inside,
+    ReadyRule,
     Reference,
     Where,
     find,
@@ -33,6 +36,7 @@ from pullback.extend import (
 )
 
 _REFERENCE = "pullback_function"
+_READY = "pullback_rule"
 _DEFAULT = "DEFAULT"  # in place of a rule
 
 
@@ -159,12 +163,16 @@ def _describe(part: Any) -> Any:
     if isinstance(part, (types.FunctionType, types.BuiltinFunctionType, type)):
         what = "the function {0.name} of {0.module}".format(reference_to(part))
         return {_REFERENCE: _written(part, what)._asdict()}
+    if isinstance(part, ReadyRule):
+        return {_READY: _ready_spec(part)}
     return keras.saving.serialize_keras_object(part)
 
 
 def _restore(part: Any) -> Any:
     if isinstance(part, dict) and _REFERENCE in part:
         return _found(**part[_REFERENCE])
+    if isinstance(part, dict) and _READY in part:
+        return _ready_rule(part[_READY])
     if isinstance(part, dict) and "class_name" not in part:
         return {key: _restore(value) for key, value in part.items()}
     return keras.saving.deserialize_keras_object(part)
@@ -201,13 +209,50 @@ def _rule_spec(rule: Any) -> Any:
         return list(map(_rule_spec, rule))
     if rule is None or rule is DEFAULT:
         return rule and _DEFAULT
-    return _reference(rule, "the rule")
+    return _ready_spec(rule) if isinstance(rule, ReadyRule) else _reference(rule, "the rule")
 
 
 def _rule(spec: Any) -> Any:
     if isinstance(spec, list):
         return list(map(_rule, spec))
+    if isinstance(spec, dict):
+        return _ready_rule(spec)
     return {None: None, _DEFAULT: DEFAULT}[spec] if spec in (None, _DEFAULT) else _found_text(spec)
+
+
+def _ready_spec(rule: ReadyRule) -> dict[str, Any]:
+    """A ready-made rule by its name and options."""
+    remake, (name, options) = rule.recipe
+    written = {key: _option_spec(rule, key, value) for key, value in options.items()}
+    return {"recipe": remake.__name__, "name": name, "options": written}
+
+
+def _ready_rule(spec: dict[str, Any]) -> Any:
+    options = {key: _option(value) for key, value in spec["options"].items()}
+    return RECIPES[spec["recipe"]](spec["name"], options)
+
+
+def _option_spec(rule: ReadyRule, key: str, value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)) or (
+        tf.is_tensor(value) and not _may_change(value)
+    ):
+        return np.asarray(value).tolist()
+    if callable(value) and not _may_change(value):
+        return {_REFERENCE: _reference(value, f"{key} of {rule!r}:")}
+    raise ExportError(
+        f"pb.rules.{rule.name} cannot be written to a file with its {key}, {type(value).__name__}, which may change. "
+        "Use a number or a function of a module, or a layer of pb.keras, which keeps such a number as a weight."
+    )
+
+
+def _may_change(value: Any) -> bool:
+    return hasattr(value, "assign") or (not hasattr(value, "numpy") and tf.is_tensor(value))
+
+
+def _option(spec: Any) -> Any:
+    return _found_text(spec[_REFERENCE]) if isinstance(spec, dict) else spec
 
 
 def _reference(value: Any, what: str) -> str:

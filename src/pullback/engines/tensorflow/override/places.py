@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Place
 
@@ -67,14 +68,31 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
     for _ in range(_DEEPEST):
         if frame is None or (layer and source):
             break
-        module = frame.f_globals.get("__name__", "")
         if layer is None and overriding.is_layer_call(frame):
             own = frame.f_locals["self"]
             layer = own.path or own.name  # an unbuilt layer, or one without weights, has no path
-        elif source is None and module.partition(".")[0] not in _LIBRARIES:
+        elif source is None and not _is_library(frame):
             source = _line(frame, operation)
         frame = frame.f_back
     return layer, source
+
+
+def caller() -> Place:
+    """Where in the user's code this is called from: the layer, or else the function, and the line."""
+    frame = inspect.currentframe()
+    layer, source = _layer_and_source(frame, None)
+    while frame is not None and _is_library(frame):
+        frame = frame.f_back
+    if frame is None:
+        return Place(layer or "a tensor", "tensor", layer, source)
+    file, line = private.origin_of_line(frame.f_code.co_filename, frame.f_lineno)
+    function = frame.f_code.co_name.removeprefix("tf__")
+    name = Path(file).name if function == "<module>" else function
+    return Place(layer or name, "tensor", layer, f"{file}:{line}")
+
+
+def _is_library(frame: Any) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
 
 
 def _line(frame: Any, operation: Any) -> str | None:

@@ -71,6 +71,46 @@ def model_being_called() -> Any:
     return None if context is None else context.entry_layer
 
 
+@contextlib.contextmanager
+def unlocked(layer: Any) -> Generator[None]:
+    """Let layers be added to one that is built, as Keras itself does for its own kinds of quantised layers."""
+    layer._tracker.unlock()
+    try:
+        yield
+    finally:
+        layer._tracker.lock()
+
+
+@contextlib.contextmanager
+def reading(layer: Any, values: list[tuple[Any, Any]]) -> Generator[None]:
+    """Let variables be read as these values while a layer is called; what it assigns and adds to the loss counts."""
+    if not values:
+        yield
+        return
+    with _Reading(values, collect_losses=True) as scope:
+        yield
+    layer._losses.extend(scope.losses)
+
+
+class _Reading(keras.StatelessScope):
+    """Keras' own way to read variables as something else, inside another one too, which lets everything else be."""
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        outer: Any = self.original_scope
+        if outer is not None:
+            self.state_mapping = {**outer.state_mapping, **self.state_mapping}
+        return self
+
+    def add_update(self, update: Any) -> None:
+        variable, value = update
+        _global_state.set_global_attribute("stateless_scope", self.original_scope)
+        try:
+            variable.assign(value)
+        finally:
+            _global_state.set_global_attribute("stateless_scope", self)
+
+
 def of_graph(model: Any, replace: Callable[[Any], Any]) -> dict[str, Any]:
     """The attributes of a functional model over the same graph with other operations, which need no running."""
     fresh: Any = _rebuilt(model, replace)
