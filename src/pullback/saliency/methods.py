@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pullback import rules
-from pullback.saliency import cam, paths
+from pullback.saliency import cam, paths, relevance
 from pullback.saliency.part import Part
+from pullback.saliency.protocol import RulesByKind
 from pullback.saliency.task import Task
 
 
@@ -29,7 +30,8 @@ class Method:
 
 def gradient(task: Task, examples: Any, rule: Any = None) -> Part:
     """The gradient of the score."""
-    run = task.run(task.of(examples), task.target.at(examples), layer=task.layer, rule=rule)
+    by_kind = None if rule is None else RulesByKind({"activation": rule, "gated activation": rule})
+    run = task.run(task.of(examples), task.target.at(examples), layer=task.layer, rules=by_kind)
     _, gradients = task.gradients_of(run)
     return Part(task.per_input(gradients), run)
 
@@ -71,8 +73,7 @@ def guided_gradcam(task: Task, examples: Any) -> Part:
     return part
 
 
-# A method is one line here. Methods of relevance, "deeplift" and "lrp", are gradients under rules of `pb.rules` times
-# an input, or a difference of inputs, as `input_x_gradient` is: their lines belong at the end.
+# A method is one line here.
 METHODS: Final[Mapping[str, Method]] = {
     "gradient": Method(gradient),
     "input_x_gradient": Method(input_x_gradient),
@@ -88,4 +89,8 @@ METHODS: Final[Mapping[str, Method]] = {
     "gradcam": Method(cam.gradcam, uses_features=True),
     "gradcam++": Method(cam.gradcam_plus_plus, uses_features=True),
     "guided_gradcam": Method(guided_gradcam, uses_features=True),
+    "deeplift": Method(relevance.deeplift, {"rules": None}, takes_baseline=True),
+    "lrp": Method(
+        relevance.lrp, {"composite": "epsilon_plus", "low": None, "high": None, "rules": None}
+    ),
 }

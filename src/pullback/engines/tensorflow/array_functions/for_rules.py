@@ -111,11 +111,6 @@ def negative(x: Any) -> Any:
     return tf.minimum(x, tf.zeros_like(x))
 
 
-def sum_of_each(x: Any) -> Any:
-    """The sum of each example, in float64: there may be very many entries."""
-    return tf.reduce_sum(tf.cast(x, tf.float64), range(1, x.shape.rank))
-
-
 def nan_to_zero(gradient: Any) -> Any:
     """Zeros in place of what is not finite."""
     gradient = dense(gradient)
