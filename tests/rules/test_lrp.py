@@ -156,7 +156,9 @@ def second(outputs: Any) -> Any:
 
 def relevances(model: Any, x: Any, composite: Any, **options: Any) -> Any:
     more = COMPOSITES[composite] if isinstance(composite, str) else {}
-    return pb.saliency(model, x, second, "lrp", composite=composite, **more, **options)
+    return pb.saliency(
+        model, x, second, "lrp", None, "output", composite=composite, **more, **options
+    )
 
 
 def nothing_is_lost(name: str, composite: str) -> None:

@@ -22,10 +22,11 @@ class Method:
     takes_layer: bool = True
     uses_features: bool = False  # of the last layer that has any, where none is named
     takes_baseline: bool = False
+    runs: int = 1  # of the model for each example, where no option says how many
 
     def points(self, options: Mapping[str, Any]) -> int:
         """At how many points each example is differentiated, to begin with."""
-        return int(options.get("steps", options.get("samples", 1)))
+        return int(options.get("steps", options.get("samples", self.runs)))
 
 
 def gradient(task: Task, examples: Any, rule: Any = None) -> Part:
@@ -89,7 +90,7 @@ METHODS: Final[Mapping[str, Method]] = {
     "gradcam": Method(cam.gradcam, uses_features=True),
     "gradcam++": Method(cam.gradcam_plus_plus, uses_features=True),
     "guided_gradcam": Method(guided_gradcam, uses_features=True),
-    "deeplift": Method(relevance.deeplift, {"rules": None}, takes_baseline=True),
+    "deeplift": Method(relevance.deeplift, {"rules": None}, takes_baseline=True, runs=2),
     "lrp": Method(
         relevance.lrp, {"composite": "epsilon_plus", "low": None, "high": None, "rules": None}
     ),

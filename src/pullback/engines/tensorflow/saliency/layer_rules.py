@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 import keras
@@ -89,6 +90,19 @@ def _chosen(model: Any, rules: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     return sorted(
         found, key=lambda each: isinstance(each[0], type)
     )  # a layer itself before its class
+
+
+@contextlib.contextmanager
+def without_activation(layers: Sequence[Any]) -> Generator[None]:
+    """A block in which these layers have no activation: that of a layer which is one unit cannot be looked through."""
+    before = [layer.activation for layer in layers]
+    try:
+        for layer in layers:
+            layer.activation = keras.activations.linear
+        yield
+    finally:
+        for layer, activation in zip(layers, before, strict=True):
+            layer.activation = activation
 
 
 class Absorbed:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.override.places import Where
+from pullback.engines.tensorflow.override.places import Where, running_layer
 from pullback.engines.tensorflow.override.scope import while_open
 from pullback.extend import Place, guarded
 
@@ -62,6 +62,9 @@ class Observer:
         # Inputs, and what was made of them and is whole, by identity; kept, so that no two have one id.
         self._whole = {id(t): (number, t) for number, t in enumerate(inputs)}
         self._conditions: dict[int, Any] = {}  # truths that depend on what is differentiated
+        self._layers: dict[
+            int, Any
+        ] = {}  # whose activation gave a tensor, where nothing is differentiated
         self._ends: collections.OrderedDict[int, tuple[str, Any, Any]] = collections.OrderedDict()
 
     def __call__(
@@ -86,9 +89,7 @@ class Observer:
         if number is not None:
             self._follow(number, op_type, inputs, outputs)
         if op_type in _LAST or op_type in _CARRIES_ON:
-            self._ends[id(outputs[0])] = (op_type, inputs[0], outputs[0])
-            if len(self._ends) > _MOST_KEPT:
-                self._ends.popitem(last=False)
+            self._keep_end(op_type, inputs[0], outputs[0])
         if self._watch is None:
             self._weigh(op_type, outputs)
         elif private.possible_gradient_types(inputs):
@@ -165,6 +166,22 @@ class Observer:
         if op_type in _CHOOSES and id(inputs[0]) not in self._conditions:
             return False
         return op_type in self._covering.counted
+
+    def _keep_end(self, op_type: str, before: Any, output: Any) -> None:
+        self._ends[id(output)] = (op_type, before, output)
+        if self._watch is None and op_type in _LAST:
+            self._layers[id(output)] = running_layer()
+        if len(self._ends) > _MOST_KEPT:
+            self._ends.popitem(last=False)
+
+    def last_layer(self, output: Any) -> Any:
+        """The layer in which the activation ran that gave this output, if there was one."""
+        found = output
+        while (end := self._ends.get(id(found))) is not None and end[2] is found:
+            if end[0] in _LAST:
+                return self._layers.get(id(found))
+            found = end[1]
+        return None
 
     def before_last_activation(self, output: Any) -> tuple[Any, str | None]:
         """What the activation was applied to that gave this output, and its name; the output if there was none."""

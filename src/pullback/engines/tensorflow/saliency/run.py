@@ -11,7 +11,12 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow.probing.state import random_state_kept, reachable_variables
 from pullback.engines.tensorflow.saliency.covering import Covering
-from pullback.engines.tensorflow.saliency.layer_rules import Absorbed, LayerRules
+from pullback.engines.tensorflow.saliency.layer_rules import (
+    LINEAR_LAYERS,
+    Absorbed,
+    LayerRules,
+    without_activation,
+)
 from pullback.engines.tensorflow.saliency.observe import Observer, observed
 from pullback.errors import PullbackError, SaliencyError
 from pullback.extend import (
@@ -82,6 +87,7 @@ class Subject:
         """
         kept: list[tuple[Any, Any]] = []
         covering = self._covering(rules)
+        last = self._last_layers(inputs) if isinstance(covering, LayerRules) else []
         leaves = [tf.identity(x) for x in inputs]
         floating = [x for x in leaves if x.dtype.is_floating]
         # What z^B and flat give is brought back to the inputs afterwards, by the same tape.
@@ -91,7 +97,7 @@ class Subject:
                 watch([*floating, *(t for each in given or () for t in each or ())])
             observer = Observer(leaves, given, watch, covering, self._passing)
             with covering:
-                with _seeing(layer, kept), observed(observer):
+                with _seeing(layer, kept), observed(observer), without_activation(last):
                     outputs = self._called(leaves)
                 outputs, activation = self._looked_through(observer, outputs)
                 scores, chosen = score(outputs)
@@ -100,6 +106,7 @@ class Subject:
             found or ([x] if x.dtype.is_floating else [])
             for found, x in zip(observer.looked_up, leaves, strict=True)
         ]
+        activation = activation or ", ".join(each.activation.__name__ for each in last) or None
         run = ModelRun(scores, chosen, outputs, activation, sources, size=observer.bytes)
         if differentiate and isinstance(covering, LayerRules):
             taken = Absorbed(leaves[0].shape[0])
@@ -114,6 +121,17 @@ class Subject:
         run.audit = covering.audit
         run.operations, run.op_types = dict(observer.operations), covering.op_types
         return run
+
+    def _last_layers(self, inputs: Sequence[Any]) -> list[Any]:
+        """Layers that are one unit in rules for layers, and whose activation is to be looked through."""
+        if not self.looks_through:
+            return []
+        one = [tf.identity(x[:1]) for x in inputs]
+        observer = Observer(one, None, None, Covering(None), set())
+        with observed(observer):
+            outputs = flatten(self._called(one))[0]
+        found = [observer.last_layer(t) for t in outputs]
+        return [each for each in found if isinstance(each, LINEAR_LAYERS)]
 
     def _covering(self, rules: RulesByKind | None) -> Covering:
         layered = rules is not None and rules.composite is not None
