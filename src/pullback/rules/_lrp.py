@@ -116,11 +116,16 @@ def lrp_z_plus(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) ->
 
 def _positive_shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
     del z
-    above, pull_above = linear.pullback(n.positive(x), n.positive)
-    below, pull_below = linear.pullback(-n.positive(-x), n.negative, with_bias=False)
-    total = above + below
-    quotients = n.safe_quotient(relevance, total + _STABILISER)
-    to_x = n.where(x < 0, pull_below(quotients), pull_above(quotients))
+    is_nonnegative = n.is_nonnegative(x)  # as behind a ReLU: then half of the work is saved
+    total, pull_above = linear.pullback(x if is_nonnegative else n.positive(x), n.positive)
+    if is_nonnegative:
+        quotients = n.safe_quotient(relevance, total + _STABILISER)
+        to_x = pull_above(quotients)
+    else:
+        below, pull_below = linear.pullback(-n.positive(-x), n.negative, with_bias=False)
+        total = total + below
+        quotients = n.safe_quotient(relevance, total + _STABILISER)
+        to_x = n.where(x < 0, pull_below(quotients), pull_above(quotients))
     bias = None if linear.bias is None else linear.added_of(1.0)
     return Passed(to_x, quotients, bias, n.ones_like(total) * _STABILISER)
 

@@ -19,6 +19,7 @@ from pullback.engines.tensorflow.doubled_batches import mean_of_halves as mean_o
 from pullback.engines.tensorflow.doubled_batches import pulled_back as pulled_back
 from pullback.engines.tensorflow.doubled_batches import swapped as swapped
 from pullback.engines.tensorflow.linear_layers import is_batch_norm as is_batch_norm
+from pullback.engines.tensorflow.linear_layers import is_nonnegative as is_nonnegative
 from pullback.engines.tensorflow.linear_layers import linear_layer as linear_layer
 from pullback.engines.tensorflow.linear_layers import passed_by as passed_by
 from pullback.engines.tensorflow.linear_layers import shift_of as shift_of
@@ -102,8 +103,7 @@ def _real(gradient: Any) -> Any:
 
 def positive(gradient: Any) -> Any:
     """The positive part; what is not a number stays so."""
-    gradient = dense(gradient)
-    return tf.where(gradient < 0, tf.zeros_like(gradient), gradient)
+    return tf.nn.relu(dense(gradient))
 
 
 def negative(x: Any) -> Any:
