@@ -73,6 +73,9 @@ class Saliency:
         else:
             Path(path).write_text(page.page(pairs, repr(self)), encoding="utf-8")
 
+    def __rich__(self) -> Any:
+        return terminal.drawn(self._pair(0))
+
     def _repr_html_(self) -> str:
         return page.body([self._pair(0)], repr(self))
 
