@@ -2,7 +2,7 @@
 
     python benchmarks/saliency_peers.py
 
-Each package is optional: xplique, tf-keras-vis, shap. What it gives is told by what it is equal to: the guided gradient,
+Each package is optional: xplique, tf-keras-vis, shap. What it gives is told by what it equals: the guided gradient,
 or the plain one without a word; or by the error that it raised.
 """
 
