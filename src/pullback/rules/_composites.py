@@ -50,10 +50,14 @@ def epsilon_plus_flat() -> Composite:
     return Composite(lrp_z_plus, lrp_epsilon(), lrp_flat)
 
 
-COMPOSITES: Final[Mapping[str, Callable[..., Composite]]] = {
-    made.__name__: made
-    for made in (epsilon_plus, epsilon_plus_flat, epsilon_gamma_box, epsilon_gamma, epsilon)
-}
+_ALL: tuple[Callable[..., Composite], ...] = (
+    epsilon_plus,
+    epsilon_plus_flat,
+    epsilon_gamma_box,
+    epsilon_gamma,
+    epsilon,
+)
+COMPOSITES: Final[Mapping[str, Callable[..., Composite]]] = {made.__name__: made for made in _ALL}
 
 
 def composite_of(given: Any, low: Any, high: Any) -> Composite:
@@ -82,4 +86,4 @@ def composite_of(given: Any, low: Any, high: Any) -> Composite:
         raise SaliencyError(
             f'low= and high= are for composite="epsilon_gamma_box", not for {given!r}.'
         )
-    return COMPOSITES[given](low, high) if bounds else COMPOSITES[given]()
+    return COMPOSITES[given](**({"low": low, "high": high} if bounds else {}))

@@ -205,6 +205,11 @@ def _method(name: str, options: Mapping[str, Any], of: str) -> tuple[Method, dic
             )
         if option in _LIMITS:
             _require(option, value)
+        if option == "rules" and not isinstance(value, Mapping | None):
+            raise SaliencyError(
+                f"rules={value!r}; wanted a dict of op types and their rules, such as "
+                '{"Prod": my_rule}.'
+            )
     return way, {**way.options, **options}
 
 

@@ -134,8 +134,9 @@ class Subject:
         return [each for each in found if isinstance(each, LINEAR_LAYERS)]
 
     def _covering(self, rules: RulesByKind | None) -> Covering:
-        layered = rules is not None and rules.composite is not None
-        return LayerRules(rules, self.model) if layered else Covering(rules)
+        if rules is None or rules.composite is None:
+            return Covering(rules)
+        return LayerRules(rules, self.model)
 
     def _differentiate(
         self, run: ModelRun, tape: Any, observer: Observer, layer: Any, kept: list[Any]
