@@ -52,7 +52,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     model = trained()
     both = noisy((shape(0, 9, 10) + shape(1, 22, 22))[None])
-    for method in (*METHODS.split(), "deeplift", "lrp"):
+    for method in METHODS.split():
         found = pb.saliency(model, np.repeat(both, 2, 0), target=[0, 1], method=method)
         found.save(folder / f"saliency_{method.replace('+', 'p')}.png")
         upper = np.maximum(found.values[0].reshape(SIZE, SIZE), 0)
