@@ -41,6 +41,13 @@ class CalledPlace(Place):
     object: Any = dataclasses.field(default=None, repr=False, compare=False)
 
 
+@dataclasses.dataclass(frozen=True)
+class OpPlace(Place):
+    """Where an op ran, and which of its inputs depend on what is differentiated, as a rule sees it by `op`."""
+
+    varies: tuple[bool, ...] = dataclasses.field(default=(), repr=False, compare=False)
+
+
 ELSEWHERE: Final = Place(_audit_text.UNKNOWN, _audit_text.UNKNOWN)
 _Key: TypeAlias = "tuple[int, Place | None, str, bool, str | None]"
 

@@ -11,6 +11,7 @@ from pullback._audit import NOT_FLOATING as NOT_FLOATING
 from pullback._audit import NOTHING_FLOATING as NOTHING_FLOATING
 from pullback._audit import Audit as Audit
 from pullback._audit import CalledPlace as CalledPlace
+from pullback._audit import OpPlace as OpPlace
 from pullback._audit import Place as Place
 from pullback._bind import Binder as Binder
 from pullback._bind import Inputs as Inputs
@@ -128,11 +129,9 @@ from pullback.explain import flow as flow
 from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
-from pullback.rules._lrp import Composite as Composite
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
-from pullback.rules._lrp import lrp_rules as lrp_rules
 from pullback.rules._ready import ReadyRule as ReadyRule
-from pullback.rules._relevance import deeplift_rules as deeplift_rules
 from pullback.saliency.protocol import LAST_FEATURES as LAST_FEATURES
 from pullback.saliency.protocol import ModelRun as ModelRun
+from pullback.saliency.protocol import RulesByKind as RulesByKind

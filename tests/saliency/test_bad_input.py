@@ -8,11 +8,12 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.errors import SaliencyError
+from pullback.errors import RuleError, SaliencyError
 from tests.saliency.models import images, network
 
 MODEL = network()
 X = images(2)
+FLAT = pb.rules.lrp_flat
 
 
 def flat(x: Any) -> Any:
@@ -61,6 +62,15 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "baseline structure": ((MODEL, X), {"baseline": [1, 2]}, "wanted the structure of x"),
     "no features": ((lambda x: x, X[:, 0, 0]), {"method": "gradcam"}, "no features of this model have places"),
     "flat features": ((MODEL, X), {"method": "gradcam", "layer": "scores"}, "which is no map of an input"),
+    "composite": ((MODEL, X), {"method": "lrp", "composite": "epsilon_pluss"}, "There are epsilon_plus, "),
+    "no bounds": ((MODEL, X), {"method": "lrp", "composite": "epsilon_gamma_box"}, "needs low= and high="),
+    "bounds": ((MODEL, X), {"method": "lrp", "low": 0.0}, "low= and high= are for composite="),
+    "no rule of LRP": ((MODEL, X), {"method": "lrp", "composite": {"first": pb.rules.guided}}, "wanted one of LRP"),
+    "no linear layer": ((MODEL, X), {"method": "lrp", "composite": {"norm": pb.rules.lrp_gamma()}}, "for dense layers"),
+    "composite's layer": ((MODEL, X), {"method": "lrp", "composite": {"frst": FLAT}}, "for instance: first"),
+    "flat in the middle": ((MODEL, X), {"method": "lrp", "composite": {"second": FLAT}}, "reads something else"),
+    "rules": ((MODEL, X), {"method": "deeplift", "rules": pb.rules.guided}, "rules=.* wanted a dict"),
+    "baseline of lrp": ((MODEL, X), {"method": "lrp", "baseline": 0}, "takes no baseline="),
 }  # fmt: skip
 
 
@@ -69,6 +79,15 @@ def test_refused(name: str) -> None:
     args, options, words = CASES[name]
     with pytest.raises(SaliencyError, match=words):
         pb.saliency(*args, **options)
+
+
+@pytest.mark.parametrize("method", ["lrp", "deeplift"])
+def test_an_operation_of_no_known_kind_is_named(method: str) -> None:
+    def product(x: Any) -> Any:
+        return tf.reduce_prod(x, 1)
+
+    with pytest.raises(RuleError, match=r"Prod.*test_bad_input\.py:\d+.*not known to be linear"):
+        pb.saliency(product, np.ones((2, 2), "f"), method=method)
 
 
 @pytest.mark.parametrize("method", ["gradient", "integrated", "guided", "smoothgrad"])

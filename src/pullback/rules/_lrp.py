@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from pullback.errors import RuleError
@@ -117,11 +116,16 @@ def lrp_z_plus(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) ->
 
 def _positive_shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
     del z
-    above, pull_above = linear.pullback(n.positive(x), n.positive)
-    below, pull_below = linear.pullback(-n.positive(-x), n.negative, with_bias=False)
-    total = above + below
-    quotients = n.safe_quotient(relevance, total + _STABILISER)
-    to_x = n.where(x < 0, pull_below(quotients), pull_above(quotients))
+    is_nonnegative = n.is_nonnegative(x)  # as behind a ReLU: then half of the work is saved
+    total, pull_above = linear.pullback(x if is_nonnegative else n.positive(x), n.positive)
+    if is_nonnegative:
+        quotients = n.safe_quotient(relevance, total + _STABILISER)
+        to_x = pull_above(quotients)
+    else:
+        below, pull_below = linear.pullback(-n.positive(-x), n.negative, with_bias=False)
+        total = total + below
+        quotients = n.safe_quotient(relevance, total + _STABILISER)
+        to_x = n.where(x < 0, pull_below(quotients), pull_above(quotients))
     bias = None if linear.bias is None else linear.added_of(1.0)
     return Passed(to_x, quotients, bias, n.ones_like(total) * _STABILISER)
 
@@ -249,36 +253,32 @@ def passed_through(dy: Any, *, inputs: Any, outputs: Any, original: Any) -> Any:
     return {inputs.names[0]: dy * n.quotient(outputs, x, unless=x == 0, otherwise=slope)}
 
 
-def halved(dy: Any, *, inputs: Any, original: Any, attrs: Any, op: Any) -> Any:
+def halved(dy: Any, *, inputs: Any, original: Any, op: Any) -> Any:
     """Two factors that vary have half of the relevance each, as in AttnLRP (Achtibat et al., 2024)."""
-    n = engine_for(dy).arrays
-    axes = n.axes_of_operands(op.type, attrs, list(inputs), dy, None)
+    del inputs
     gradients = original(dy)
-    if sum(axis is not None for axis in axes) < 2:
+    if sum(op.varies) < 2:
         return gradients
     return type(gradients)(None if g is None else g / 2 for g in gradients)
 
 
 def with_bias(dy: Any, *, inputs: Any, original: Any, op: Any) -> Any:
-    """A sum hands relevance to its terms, of which one that is the same for all examples is a bias."""
-    n = engine_for(dy).arrays
-    terms = list(inputs)
-    axes = n.axes_of_operands(op.type, None, terms, dy, None)
-    if axes.count(None) == 1:
-        sign = -1.0 if op.type == "Sub" and axes[1] is None else 1.0
-        _report(op, dy, sign * terms[axes.index(None)], None)
+    """A sum hands relevance to its terms, of which one that does not vary is a bias."""
+    if op.varies.count(False) == 1:
+        place = op.varies.index(False)
+        sign = -1.0 if op.type == "Sub" and place == 1 else 1.0
+        _report(op, dy, sign * list(inputs)[place], None)
     return original(dy)
 
 
 def expanded(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
     """The gradient, which is LRP-0 of a function expanded at its inputs; what is left counts as a bias."""
     n = engine_for(dy).arrays
-    gradients, operands = original(dy), list(inputs)
+    gradients = original(dy)
     _report(op, dy, outputs, None)
-    axes = n.axes_of_operands(op.type, None, operands, dy, None)
     each = gradients if isinstance(gradients, tuple) else (gradients,)
-    for x, gradient, axis in zip(operands, each, axes, strict=True):
-        if axis is not None and gradient is not None:
+    for x, gradient, varies in zip(inputs, each, op.varies, strict=True):
+        if varies and gradient is not None:
             _report(op, -n.like(gradient, x), gradient, None)
     return gradients
 
@@ -303,6 +303,7 @@ def lrp_rules() -> Mapping[str, Any]:
     """
     return {
         "activation": passed_through,
+        "function": passed_through,
         "product": halved,
         "quotient": to_dividend,
         "squared difference": to_difference,
@@ -314,42 +315,3 @@ def lrp_rules() -> Mapping[str, Any]:
         "normalisation": linear_in_inference,
         "unknown": refused,
     }
-
-
-@dataclass(frozen=True)
-class Composite:
-    """Rules by kind of layer and position."""
-
-    convolution: Any
-    dense: Any
-    first: Any = None  # for the layer that is called first, whichever kind it is
-
-    @property
-    def gives_relevance(self) -> bool:
-        """Whether the first layer gives relevances themselves, and not multipliers."""
-        return getattr(self.first, "name", None) in ("lrp_z_b", "lrp_flat")
-
-
-def epsilon_gamma_box(low: Any, high: Any) -> Composite:
-    """LRP-γ for convolutions, LRP-ε for dense layers, LRP-z^B for the first; inputs lie between `low` and `high`."""
-    return Composite(lrp_gamma(), lrp_epsilon(), lrp_z_b(low, high))
-
-
-def epsilon_gamma() -> Composite:
-    """LRP-γ for convolutions and LRP-ε for dense layers."""
-    return Composite(lrp_gamma(), lrp_epsilon())
-
-
-def epsilon_plus() -> Composite:
-    """LRP-z⁺ for convolutions and LRP-ε for dense layers."""
-    return Composite(lrp_z_plus, lrp_epsilon())
-
-
-def epsilon_plus_flat() -> Composite:
-    """LRP-z⁺ for convolutions, LRP-ε for dense layers, LRP-flat for the first."""
-    return Composite(lrp_z_plus, lrp_epsilon(), lrp_flat)
-
-
-def epsilon_everywhere(epsilon: float = 1e-6) -> Composite:
-    """LRP-ε for all."""
-    return Composite(lrp_epsilon(epsilon), lrp_epsilon(epsilon))

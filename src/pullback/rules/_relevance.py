@@ -72,7 +72,7 @@ def bilinear(batch: int | None = None) -> Rule:
     def rule(dy: Any, *, inputs: Any, original: Any, attrs: Any, op: Any) -> Any:
         n = engine_for(dy).arrays
         operands = list(inputs)
-        axes = n.axes_of_operands(op.type, attrs, operands, dy, batch)
+        axes = n.axes_of_operands(op, attrs, operands, dy, batch)
         if sum(axis is not None for axis in axes) < 2:
             return original(dy)  # what is multiplied by something constant is linear
         means = [n.mean_of_halves(x, axis) for x, axis in zip(operands, axes, strict=True)]
@@ -86,10 +86,10 @@ def bilinear(batch: int | None = None) -> Rule:
 def share_of_quotient(batch: int | None = None) -> Rule:
     """For a / b: the product of a and 1/b, of which Δ(1/b) = −Δb / (b·b₀)."""
 
-    def rule(dy: Any, *, inputs: Any) -> Any:
+    def rule(dy: Any, *, inputs: Any, op: Any) -> Any:
         n = engine_for(dy).arrays
         a, b = inputs
-        of_a, of_b = n.axes_of_operands("RealDiv", None, [a, b], dy, batch)
+        of_a, of_b = n.axes_of_operands(op, None, [a, b], dy, batch)
         to_a = dy * n.mean_of_halves(n.reciprocal(b), of_b)
         both = n.reciprocal(b) * n.reciprocal(n.swapped(b, of_b))
         to_b = -dy * n.mean_of_halves(a, of_a) * both
@@ -206,6 +206,7 @@ def deeplift_rules(batch: int | None) -> Mapping[str, Any]:
     """The rules by kind of operation."""
     return {
         "activation": rescale(batch),
+        "function": rescale(batch),
         "product": bilinear(batch),
         "quotient": share_of_quotient(batch),
         "squared difference": share_of_squared_difference(batch),

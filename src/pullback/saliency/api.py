@@ -51,7 +51,7 @@ def saliency(
 
     Methods, with their options: `"gradient"`, `"input_x_gradient"`, `"integrated"` (`baseline`, `steps`, `tolerance`,
     `max_steps`), `"smoothgrad"` (`samples`, `noise`, `seed`), `"guided"`, `"deconv"`, `"gradcam"`, `"gradcam++"`,
-    `"guided_gradcam"`.
+    `"guided_gradcam"`, `"deeplift"` (`baseline`, `rules`), `"lrp"` (`composite`, `low`, `high`, `rules`).
 
     >>> import numpy as np, pullback as pb, tensorflow as tf
     >>> def model(x):
@@ -129,6 +129,7 @@ def _joined(
         if gaps and isinstance(gaps[0], np.ndarray)
         else next(iter(gaps), None),
         steps=max((part.steps for part in parts if part.steps), default=None),
+        leaks=_leaks(task, parts),
         audit=coverage_of(first.run),
     )
     loud, quiet = notes.about(task, found, first, arrays)
@@ -136,6 +137,18 @@ def _joined(
         warnings.warn(text, stacklevel=3)
     object.__setattr__(found, "note", "\n".join([*loud, *quiet]))
     return found
+
+
+def _leaks(task: Task, parts: Sequence[Part]) -> dict[str, Any]:
+    """What each layer took of the relevance of every example, the most first."""
+    found = {
+        name: _plain(task.engine.concat([part.leaks[name] for part in parts]))
+        for name in parts[0].leaks
+        if all(name in part.leaks for part in parts)
+    }
+    known = all(isinstance(each, np.ndarray) for each in found.values())
+    order = sorted(found, key=lambda name: -np.abs(found[name]).sum()) if known else list(found)
+    return {name: found[name] for name in order}
 
 
 def _inputs(model: Any, x: Any) -> tuple[Engine, list[Any], Any]:
@@ -190,7 +203,13 @@ def _method(name: str, options: Mapping[str, Any], of: str) -> tuple[Method, dic
             raise SaliencyError(
                 f"method {name!r} has no option {option!r}; its options are: {known}."
             )
-        _require(option, value)
+        if option in _LIMITS:
+            _require(option, value)
+        if option == "rules" and not isinstance(value, Mapping | None):
+            raise SaliencyError(
+                f"rules={value!r}; wanted a dict of op types and their rules, such as "
+                '{"Prod": my_rule}.'
+            )
     return way, {**way.options, **options}
 
 

@@ -71,11 +71,11 @@ def coverage_of(run: ModelRun) -> Coverage | None:
             if not match.recorded or match.hidden_by in HARMLESS:
                 continue  # nothing that matters flows there
             effective = match.hidden_by is None
-            met += match.count if match.place.type in run.activations else 0
+            met += match.count if match.place.type in run.op_types else 0
             rows.append(
                 _row(match.place, match.count, rule if effective else None, match.hidden_by)
             )
-    seen = {place: n for place, n in run.operations.items() if place.type in run.activations}
+    seen = {place: n for place, n in run.operations.items() if place.type in run.op_types}
     others = {place: n for place, n in run.operations.items() if place not in seen}
     rows += [_row(place, n, None, _NO_ACTIVATION) for place, n in others.items()]
     if sum(seen.values()) > met:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pullback import rules
-from pullback.saliency import cam, paths
+from pullback.saliency import cam, paths, relevance
 from pullback.saliency.part import Part
+from pullback.saliency.protocol import RulesByKind
 from pullback.saliency.task import Task
 
 
@@ -21,15 +22,17 @@ class Method:
     takes_layer: bool = True
     uses_features: bool = False  # of the last layer that has any, where none is named
     takes_baseline: bool = False
+    runs: int = 1  # of the model for each example, where no option says how many
 
     def points(self, options: Mapping[str, Any]) -> int:
         """At how many points each example is differentiated, to begin with."""
-        return int(options.get("steps", options.get("samples", 1)))
+        return int(options.get("steps", options.get("samples", self.runs)))
 
 
 def gradient(task: Task, examples: Any, rule: Any = None) -> Part:
     """The gradient of the score."""
-    run = task.run(task.of(examples), task.target.at(examples), layer=task.layer, rule=rule)
+    by_kind = None if rule is None else RulesByKind({"activation": rule, "gated activation": rule})
+    run = task.run(task.of(examples), task.target.at(examples), layer=task.layer, rules=by_kind)
     _, gradients = task.gradients_of(run)
     return Part(task.per_input(gradients), run)
 
@@ -71,8 +74,7 @@ def guided_gradcam(task: Task, examples: Any) -> Part:
     return part
 
 
-# A method is one line here. Methods of relevance, "deeplift" and "lrp", are gradients under rules of `pb.rules` times
-# an input, or a difference of inputs, as `input_x_gradient` is: their lines belong at the end.
+# A method is one line here.
 METHODS: Final[Mapping[str, Method]] = {
     "gradient": Method(gradient),
     "input_x_gradient": Method(input_x_gradient),
@@ -88,4 +90,8 @@ METHODS: Final[Mapping[str, Method]] = {
     "gradcam": Method(cam.gradcam, uses_features=True),
     "gradcam++": Method(cam.gradcam_plus_plus, uses_features=True),
     "guided_gradcam": Method(guided_gradcam, uses_features=True),
+    "deeplift": Method(relevance.deeplift, {"rules": None}, takes_baseline=True, runs=2),
+    "lrp": Method(
+        relevance.lrp, {"composite": "epsilon_plus", "low": None, "high": None, "rules": None}
+    ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,7 @@ def _loud(found: Saliency, part: Part) -> Iterator[str]:
     if isinstance(found.gap, np.ndarray):
         largest = found.gap.max()
         if part.tolerance is not None and largest > part.tolerance:
-            yield (
-                f"the sum of the map differs from the change of the score by {largest:.1%} of it after {found.steps} "
-                "steps. Raise max_steps=."
-            )
+            yield _gap(found, largest)
     if found.audit is not None and not found.audit.rows:
         yield f"no activation ran in this model: the map of {found.method!r} is its plain gradient."
     elif found.audit is not None and found.audit.uncovered:
@@ -41,6 +38,19 @@ def _loud(found: Saliency, part: Part) -> Iterator[str]:
             "the outputs look like probabilities, and the softmax that made them was not found in the end of the "
             "model, so this is the map of a probability, not of a logit. Give the model without it."
         )
+
+
+def _gap(found: Saliency, largest: float) -> str:
+    if found.steps is not None:
+        return (
+            f"the sum of the map differs from the change of the score by {largest:.1%} of it after {found.steps} "
+            "steps. Raise max_steps=."
+        )
+    what = "change of the score" if found.method == "deeplift" else "score less what biases took"
+    return (
+        f"the sum of the map differs from the {what} by {largest:.1%}: something in the model mixes examples, or is "
+        "rounded too much. Look at .gap, and at .audit for what has which rule."
+    )
 
 
 def _quiet(task: Task, found: Saliency, part: Part, arrays: Sequence[Any]) -> Iterator[str]:
@@ -59,8 +69,22 @@ def _quiet(task: Task, found: Saliency, part: Part, arrays: Sequence[Any]) -> It
     if part.calls > 1:
         yield f"layer {found.layer} ran {part.calls} times: this is its last call"
     if found.audit is not None and found.audit.complete:
-        yield f"all {sum(row.count for row in found.audit.rows)} activations covered"
+        what = (
+            "non-linear operations and layers"
+            if found.leaks or found.method == "deeplift"
+            else "activations"
+        )
+        yield f"all {sum(row.count for row in found.audit.rows)} {what} covered"
+    if found.leaks:
+        yield _leaks(found.leaks)
     yield from _signs(arrays)
+
+
+def _leaks(leaks: Mapping[str, Any]) -> str:
+    if not all(isinstance(each, np.ndarray) for each in leaks.values()):
+        return "biases and stabilisers took their part, see .leaks"
+    listed = ", ".join(f"{name} {each.sum():.2g}" for name, each in list(leaks.items())[:3])
+    return f"relevance that biases and stabilisers took, by layer: {listed}; see .leaks"
 
 
 def _target(target: Any) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pullback.saliency.protocol import ModelRun
@@ -17,6 +18,7 @@ class Part:
     gap: Any = None  # of each example, where the method keeps a sum
     steps: int | None = None  # the most that an example took
     tolerance: float | None = None  # what the gap was to be within
+    leaks: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what each layer took
     layer: str | None = None
     calls: int = 0
     chosen: Any = None

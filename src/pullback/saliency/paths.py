@@ -171,20 +171,39 @@ def _batches(
 def _at_baseline(
     task: Task, inputs: Sequence[Any], end: ModelRun, examples: Any, target: Target
 ) -> ModelRun:
-    """The model where the way begins: at what was given, or at zero, be it the input or what is looked up for it."""
+    """The model where the way begins."""
+    begins, given = baselines_of(task, inputs, end.sources, examples)
+    return task.run(begins, target, given=given, differentiate=False)
+
+
+def baselines_of(
+    task: Task, inputs: Sequence[Any], sources: Groups, examples: Any
+) -> tuple[list[Any], list[Any]]:
+    """What was given, or zero: in place of the inputs, or of what is looked up for each of them."""
     given: list[Any] = []
     begins: list[Any] = []
-    for x, sources, baseline in zip(inputs, end.sources, task.baseline, strict=True):
-        is_own = _is_itself(x, sources)
+    for x, found, baseline in zip(inputs, sources, task.baseline, strict=True):
+        is_own = _is_itself(x, found)
         if baseline is None:
             begins.append(x * 0 if is_own else x)
-            given.append(None if is_own else [s * 0 for s in sources])
+            given.append(None if is_own else [s * 0 for s in found])
         else:
             array = task.engine.as_tensor(baseline, x)
             whole = len(array.shape) == len(x.shape) and array.shape[0] not in (1, None)
             begins.append(x * 0 + (task.engine.take(array, examples) if whole else array))
             given.append(None)
-    return task.run(begins, target, given=given, differentiate=False)
+    return begins, given
+
+
+def differentiated(task: Task, inputs: Sequence[Any]) -> Groups:
+    """What is differentiated: the inputs, or what the model looks up for them."""
+
+    def seen(some: Sequence[Any]) -> Groups:
+        return task.subject.run(some, lambda outputs: (outputs, None), differentiate=False).sources
+
+    first = seen([x[:1] for x in inputs])
+    are_own = [_is_itself(x, found) for x, found in zip(inputs, first, strict=True)]
+    return [[x] for x in inputs] if all(are_own) else seen(inputs)
 
 
 def _is_itself(x: Any, sources: Sequence[Any]) -> bool:

@@ -20,6 +20,16 @@ class _LastFeatures:
 LAST_FEATURES: Final = _LastFeatures()
 
 
+@dataclass(frozen=True)
+class RulesByKind:
+    """Backward rules for everything of a kind that runs, such as all activations; see `rules._relevance`."""
+
+    by_kind: Mapping[str, Any]
+    by_target: Mapping[Any, Any] = field(default_factory=dict[Any, Any])  # which come before
+    composite: Any = None  # rules for layers, by their kind and position
+    must_reach: bool = False  # whether what hides from rules is an error
+
+
 @dataclass
 class ModelRun:
     """A model run on some examples."""
@@ -36,9 +46,12 @@ class ModelRun:
     layer: str | None = None  # that gave the features
     calls: int = 0  # of the layer that was asked for
     size: int = 0  # bytes of everything that was differentiated
-    audit: Audit | None = None  # of the override of all activations
+    audit: Audit | None = None  # of the rules by kind
     operations: Mapping[Place, int] = field(default_factory=dict[Place, int])  # non-linear ones
-    activations: Sequence[str] = ()  # the types of operation that the override covers
+    op_types: frozenset[str] = frozenset()  # the types of operation that have rules
+    relevances: Sequence[Sequence[Any]] = ()  # of each source, beside source times gradient
+    # Of each layer what its bias and its stabiliser took; nothing where that is not known.
+    absorbed: Mapping[str, tuple[Any, Any]] | None = None
 
 
 class Subject(Protocol):
@@ -60,12 +73,12 @@ class Subject(Protocol):
         given: Sequence[Sequence[Any] | None] | None = None,
         differentiate: bool = True,
         layer: Any = None,
-        rule: Any = None,
+        rules: RulesByKind | None = None,
     ) -> ModelRun:
         """Run the model; `score` makes scores and chosen targets of its outputs.
 
         `given` takes the place of what is looked up for each input, `layer` is the one whose features are asked for,
-        and `rule` the rule of every activation.
+        and `rules` are the rules of all that is of some kind.
         """
         ...
 
@@ -90,3 +103,8 @@ class SaliencyEngine(Protocol):
     spread: Callable[[Any], Any]  # of each example the largest number less the smallest
     argmax: Callable[[Any], Any]
     pick: Callable[[Any, Any], Any]
+    wide: Callable[[Any], Any]  # in float64
+    total: Callable[[Any], Any]  # the sum of each example, in float64
+    halves: Callable[[Any], tuple[Any, Any]]  # of the examples
+    magnitude: Callable[[Any], Any]
+    largest: Callable[[Sequence[Any]], Any]  # of each entry the largest magnitude

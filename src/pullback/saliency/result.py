@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,11 @@ class Saliency:
     target: Any = None  # of each example, where it is the number of a class
     layer: str | None = None
     of: str = "logit"
-    gap: Any = (
-        None  # of each example: what the sum of a map lacks, as a share of the change of the score
-    )
+    # Of each example: what the sum of a map lacks, as a share of the change of the score ("integrated"), or of the
+    # largest of what is added up ("deeplift", "lrp").
+    gap: Any = None
+    # Of "lrp", by layer: what biases and stabilisers took of the relevance of each example; the most first.
+    leaks: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     steps: int | None = None
     audit: Coverage | None = None
     note: str = ""
@@ -69,6 +72,9 @@ class Saliency:
             Path(path).write_bytes(pictures.png(pictures.stacked(pairs)))
         else:
             Path(path).write_text(page.page(pairs, repr(self)), encoding="utf-8")
+
+    def __rich__(self) -> Any:
+        return terminal.drawn(self._pair(0))
 
     def _repr_html_(self) -> str:
         return page.body([self._pair(0)], repr(self))

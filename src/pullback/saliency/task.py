@@ -10,7 +10,7 @@ import numpy as np
 
 from pullback.errors import SaliencyError
 from pullback.saliency.protocol import ModelRun, SaliencyEngine, Subject
-from pullback.saliency.targets import Target
+from pullback.saliency.targets import Score, Target
 
 BUDGET: Final = 2**30  # bytes that the tensors of one run of a model may take
 # A network takes hundreds of times the memory of an image (VGG16: 330 times). A guess for the first run.
@@ -65,13 +65,13 @@ class Task:
     def run(
         self,
         inputs: Sequence[Any],
-        target: Target,
+        score: Score,
         *,
         given: Sequence[Sequence[Any] | None] | None = None,
         **options: Any,
     ) -> ModelRun:
         """The model on these inputs; how much memory it takes is noted."""
-        run = self.subject.run(inputs, target, given=given, **options)
+        run = self.subject.run(inputs, score, given=given, **options)
         count = inputs[0].shape[0]
         if count is not None:
             self.batches.learn(run, count)

@@ -26,7 +26,9 @@ def print_story(
         table.add_column(heading, ratio=ratio)
     for line in outcomes:
         table.add_row(line.name, _cell(line.stock), _cell(line.ours), short(line.truth))
-    parts = [table, Text(story.moral, style="italic")] if story.moral else [table]
+    picture = [] if story.picture is None else [story.picture()]
+    moral = [Text(story.moral, style="italic")] if story.moral else []
+    parts = [table, *picture, *moral]
     heading = Text(f"{title} {story.question}".strip(), style="bold")
     panel = Panel(Group(*parts), title=heading, title_align="left")
     (console or Console()).print(panel)

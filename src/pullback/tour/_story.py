@@ -73,6 +73,7 @@ class Story:
     ours: Any
     lines: Sequence[Line]
     moral: str = ""
+    picture: Callable[[], Any] | None = None  # something that rich prints
 
     def tell(self) -> list[Outcome]:
         """Ask both sides for every line."""

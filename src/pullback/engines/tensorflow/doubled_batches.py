@@ -48,9 +48,18 @@ def mean_of_halves(x: Any, axis: int | None) -> Any:
 
 
 def axes_of_operands(
-    op_type: str, attrs: Any, operands: Sequence[Any], output: Any, batch: int | None
+    op: Any, attrs: Any, operands: Sequence[Any], output: Any, batch: int | None
 ) -> list[int | None]:
     """Of each operand of a product or the like the axis of its examples, or nothing if it is the same for all."""
+    axes = _aligned_axes(op.type, attrs, operands, output, batch)
+    if not op.varies:
+        return axes
+    return [axis if varies else None for axis, varies in zip(axes, op.varies, strict=True)]
+
+
+def _aligned_axes(
+    op_type: str, attrs: Any, operands: Sequence[Any], output: Any, batch: int | None
+) -> list[int | None]:
     axis = axis_of(output, batch)
     if op_type == "Einsum":
         return _axes_in_equation(attrs["equation"], axis, [x.shape.rank for x in operands])
@@ -59,11 +68,11 @@ def axes_of_operands(
         row = rank - 2 if not attrs[_MATRICES[op_type][0]] else rank - 1
         column = rank - 1 if not attrs[_MATRICES[op_type][1]] else rank - 2
         return [row, None] if axis == rank - 2 else [None, column]
-    return [_aligned(x, axis - rank + x.shape.rank) for x in operands]
+    return [_aligned(x, axis - rank + x.shape.rank, output.shape[axis]) for x in operands]
 
 
-def _aligned(operand: Any, axis: int) -> int | None:
-    return axis if axis >= 0 and operand.shape[axis] != 1 else None
+def _aligned(operand: Any, axis: int, size: int | None) -> int | None:
+    return axis if axis >= 0 and (size is None or operand.shape[axis] == size) else None
 
 
 def _axes_in_equation(equation: str, axis: int, ranks: Sequence[int]) -> list[int | None]:

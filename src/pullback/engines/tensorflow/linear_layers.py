@@ -23,6 +23,14 @@ SEPARABLE: Final = (_layers.SeparableConv1D, _layers.SeparableConv2D)
 DENSE: Final = (_layers.Dense, _layers.EinsumDense)
 # Activations after which an output is what it was before, or zero, and then has no relevance.
 _UNCHANGED: Final = (None, keras.activations.linear, keras.activations.relu)
+# Operations that give nothing negative, and those that do not where their inputs are not.
+_NONNEGATIVE: Final = frozenset(
+    {"Abs", "Exp", "Relu", "Relu6", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Square"}
+)
+_KEEPS_SIGN: Final = frozenset(
+    {"AddV2", "AvgPool", "ConcatV2", "ExpandDims", "Identity", "MaxPool", "Mean", "Mul", "Pad", "Reshape", "Squeeze",
+     "StridedSlice", "Sum", "Transpose"}
+)  # fmt: skip
 _MARK: Final = "_pullback_batch_norm"
 
 
@@ -119,6 +127,25 @@ def linear_layer(
     norm.fold()
     linear = Linear(layer, x.dtype, norm.layer, has_activation=False)
     return linear, norm.upstream, norm.outputs
+
+
+def is_nonnegative(x: Any) -> bool:
+    """Whether no entry is negative: looked at, or in a program known by how it is made."""
+    if hasattr(x, "numpy"):
+        return bool(tf.reduce_all(x >= 0))
+    waiting, passed = [x], {x.op}
+    while waiting:
+        operation = waiting.pop().op
+        if operation.type in _NONNEGATIVE:
+            continue
+        if operation.type not in _KEEPS_SIGN:
+            return False
+        more = [t for t in operation.inputs if t.dtype.is_floating and t.op not in passed]
+        if not more:
+            return False
+        passed.update(t.op for t in more)
+        waiting += more
+    return True
 
 
 def is_batch_norm(layer: Any) -> bool:

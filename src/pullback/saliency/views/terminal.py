@@ -19,13 +19,17 @@ _HALF_BLOCK = "▀"  # its upper half in the colour of the text, its lower half 
 def show(pair: Pair, words: Any, width: int, note: str, console: Console | None = None) -> None:
     """Print an example."""
     console = console or Console()
-    x, values = pair
-    if values.ndim < 2:
-        console.print(_words(values, words))
-    else:
-        console.print(_blocks([image(x), overlay(x, values)], min(width, console.width)))
+    console.print(drawn(pair, words, min(width, console.width)))
     if note:
         console.print(Text(note, style="dim"))
+
+
+def drawn(pair: Pair, words: Any = None, width: int = 64) -> Text:
+    """An example as text in colour: words, or the input and the map over it side by side."""
+    x, values = pair
+    if values.ndim < 2:
+        return _words(values, words)
+    return _blocks([image(x), overlay(x, values)], width)
 
 
 def _blocks(pictures: Sequence[np.ndarray], width: int) -> Text:

@@ -19,6 +19,7 @@ from pullback.engines.tensorflow.doubled_batches import mean_of_halves as mean_o
 from pullback.engines.tensorflow.doubled_batches import pulled_back as pulled_back
 from pullback.engines.tensorflow.doubled_batches import swapped as swapped
 from pullback.engines.tensorflow.linear_layers import is_batch_norm as is_batch_norm
+from pullback.engines.tensorflow.linear_layers import is_nonnegative as is_nonnegative
 from pullback.engines.tensorflow.linear_layers import linear_layer as linear_layer
 from pullback.engines.tensorflow.linear_layers import passed_by as passed_by
 from pullback.engines.tensorflow.linear_layers import shift_of as shift_of
@@ -105,18 +106,12 @@ def _real(gradient: Any) -> Any:
 
 def positive(gradient: Any) -> Any:
     """The positive part; what is not a number stays so."""
-    gradient = dense(gradient)
-    return tf.where(gradient < 0, tf.zeros_like(gradient), gradient)
+    return tf.nn.relu(dense(gradient))
 
 
 def negative(x: Any) -> Any:
     """The negative part."""
     return tf.minimum(x, tf.zeros_like(x))
-
-
-def sum_of_each(x: Any) -> Any:
-    """The sum of each example, in float64: there may be very many entries."""
-    return tf.reduce_sum(tf.cast(x, tf.float64), range(1, x.shape.rank))
 
 
 def nan_to_zero(gradient: Any) -> Any:

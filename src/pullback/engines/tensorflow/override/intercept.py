@@ -91,7 +91,7 @@ def _at_once(chain: Chain, where: Where, op: Op, outputs: list[Any]) -> list[Any
     reason = note_eager(chain, where, recorded, why_hidden(op.inputs, outputs))
     if not recorded or reason is not None:
         return outputs
-    op.place = asked_place(chain, where)
+    op.place = asked_place(chain, where, op.inputs)
     op.outputs = list(map(private.detached, outputs))
     _record(chain, op)
     # Ops that leave the fast path are recorded once more afterwards: the mark prevents it.
@@ -192,7 +192,7 @@ def _inside_of_maps(chain: Chain, operation: Any) -> Chain:
 
 def _mark(chain: Chain, operation: Any, where: Where) -> None:
     operation._pullback_chain = chain  # for tapes, which know nothing of maps
-    operation._pullback_place = asked_place(chain, where)
+    operation._pullback_place = asked_place(chain, where, operation.inputs)
     chain = _inside_of_maps(chain, operation)
     if not chain:
         return

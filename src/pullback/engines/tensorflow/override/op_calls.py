@@ -26,6 +26,7 @@ from pullback.extend import (
     Engine,
     Inputs,
     Kind,
+    OpPlace,
     Place,
     Spec,
     Structure,
@@ -205,9 +206,49 @@ def chain_gradient(chain: Chain, own: Any, operation: Any, *upstream: Any) -> li
         return recorded.backward(*(upstream[i] for i in recorded.returned))
 
 
-def asked_place(chain: Chain, where: Where) -> Place | None:
-    """Where an op runs, if a rule asks for it."""
-    return where.place if any("op" in bound.rule.requested for bound in chain) else None
+def asked_place(chain: Chain, where: Where, inputs: Sequence[Any]) -> Place | None:
+    """Where an op with these inputs runs, if a rule asks for it."""
+    if not any("op" in bound.rule.requested for bound in chain):
+        return None
+    found = where.place
+    return OpPlace(found.name, found.type, found.layer, found.source, tuple(map(varies, inputs)))
+
+
+def varies(tensor: Any) -> bool:
+    """Whether a tensor depends on what is differentiated: on what a tape watches, or on arguments of a program."""
+    if not carries_gradient(tensor):
+        return False
+    if private.possible_gradient_types([tensor]):
+        return True
+    return type(tensor) is not private.EagerTensor and _depends_on_arguments(tensor)
+
+
+def _depends_on_arguments(tensor: Any) -> bool:
+    waiting, passed = [tensor], {tensor.op}
+    while waiting:
+        found = waiting.pop()
+        known = getattr(found.op, "_pullback_varies", None)
+        if known is None and found.op.type == "Placeholder":
+            known = found.op._pullback_varies = _is_varying(found)
+        if known:
+            tensor.op._pullback_varies = True
+            return True
+        if known is None:
+            more = [t for t in found.op.inputs if carries_gradient(t) and t.op not in passed]
+            waiting += more
+            passed.update(t.op for t in more)
+    for operation in passed:
+        operation._pullback_varies = False
+    return False
+
+
+def _is_varying(argument: Any) -> bool:
+    """An argument of a traced function varies, and what it captures as it does outside."""
+    graph = argument.graph
+    for outside, inside in getattr(graph, "captures", ()):
+        if inside is argument:
+            return varies(outside)
+    return argument.dtype.is_floating or argument.dtype == tf.variant
 
 
 _range = functools.cache(range)  # ops are many: what all of them have is made once

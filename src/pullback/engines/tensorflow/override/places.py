@@ -63,6 +63,14 @@ class Where:
         return self._place
 
 
+def running_layer() -> Any:
+    """The innermost Keras layer that is running here, if there is one."""
+    frame = inspect.currentframe()
+    while frame is not None and not overriding.is_layer_call(frame):
+        frame = frame.f_back
+    return None if frame is None else frame.f_locals["self"]
+
+
 def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | None]:
     layer = source = None
     for _ in range(_DEEPEST):

@@ -16,9 +16,8 @@ from typing import Any, Final
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.override.places import Where
+from pullback.engines.tensorflow.override.places import Where, running_layer
 from pullback.engines.tensorflow.override.scope import while_open
-from pullback.engines.tensorflow.saliency.activations import OPS, OTHERS
 from pullback.extend import Place, guarded
 
 _LAST: Final = {"Softmax": "softmax", "LogSoftmax": "log-softmax", "Sigmoid": "sigmoid"}
@@ -39,7 +38,7 @@ class Observer:
         inputs: Sequence[Any],
         given: Sequence[Sequence[Any] | None] | None,
         watch: Callable[[Any], None] | None,
-        in_unit: Callable[[], bool],
+        covering: Any,
         passing: set[tuple[int, int]],
     ) -> None:
         self._looked_up: list[dict[int, Any]] = [{} for _ in inputs]
@@ -52,7 +51,10 @@ class Observer:
         self.wrote = False
         self._given = given
         self._watch = watch
-        self._in_unit = in_unit
+        self._covering = covering
+        self._unweighted = getattr(covering, "unweighted", None)
+        if self._unweighted is not None:
+            self._unweighted.add([t for t in inputs if t.dtype.is_floating])
         self._ranks = {
             t.shape.rank + (not t.dtype.is_floating and more) for t in inputs for more in (0, 1)
         }
@@ -60,6 +62,9 @@ class Observer:
         # Inputs, and what was made of them and is whole, by identity; kept, so that no two have one id.
         self._whole = {id(t): (number, t) for number, t in enumerate(inputs)}
         self._conditions: dict[int, Any] = {}  # truths that depend on what is differentiated
+        self._layers: dict[
+            int, Any
+        ] = {}  # whose activation gave a tensor, where nothing is differentiated
         self._ends: collections.OrderedDict[int, tuple[str, Any, Any]] = collections.OrderedDict()
 
     def __call__(
@@ -84,14 +89,14 @@ class Observer:
         if number is not None:
             self._follow(number, op_type, inputs, outputs)
         if op_type in _LAST or op_type in _CARRIES_ON:
-            self._ends[id(outputs[0])] = (op_type, inputs[0], outputs[0])
-            if len(self._ends) > _MOST_KEPT:
-                self._ends.popitem(last=False)
+            self._keep_end(op_type, inputs[0], outputs[0])
         if self._watch is None:
             self._weigh(op_type, outputs)
         elif private.possible_gradient_types(inputs):
             self._weigh(op_type, outputs)
             self._note(op_type, op_name, inputs, outputs)
+            if self._unweighted is not None:
+                self._unweighted.see(op_type, inputs, outputs)
         return outputs
 
     @property
@@ -121,6 +126,8 @@ class Observer:
             output._pullback_recorded = True  # not as a result of this operation
         elif self._watch is not None:
             self._watch(output)
+        if self._unweighted is not None:
+            self._unweighted.add([output])
         known[order] = output
         return output
 
@@ -147,17 +154,34 @@ class Observer:
         """An operation of what is differentiated."""
         if outputs[0].dtype.is_bool:
             self._conditions[id(outputs[0])] = outputs[0]
-        elif self._is_non_linear(op_type, inputs) and not self._in_unit():
+        elif self._is_counted(op_type, inputs) and self._covering.is_outside():
             self.operations[Where(op_type, op_name).place] += 1
         shape = outputs[0].shape
         is_map = shape.rank in self._ranks and shape.rank > 2 and outputs[0].dtype.is_floating
         if is_map and not guarded.get() and math.prod(n or 2 for n in shape[1:-1]) > 1:
             self.features = (outputs[0], Where(op_type, op_name).place)
 
-    def _is_non_linear(self, op_type: str, inputs: Any) -> bool:
-        if op_type in _CHOOSES:  # as a mask does, which is the same whatever is differentiated
-            return id(inputs[0]) in self._conditions
-        return op_type in OPS or op_type in OTHERS
+    def _is_counted(self, op_type: str, inputs: Any) -> bool:
+        """Whether it is a non-linearity that must have a rule; a mask is none, which is the same whatever varies."""
+        if op_type in _CHOOSES and id(inputs[0]) not in self._conditions:
+            return False
+        return op_type in self._covering.counted
+
+    def _keep_end(self, op_type: str, before: Any, output: Any) -> None:
+        self._ends[id(output)] = (op_type, before, output)
+        if self._watch is None and op_type in _LAST:
+            self._layers[id(output)] = running_layer()
+        if len(self._ends) > _MOST_KEPT:
+            self._ends.popitem(last=False)
+
+    def last_layer(self, output: Any) -> Any:
+        """The layer in which the activation ran that gave this output, if there was one."""
+        found = output
+        while (end := self._ends.get(id(found))) is not None and end[2] is found:
+            if end[0] in _LAST:
+                return self._layers.get(id(found))
+            found = end[1]
+        return None
 
     def before_last_activation(self, output: Any) -> tuple[Any, str | None]:
         """What the activation was applied to that gave this output, and its name; the output if there was none."""

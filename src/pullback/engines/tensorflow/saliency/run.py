@@ -10,10 +10,28 @@ import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow.probing.state import random_state_kept, reachable_variables
-from pullback.engines.tensorflow.saliency.activations import OPS, Covering
+from pullback.engines.tensorflow.saliency.covering import Covering
+from pullback.engines.tensorflow.saliency.layer_rules import (
+    LINEAR_LAYERS,
+    Absorbed,
+    LayerRules,
+    without_activation,
+)
 from pullback.engines.tensorflow.saliency.observe import Observer, observed
 from pullback.errors import PullbackError, SaliencyError
-from pullback.extend import LAST_FEATURES, ModelRun, flatten, unflatten
+from pullback.extend import (
+    LAST_FEATURES,
+    Activation,
+    ModelRun,
+    Override,
+    RulesByKind,
+    absorbed,
+    enter,
+    flatten,
+    leave,
+    set_for,
+    unflatten,
+)
 
 Score = Callable[[Any], tuple[Any, Any]]
 
@@ -60,40 +78,65 @@ class Subject:
         given: Sequence[Sequence[Any] | None] | None = None,
         differentiate: bool = True,
         layer: Any = None,
-        rule: Any = None,
+        rules: RulesByKind | None = None,
     ) -> ModelRun:
         """Run the model on these inputs.
 
         `given` are the tensors that take the place of those looked up for an input. `layer` is the layer whose features
-        are asked for, or the last ones; `rule` is the rule of all activations.
+        are asked for, or the last ones; `rules` are the rules of all that is of some kind.
         """
         kept: list[tuple[Any, Any]] = []
-        target = layer if isinstance(layer, keras.Layer) else None
-        covering = Covering(rule, target, _seen_by(kept))
+        covering = self._covering(rules)
+        last = self._last_layers(inputs) if isinstance(covering, LayerRules) else []
         leaves = [tf.identity(x) for x in inputs]
         floating = [x for x in leaves if x.dtype.is_floating]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
+        # What z^B and flat give is brought back to the inputs afterwards, by the same tape.
+        with tf.GradientTape(isinstance(covering, LayerRules), False) as tape:
             watch = tape.watch if differentiate else None
             if watch is not None:
                 watch([*floating, *(t for each in given or () for t in each or ())])
-            observer = Observer(leaves, given, watch, covering.in_unit, self._passing)
-            with covering, observed(observer):
-                outputs = self._called(leaves)
-            outputs, activation = self._looked_through(observer, outputs)
-            scores, chosen = score(outputs)
+            observer = Observer(leaves, given, watch, covering, self._passing)
+            with covering:
+                with _seeing(layer, kept), observed(observer), without_activation(last):
+                    outputs = self._called(leaves)
+                outputs, activation = self._looked_through(observer, outputs)
+                scores, chosen = score(outputs)
         self.wrote |= observer.wrote
         sources = [
             found or ([x] if x.dtype.is_floating else [])
             for found, x in zip(observer.looked_up, leaves, strict=True)
         ]
+        activation = activation or ", ".join(each.activation.__name__ for each in last) or None
         run = ModelRun(scores, chosen, outputs, activation, sources, size=observer.bytes)
-        if differentiate:
+        if differentiate and isinstance(covering, LayerRules):
+            taken = Absorbed(leaves[0].shape[0])
+            with set_for(absorbed, taken):
+                self._differentiate(run, tape, observer, layer, kept)
+            wanted = [t for each in sources for t in each]
+            flat = iter(covering.unweighted.brought_to(wanted, tape, taken))
+            run.relevances = [[next(flat) for _ in each] for each in sources]
+            run.absorbed = taken.by_layer if taken.is_complete else None
+        elif differentiate:
             self._differentiate(run, tape, observer, layer, kept)
-        if rule is not None:
-            run.audit = covering.audit
-            run.operations = dict(observer.operations)
-            run.activations = OPS
+        run.audit = covering.audit
+        run.operations, run.op_types = dict(observer.operations), covering.op_types
         return run
+
+    def _last_layers(self, inputs: Sequence[Any]) -> list[Any]:
+        """Layers that are one unit in rules for layers, and whose activation is to be looked through."""
+        if not self.looks_through:
+            return []
+        one = [tf.identity(x[:1]) for x in inputs]
+        observer = Observer(one, None, None, Covering(None), set())
+        with observed(observer):
+            outputs = flatten(self._called(one))[0]
+        found = [observer.last_layer(t) for t in outputs]
+        return [each for each in found if isinstance(each, LINEAR_LAYERS)]
+
+    def _covering(self, rules: RulesByKind | None) -> Covering:
+        if rules is None or rules.composite is None:
+            return Covering(rules)
+        return LayerRules(rules, self.model)
 
     def _differentiate(
         self, run: ModelRun, tape: Any, observer: Observer, layer: Any, kept: list[Any]
@@ -134,6 +177,20 @@ class Subject:
         ]
         names = [name for _, name in found if name is not None]
         return unflatten(structure, [t for t, _ in found]), ", ".join(names) or None
+
+
+@contextlib.contextmanager
+def _seeing(layer: Any, kept: list[tuple[Any, Any]]) -> Generator[None]:
+    """A block in which the features of a layer are kept, with the gradients that arrive there."""
+    if not isinstance(layer, keras.Layer):
+        yield
+        return
+    override = Override({layer: _seen_by(kept)}, strict=False)
+    enter(Activation(override))
+    try:
+        yield
+    finally:
+        leave(override)  # that the layer did not run is said by whoever asked for its features
 
 
 def _seen_by(kept: list[tuple[Any, Any]]) -> Callable[..., Any]:

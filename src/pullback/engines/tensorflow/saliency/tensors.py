@@ -89,3 +89,29 @@ def spread(tensor: Any) -> Any:
     axes = list(range(1, tensor.shape.rank))
     largest = tf.reduce_max(tensor, axes, keepdims=True)
     return largest - tf.reduce_min(tensor, axes, keepdims=True)
+
+
+def wide(tensor: Any) -> Any:
+    """In float64, for sums of very many entries."""
+    return tf.cast(tensor, tf.float64)
+
+
+def total(tensor: Any) -> Any:
+    """The sum of each example, in float64."""
+    return tf.reduce_sum(wide(tensor), range(1, tensor.shape.rank))
+
+
+def halves(tensor: Any) -> tuple[Any, Any]:
+    """The first and the second half of the examples."""
+    first, second = tf.split(tensor, 2)
+    return first, second
+
+
+def magnitude(tensor: Any) -> Any:
+    """Without signs."""
+    return tf.abs(tensor)
+
+
+def largest(tensors: Sequence[Any]) -> Any:
+    """The largest magnitude of each entry."""
+    return tf.reduce_max(tf.abs(tf.stack(tensors)), 0)
