@@ -132,8 +132,7 @@ def _examined(
         domain = parse(options.domain, subject.inputs, subject.start())
         course = Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
         problem = next(_parts(course, options.quick, modes), None)
-        course.finish()
-        if problem is None:
+        if not course.finish() or problem is None:  # of another function than this one
             return course, ()
         return course, diagnose(course, problem, explain=options.explain)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pullback.check import numbers as n
 from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Steps, Unsupported
 
 
@@ -119,6 +120,11 @@ class Subject:
             return self.value(x)
         except OutsideDomain:
             return np.full(self.outputs.size, np.nan)
+
+    def gives(self, y: Array, x: Array) -> bool:
+        """Whether f(x) is `y`, up to rounding."""
+        unit = n.ROUNDINGS * self.epsilon
+        return np.allclose(self.value(x), y, unit, unit * self.scale, equal_nan=True)
 
     def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
         """f(x), and the rule's gradient for the upstream `w`."""

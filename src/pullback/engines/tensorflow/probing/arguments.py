@@ -76,8 +76,7 @@ class Arguments:
             tensor = lifted(movable(value), lift) if tensor is None else tensor
             return values.with_gradient_tensor(value, tensor)
         twin = self._twin(position, lift)
-        if tensor is not None:
-            twin.assign(tensor)
+        twin.assign(lifted(value, lift) if tensor is None else tensor)
         return twin
 
     def _twin(self, position: int, lift: Lift) -> tf.Variable:

@@ -97,5 +97,3 @@ def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMod
     except Exception as error:
         raises = name in DEFAULT and _runs_forward(at)
         return Unsupported(described(error), Why.RULE_RAISES if raises else Why.OTHER)
-    finally:
-        probe.state.restore(probe.written)

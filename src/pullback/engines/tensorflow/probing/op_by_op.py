@@ -3,7 +3,7 @@
 It is asked for only when a gradient is wrong and no custom gradient is at work, so that the blame lies with TensorFlow.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ def wrong_ops(probe: Any, xs: Arrays, order: int) -> tuple[str, ...]:
     probe.assign(at.tensors)
     concrete = traced.get_concrete_function(*at.tensors)
     captures = [outer for outer, _ in concrete.graph.captures]
-    found = _Interpreter(order)
+    found = _Interpreter(order, probe.put_back)
     found.run(concrete.graph, [*at.arguments, *captures][: len(concrete.graph.inputs)])
     # nothing but what was stopped on purpose: right to first order, as in the variance of `tf.nn.moments`
     stopped = [op.type for op in concrete.graph.get_operations() if op.type == "StopGradient"]
@@ -35,8 +35,8 @@ def wrong_ops(probe: Any, xs: Arrays, order: int) -> tuple[str, ...]:
 class _Interpreter:
     """Runs the ops of a graph one by one and tests each on the way."""
 
-    def __init__(self, order: int) -> None:
-        self.order = order
+    def __init__(self, order: int, put_back: Callable[[], None]) -> None:
+        self.order, self.put_back = order, put_back
         self.wrong: list[str] = []
 
     def run(self, graph: Any, inputs: list[Any]) -> None:
@@ -65,7 +65,7 @@ class _Interpreter:
         if not all(np.isfinite(value).all() for value in [*taken, *results] if _is_real(value)):
             return False  # what is not finite came from elsewhere
         try:
-            return _Alone(op, taken, which).is_wrong(self.order)
+            return _Alone(op, taken, which, self.put_back).is_wrong(self.order)
         except LookupError:
             return True  # there is no gradient to be had
         except Exception:
@@ -73,14 +73,16 @@ class _Interpreter:
 
 
 class _Alone:
-    """One op as a function of its floating-point inputs, weighted to one number."""
+    """One op as a function of its floating-point inputs, weighted to one number, always from the same state."""
 
-    def __init__(self, op: Any, taken: list[Any], which: list[int]) -> None:
-        self.op, self.taken, self.which = op, taken, which
+    def __init__(
+        self, op: Any, taken: list[Any], which: list[int], put_back: Callable[[], None]
+    ) -> None:
+        self.op, self.taken, self.which, self.put_back = op, taken, which, put_back
         self.rng = np.random.default_rng(0)
         self.start = [taken[k] for k in which]
         self.u, self.v = self._direction(), self._direction()
-        outputs = [y for y in _as_list(_call(op, taken)) if _is_real(y)]
+        outputs = self._outputs(taken)
         self.w = [tf.constant(self.rng.uniform(0.5, 1.5, y.shape), y.dtype) for y in outputs]
 
     def is_wrong(self, order: int) -> bool:
@@ -122,8 +124,12 @@ class _Alone:
         taken = list(self.taken)
         for k, tensor in zip(self.which, moved, strict=True):
             taken[k] = tensor
-        outputs = [y for y in _as_list(_call(self.op, taken)) if _is_real(y)]
-        return tf.add_n([tf.reduce_sum(w * y) for w, y in zip(self.w, outputs, strict=True)])
+        pairs = zip(self.w, self._outputs(taken), strict=True)
+        return tf.add_n([tf.reduce_sum(w * y) for w, y in pairs])
+
+    def _outputs(self, taken: list[Any]) -> list[Any]:
+        self.put_back()
+        return [y for y in _as_list(_call(self.op, taken)) if _is_real(y)]
 
     def _moved(self, along: list[Any], t: float) -> list[Any]:
         return [x + tf.cast(t, x.dtype) * u for x, u in zip(self.start, along, strict=True)]

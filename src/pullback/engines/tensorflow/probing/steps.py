@@ -237,13 +237,12 @@ class _Replay:
         self.xs = xs
         for k, x in enumerate(xs):
             self.origin[x.ref()] = (-1, k)
-        fed = [*xs, *copy.captured_inputs]
-        return self._graph(copy.graph, fed, "")
+        return self._graph(copy.graph, [*xs, *copy.captured_inputs], "")
 
     def _graph(self, graph: Any, arguments: Sequence[Any], within: str) -> list[Any]:
         known = {t.ref(): a for t, a in zip(graph.inputs, arguments, strict=True)}
         for op in graph.get_operations():
-            if op.type != "Placeholder" and op.outputs:
+            if op.type != "Placeholder" and (op.outputs or op.op_def.is_stateful):  # or writes
                 inputs = [known[t.ref()] for t in op.inputs]
                 made = self._operation(op, inputs, (within, op.name))
                 known |= {t.ref(): m for t, m in zip(op.outputs, made, strict=True)}
@@ -363,20 +362,21 @@ def _ends_line(steps: list[_Step], places: list[tuple[str, str]], k: int) -> boo
 def _assigned(line: str) -> str:
     """The variable that a line gives its value to."""
     try:
-        (statement,) = ast.parse(line).body
+        match ast.parse(line).body:
+            case [ast.Assign(targets=[ast.Name(id=name)])]:
+                return name
+            case _:
+                return ""
     except (SyntaxError, ValueError):
         return ""
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            return name
-        case _:
-            return ""
 
 
 def program_of(probe: Any, own: Any) -> Program | Unsupported:
     """The steps of a probe's function, or why they cannot be had."""
     if isinstance(own, Unsupported):
         return own
+    if any(v is moved for v in probe.written for moved in probe.variables):
+        return Unsupported("it writes variables that it is differentiated by")
     try:
         plain = Program(probe, own, keep_stops=True)
         return plain if _stops_nothing(plain, probe) else Program(probe, own, keep_stops=False)
