@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Steps, Unsupported
+from pullback.check.probe import Array, Facts, Leaf, Margins, OutsideDomain, Probe, Steps, Unsupported
 
 
 class Layout:
@@ -171,8 +171,16 @@ class Subject:
             found.branches_on_sign or other.branches_on_sign,
             found.custom,
             found.short or other.short,
+            found.margins or other.margins,
             tuple(dict.fromkeys([*found.notes, *other.notes])),
         )
+
+    def margins(self, x: Array, w: Array) -> "list[JoinedMargins]":
+        """The comparisons of rule and function whose margins can be had."""
+        place = self.inputs.split(x), self.upstream(w)
+        probes = dict.fromkeys([self.rule, self.truth])
+        found = [probe.margins(*place) for probe in probes]
+        return [JoinedMargins(self, one) for one in found if not isinstance(one, Unsupported)]
 
     def evaluate_rule(self, x: Array, w: Array, u: Array, *, second: bool = False) -> RuleOutput:
         """What the rule says at `x`."""
@@ -184,6 +192,24 @@ class Subject:
         values, r = self.outputs.join(claims.values), self.inputs.join(claims.vjp)
         jvp, again = _joined(self.outputs, claims.jvp), _joined(self.inputs, claims.second)
         return RuleOutput(values, r, jvp, again, none, no_second)
+
+
+class JoinedMargins:
+    """`Margins` as functions of the joined vector, each entry one comparison."""
+
+    def __init__(self, subject: Subject, margins: Margins) -> None:
+        self.subject, self.margins, self.inputs = subject, margins, subject.inputs
+        self.exact, self.epsilon = margins.exact, margins.epsilon
+
+    def values(self, x: Array) -> list[Array]:
+        """The margins of each comparison, as vectors."""
+        self.subject.calls += 1
+        return [np.ravel(one) for one in self.margins.values(self.inputs.split(x))]
+
+    def slope(self, x: Array, which: int, entry: int) -> Array:
+        """The derivative of one entry of a margin."""
+        self.subject.calls += 1
+        return self.inputs.join(self.margins.slope(self.inputs.split(x), which, entry))
 
 
 def _joined(layout: Layout, answer: Sequence[Array | None] | Unsupported) -> Array | None:

@@ -33,6 +33,7 @@ class Kind(enum.Enum):
     BELOW_THRESHOLDS = "values below the program's constants"
     WITHIN_THRESHOLDS = "values within the program's constants"
     AT_THRESHOLDS = "values at the program's constants"
+    AT_TURNS = "values at which comparisons of the program turn"
     NOT_REACHED = "values for entries whose gradient was zero so far"
 
     @property
@@ -42,8 +43,8 @@ class Kind(enum.Enum):
 
     @property
     def is_threshold(self) -> bool:
-        """Made from constants that the program compares with."""
-        return self.name.endswith("_THRESHOLDS")
+        """Made for the comparisons of the program."""
+        return self.name.endswith(("_THRESHOLDS", "_TURNS"))
 
     @property
     def is_generic(self) -> bool:
@@ -158,35 +159,44 @@ def _threshold_points(
 ) -> Iterator[Point]:
     if not constants:
         return
-    at, between = _candidates(constants)
+    at, gaps, others = _candidates(constants)
+    between = np.concatenate([rng.permutation(gaps), rng.permutation(others)])
     leaves = [layout.span(k) for k in range(min(len(layout.leaves), n.SEVERAL))]
     for span in [slice(None), *leaves * (2 if base.size <= n.MANY else 1)]:
-        x, (part, _) = base.copy(), _sprinkle(rng, base[span], between)
+        x, (part, placed) = base.copy(), _sprinkle(rng, base[span], between)
         # hardly moved, so that no two entries are equal by chance
-        x[span] = part * rng.uniform(0.998, 1.002, part.size)
+        x[span] = part + _room(part, at) * rng.uniform(-1, 1, part.size)
         yield Point(Kind.BETWEEN_THRESHOLDS, x)
+        between = np.roll(between, -np.count_nonzero(placed))  # what had no room comes first
     sizes = np.abs(constants)
     reach = max(float(np.max(sizes)), 1e-3) * rng.uniform(1.1, 2, base.size)
     yield Point(Kind.ABOVE_THRESHOLDS, reach)
     yield Point(Kind.BELOW_THRESHOLDS, -reach)
     yield Point(Kind.WITHIN_THRESHOLDS, np.min(sizes) * rng.uniform(-0.95, 0.95, base.size))
-    yield Point(Kind.AT_THRESHOLDS, *_sprinkle(rng, base, at))
+    yield Point(Kind.AT_THRESHOLDS, *_sprinkle(rng, base, rng.permutation(at)))
 
 
-def _candidates(constants: Sequence[float]) -> tuple[Array, Array]:
-    """Values at the constants of either sign, and values between, beside and beyond them."""
+def _room(x: Array, constants: Array) -> Array:
+    """How far entries may be moved without coming near a constant."""
+    above = np.clip(np.searchsorted(constants, x), 1, constants.size - 1)
+    apart = np.minimum(np.abs(x - constants[above - 1]), np.abs(x - constants[above]))
+    return np.minimum(0.002 * np.abs(x), n.NEAR * apart)
+
+
+def _candidates(constants: Sequence[float]) -> tuple[Array, Array, Array]:
+    """Values at the constants of either sign; those between, and those beside and beyond them."""
     known = np.unique(np.array([s * c for c in constants for s in (1, -1)] + [0.0]))
     gaps = (known[1:] + known[:-1]) / 2
     reach = max(float(np.max(np.abs(known))), 1e-3)
     beyond = np.array([-2.5, -1.4, 1.4, 2.5]) * reach
     beside = np.concatenate([known * 1.01, known * 0.99])
-    return known, np.unique(np.concatenate([gaps, beyond, beside[beside != 0]]))
+    return known, gaps, np.unique(np.concatenate([beyond, beside[beside != 0]]))
 
 
 def _sprinkle(rng: Rng, base: Array, values: Array) -> tuple[Array, Array]:
     """Most entries take these values, every value at least once where there is room; and which entries."""
     order = rng.permutation(base.size)[: max(1, int(0.7 * base.size))]
-    picks = np.concatenate([rng.permutation(values), rng.choice(values, order.size)])
+    picks = np.concatenate([values, rng.choice(values, order.size)])
     out, mask = base.copy(), np.zeros(base.size, bool)
     out[order], mask[order] = picks[: order.size], True
     return out, mask

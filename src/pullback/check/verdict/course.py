@@ -18,6 +18,7 @@ from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
 from pullback.check.search.suggested import suggested_by
+from pullback.check.search.turns import turns
 from pullback.check.subject import RuleOutput, Subject
 from pullback.check.verdict.contract import contract
 from pullback.check.verdict.intermediate import is_unsettled
@@ -78,11 +79,20 @@ class Course:
         for point in made:
             if is_long or not point.kind.is_far_out:
                 yield from self._made_up(point)
+        for point in self._turns():
+            yield from self._made_up(point)
         for moved in (points.flipped_and_grown, points.made_largest):
             dead = ~self.reached
             if dead.any() and not dead.all():
                 x = moved(self.rng, self.elsewhere(0), dead)
                 yield from self._made_up(Point(Kind.NOT_REACHED, x))
+
+    def _turns(self) -> Iterator[Point]:
+        """Points at which comparisons turn of which constants do not tell where they do."""
+        if self.facts.margins:
+            with contextlib.suppress(OutsideDomain):
+                for margins in self.subject.margins(self.start, self.upstream):
+                    yield from turns(margins, self.subject.inputs, self.start)
 
     # what others ask of it
 
