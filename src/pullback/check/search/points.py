@@ -2,13 +2,13 @@
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.probe import Array
-from pullback.check.search.directions import Rng, leaf_scales
+from pullback.check.search.directions import Rng, kept_in_scale, leaf_scales, shared_scales
 from pullback.check.subject import Layout
 
 NOTHING = np.zeros(0, bool)
@@ -98,7 +98,12 @@ def opposite(rng: Rng, layout: Layout, x: Array) -> Array:
 
 def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> Iterator[Point]:
     """The points of a full check, the most telling first."""
-    scale = leaf_scales(layout, x)
+    for point in _special(rng, layout, x, constants):
+        yield replace(point, x=kept_in_scale(layout, point.x, np.where(x == 0, point.x, x)))
+
+
+def _special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> Iterator[Point]:
+    scale, shared = leaf_scales(layout, x), shared_scales(layout, x)
     base = np.where(x == 0, scale * rng.normal(size=x.size), x)
     zeros = n.ZEROS if base.size <= n.MANY else n.ZEROS[:1]
     yield from _threshold_points(rng, layout, base, [c for c in constants if c])
@@ -106,9 +111,8 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     for share in zeros:
         yield _zeros(rng, layout, -np.abs(base), share, Kind.ZEROS_AMONG_NEGATIVES)
     # each leaf one value, leaves alike: every comparison between entries is a tie
-    tied = float(np.median(scale)) * rng.uniform(0.7, 1.3)
-    yield Point(Kind.TIES, np.full(layout.size, tied), keep_ties=True)
-    yield _grid(rng, base, scale)
+    yield Point(Kind.TIES, shared * rng.uniform(0.7, 1.3), keep_ties=True)
+    yield _grid(rng, base, shared)
     yield _scaled(rng, base, Kind.LARGE, 1.5, 8)
     yield _scaled(rng, base, Kind.TINY, 1e-4, 1e-1)
     if base.size <= n.LARGE_INPUT:
@@ -121,7 +125,7 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
 def made_largest(rng: Rng, x: Array, which: Array) -> Array:
     """The point with some entries above all others."""
     out = x.copy()
-    out[which] = np.max(np.abs(x), initial=0.0) * rng.uniform(1.1, 2.0, int(which.sum()))
+    out[which] = np.max(np.abs(x), initial=0.0, where=np.isfinite(x)) * rng.uniform(1.1, 2.0, int(which.sum()))
     return out
 
 
@@ -144,7 +148,7 @@ def _zeros(rng: Rng, layout: Layout, base: Array, share: float, kind: Kind) -> P
 
 def _grid(rng: Rng, base: Array, scale: Array) -> Point:
     """Multiples of a power of two, in pairs: zeros, ties within and between leaves, all of them exact."""
-    unit = 2.0 ** np.round(np.log2(float(np.median(scale)) / 2))
+    unit = 2.0 ** np.round(np.log2(scale / 2))
     steps = np.repeat(rng.integers(-4, 5, base.size // 2 + 1), 2)[: base.size]
     return Point(Kind.GRID, steps * unit, keep_ties=True)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.probe import Array
+from pullback.check.probe import Array, OutsideDomain
 from pullback.check.search.directions import leaf_scales
 from pullback.check.search.points import Kind, Point
 from pullback.check.subject import JoinedMargins, Layout
@@ -22,13 +22,23 @@ def turns(margins: JoinedMargins, layout: Layout, start: Array) -> Iterator[Poin
     here, merged = margins.values(start), list[list[_Turned]]()
     for which, margin in enumerate(here[: n.FEW]):
         if margin.size and not _is_met(margin, margins.exact[which]):
-            entry = int(np.nanargmin(np.abs(margin))) if not np.isnan(margin).all() else 0
-            found = _Search(margins, which, entry, scale).turned(start, float(margin[entry]))
+            found = _found(margins, which, margin, scale, start)
             if found is not None and not any(_joined(margins, group, found) for group in merged):
                 merged.append([found])
     for group in merged:
         x = _of_all(group)
         yield Point(Kind.AT_TURNS, x, x != start)
+
+
+def _found(
+    margins: JoinedMargins, which: int, margin: Array, scale: Array, start: Array
+) -> "_Turned | None":
+    """Where the entry turns that is nearest to it; nothing if the way there leads out of the domain."""
+    entry = int(np.argmin(np.where(np.isfinite(margin), np.abs(margin), np.inf)))
+    try:
+        return _Search(margins, which, entry, scale).turned(start, float(margin[entry]))
+    except OutsideDomain:
+        return None
 
 
 def _is_met(margin: Array, exact: bool) -> bool:
@@ -55,7 +65,10 @@ def _joined(margins: JoinedMargins, group: list[_Turned], one: _Turned) -> bool:
     """Whether a point can be part of a group: all that turn in it still do."""
     if any(((one.x != one.start) & (other.x != other.start)).any() for other in group):
         return False
-    values = margins.values(_of_all([*group, one]))
+    try:
+        values = margins.values(_of_all([*group, one]))
+    except OutsideDomain:
+        return False
     if not all(each.holds(values) for each in [*group, one]):
         return False
     group.append(one)

@@ -103,8 +103,6 @@ def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
 
 def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
     """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one."""
-    if trial.order == 2 and trial.point.is_placed:
-        return (_noise,)
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
     last = (_stairs, _plainly) if trial.point.is_given and trial.order == 1 else ()

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow.probing.arguments import to_array
-from pullback.engines.tensorflow.probing.callee import described
+from pullback.engines.tensorflow.probing.callee import described, plain_line
 from pullback.engines.tensorflow.probing.programs import traced
-from pullback.extend import Array, Arrays, Unsupported
+from pullback.extend import Array, Arrays, OutsideDomain, Unsupported
 
 _EXACT = frozenset(["Equal", "NotEqual"])
 _TURNING = _EXACT | {"Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum"}
@@ -64,6 +64,8 @@ class Margins:
     def _run(self, tensors: list[Any]) -> list[Any]:
         try:
             return self.program(tensors, self.upstream)
+        except tf.errors.OpError as error:
+            raise OutsideDomain(plain_line(error)) from error
         finally:
             self.probe.state.restore(self.probe.written)
 
