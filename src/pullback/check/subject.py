@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.check.probe import Array, Facts, Leaf, Margins, OutsideDomain, Probe, Steps, Unsupported
+from pullback.check.probe import (
+    Array,
+    Facts,
+    Leaf,
+    Margins,
+    OutsideDomain,
+    Probe,
+    Steps,
+    Unsupported,
+)
 
 
 class Layout:

@@ -11,7 +11,7 @@ from pullback.check.probe import Array
 from pullback.check.search.directions import Rng, kept_in_scale, leaf_scales, shared_scales
 from pullback.check.subject import Layout
 
-NOTHING = np.zeros(0, bool)
+NOTHING, NO_VALUES = np.zeros(0, bool), np.zeros(0)
 
 
 class Kind(enum.Enum):
@@ -125,7 +125,9 @@ def _special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> 
 def made_largest(rng: Rng, x: Array, which: Array) -> Array:
     """The point with some entries above all others."""
     out = x.copy()
-    out[which] = np.max(np.abs(x), initial=0.0, where=np.isfinite(x)) * rng.uniform(1.1, 2.0, int(which.sum()))
+    out[which] = np.max(np.abs(x), initial=0.0, where=np.isfinite(x)) * rng.uniform(
+        1.1, 2.0, int(which.sum())
+    )
     return out
 
 
@@ -164,20 +166,21 @@ def _threshold_points(
     if not constants:
         return
     at, gaps, others = _candidates(constants)
-    between = np.concatenate([rng.permutation(gaps), rng.permutation(others)])
     leaves = [layout.span(k) for k in range(min(len(layout.leaves), n.SEVERAL))]
-    for span in [slice(None), *leaves * (2 if base.size <= n.MANY else 1)]:
-        x, (part, placed) = base.copy(), _sprinkle(rng, base[span], between)
+    # few entries have no room for all values: once more with what lies between two constants first
+    again = [(span, gaps) for span in leaves if base.size <= n.MANY]
+    every = np.union1d(gaps, others)
+    for span, first in [(span, NO_VALUES) for span in (slice(None), *leaves)] + again:
+        x, (part, _) = base.copy(), _sprinkle(rng, base[span], every, first)
         # hardly moved, so that no two entries are equal by chance
         x[span] = part + _room(part, at) * rng.uniform(-1, 1, part.size)
         yield Point(Kind.BETWEEN_THRESHOLDS, x)
-        between = np.roll(between, -np.count_nonzero(placed))  # what had no room comes first
     sizes = np.abs(constants)
     reach = max(float(np.max(sizes)), 1e-3) * rng.uniform(1.1, 2, base.size)
     yield Point(Kind.ABOVE_THRESHOLDS, reach)
     yield Point(Kind.BELOW_THRESHOLDS, -reach)
     yield Point(Kind.WITHIN_THRESHOLDS, np.min(sizes) * rng.uniform(-0.95, 0.95, base.size))
-    yield Point(Kind.AT_THRESHOLDS, *_sprinkle(rng, base, rng.permutation(at)))
+    yield Point(Kind.AT_THRESHOLDS, *_sprinkle(rng, base, at))
 
 
 def _room(x: Array, constants: Array) -> Array:
@@ -197,10 +200,14 @@ def _candidates(constants: Sequence[float]) -> tuple[Array, Array, Array]:
     return known, gaps, np.unique(np.concatenate([beyond, beside[beside != 0]]))
 
 
-def _sprinkle(rng: Rng, base: Array, values: Array) -> tuple[Array, Array]:
+def _sprinkle(
+    rng: Rng, base: Array, values: Array, first: Array = NO_VALUES
+) -> tuple[Array, Array]:
     """Most entries take these values, every value at least once where there is room; and which entries."""
     order = rng.permutation(base.size)[: max(1, int(0.7 * base.size))]
-    picks = np.concatenate([values, rng.choice(values, order.size)])
+    picks = np.concatenate(
+        [rng.permutation(first), rng.permutation(values), rng.choice(values, order.size)]
+    )
     out, mask = base.copy(), np.zeros(base.size, bool)
     out[order], mask[order] = picks[: order.size], True
     return out, mask

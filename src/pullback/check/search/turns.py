@@ -97,13 +97,23 @@ class _Search:
             other = np.where(root != start, n.FEW * self.scale, start)
             besides = self._root(other, self._value(other))
             root = root if besides is None else besides
+        if root is not None and self.exact and self._value(root) != 0:
+            # numbers of few digits, whose sums are exact
+            unit = 2.0 ** np.round(np.log2(self.scale)) * self.margins.epsilon**0.5
+            coarse = np.round(start / unit) * unit
+            exactly = self._root(coarse, self._value(coarse))
+            root = root if exactly is None else exactly
         if root is None or self.exact:
             return None if root is None else self._made(start, root, self._value(root))
         for k in range(1, n.FEW):
-            beyond = self._rounded(start + (1 + n.NEAR**k) * (root - start))
-            there = self._value(beyond)
-            if there * margin < 0:
-                return self._made(start, beyond, there)
+            # once a step leads beyond, half of it: it may have led nearly out again
+            far, near = (
+                self._rounded(start + (1 + step) * (root - start))
+                for step in (n.NEAR**k, n.NEAR**k / 2)
+            )
+            if self._value(far) * margin < 0:
+                there = self._value(near)
+                return self._made(start, near, there) if there * margin < 0 else None
         return None
 
     def _made(self, start: Array, x: Array, margin: float) -> _Turned:
@@ -119,7 +129,7 @@ class _Search:
     def _along_entry(self, x: Array, margin: float, slope: Array) -> Array | None:
         """By secants, in the entry that moves the margin most for its size."""
         j = int(np.argmax(np.abs(slope) * self.scale))
-        steep = float(slope[j])
+        steep, rounding = float(slope[j]), 0.0
         for _ in range(n.FEW):
             there = x.copy()
             there[j] -= margin / steep

@@ -82,7 +82,10 @@ def margins_of(probe: Any, xs: Arrays, ws: Arrays) -> Margins | Unsupported:
     if probe.seed is not None:
         return Unsupported("its random numbers would differ")
     found = Unsupported("there are none")
-    for one in (probe, probe.as_given):  # constants of the arguments' format may not trace in another
+    for one in (
+        probe,
+        probe.as_given,
+    ):  # constants of the arguments' format may not trace in another
         try:
             return Margins(one, xs, ws) if one else found
         except Exception as error:
@@ -107,7 +110,7 @@ def turns(graph: Any, moved: Sequence[Any]) -> Iterator[_Turn]:
         known.add((left.ref(), right.ref()))
         exact = op.type in _EXACT
         if len(moving) > 1 or moving[0].op.type not in _GIVEN or (exact and not _is_zero(op)):
-            yield _Turn(*op.inputs, exact)
+            yield _Turn(op.inputs[0], op.inputs[1], exact)
         inner = [t.op.inputs[0] for t in moving if _is_even(t.op)]
         yield from (_Turn(t, tf.zeros([], t.dtype), True) for t in inner)
 
