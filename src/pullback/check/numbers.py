@@ -67,6 +67,8 @@ MODE_UNITS = 1_000.0
 
 # A made-up point outside the domain is tried again this part of the way from the given one.
 PART_OF_THE_WAY = 0.3
+# An input whose size is that far from the others', or from one, has a scale of its own: points keep to it.
+IN_SCALE = 2.0**14
 # A value near another, but not the same: it differs by this share.
 NEAR = 0.1
 

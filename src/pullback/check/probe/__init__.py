@@ -113,7 +113,8 @@ class Facts:
 
     `constants` are what values are compared with. `branches` says that there are comparisons at all,
     `branches_on_sign` that there is one with zero, `custom` that somebody's own gradient is at work; these are taken
-    for granted where nothing could be read. `short` says that something is computed in half precision.
+    for granted where nothing could be read. `short` says that something is computed in half precision, `margins` that
+    there are comparisons of which constants do not tell where they turn.
     """
 
     constants: tuple[float, ...] = ()
@@ -121,6 +122,7 @@ class Facts:
     branches_on_sign: bool = True
     custom: bool = True
     short: bool = False
+    margins: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -148,6 +150,25 @@ class StepValues:
     outputs: Sequence[Arrays]
     cotangents: Sequence[Arrays]
     held: Sequence[Arrays]
+
+
+class Margins(Protocol):
+    """How far the comparisons of function and rule are from turning.
+
+    A margin is the difference of the two sides, entry by entry; `exact` says of each comparison whether it asks for
+    equality, so that nothing but zero will do. `epsilon` is the rounding unit in which they are computed.
+    """
+
+    exact: tuple[bool, ...]
+    epsilon: float
+
+    def values(self, xs: Arrays) -> list[Array]:
+        """The margins of all comparisons."""
+        ...
+
+    def slope(self, xs: Arrays, which: int, entry: int) -> Sequence[Array | None]:
+        """The derivative of one entry of one margin."""
+        ...
 
 
 class Steps(Protocol):
@@ -284,6 +305,10 @@ class Probe(Protocol):
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """What the program of function and rule compares its values with."""
+        ...
+
+    def margins(self, xs: Arrays, ws: Arrays) -> Margins | Unsupported:
+        """The comparisons of something computed from the inputs, or for equality, in function and rule."""
         ...
 
     def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def contract(course: "Course") -> Iterator[Problem]:
         yield broken
         return
     opposite = points.opposite(course.rng, subject.inputs, x)
-    for other in (course.suggested.into(course.domain.into(opposite)), course.elsewhere(2)):
+    for other in (course.within(Kind.ANOTHER)(opposite), course.elsewhere(2)):
         with contextlib.suppress(OutsideDomain):
             if not _alike(course, plain, subject.pull_after(x, other, w)):
                 yield Problem(Failure.STALE, Point(Kind.GIVEN, x))

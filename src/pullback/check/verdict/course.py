@@ -18,6 +18,7 @@ from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
 from pullback.check.search.suggested import suggested_by
+from pullback.check.search.turns import turns
 from pullback.check.subject import RuleOutput, Subject
 from pullback.check.verdict.contract import contract
 from pullback.check.verdict.intermediate import is_unsettled
@@ -46,12 +47,12 @@ class Course:
     ) -> None:
         self.subject, self.domain = subject, domain
         self.order, self.is_order_asked_for = order or 2, order is not None
-        self.tolerance = tolerance
+        self.tolerance, self.second_at_placed = tolerance, True
         self.rng = np.random.default_rng(seed)
         self.start = domain.start
-        self.reached = np.zeros(subject.inputs.size, bool)
+        self.reached = ~np.isfinite(self.start)
         self.record = Record()
-        self.facts, self.has_read = Facts(), False
+        self.facts, self._facts, self.has_read = Facts(), None, False
         self.suggested = suggested_by(subject.inputs, self.start, signs=True)
         self.upstream = directions.signed(self.rng, subject.outputs.size)
         self.given: RuleOutput | None = None
@@ -78,24 +79,32 @@ class Course:
         for point in made:
             if is_long or not point.kind.is_far_out:
                 yield from self._made_up(point)
+        for point in self._turns():
+            yield from self._made_up(point)
         for moved in (points.flipped_and_grown, points.made_largest):
             dead = ~self.reached
             if dead.any() and not dead.all():
                 x = moved(self.rng, self.elsewhere(0), dead)
                 yield from self._made_up(Point(Kind.NOT_REACHED, x))
 
+    def _turns(self) -> Iterator[Point]:
+        """Points at which comparisons turn of which constants do not tell where they do."""
+        found = self.facts.margins and self.subject.margins(self.start, self.upstream)
+        for margins in found or ():
+            yield from turns(margins, self.subject.inputs, self.start)
+
     # what others ask of it
 
     def read_facts(self) -> Facts:
         """What function and rule compare their values with, read when it is first asked for."""
-        if not self.has_read:
-            self.read_program()
-        return self.facts
+        if self._facts is None:
+            self._facts = self.subject.facts(self.start, self.upstream)
+        return self._facts
 
     def read_program(self) -> None:
-        """Learn what function and rule compare their values with."""
+        """Let what function and rule compare their values with say where to look."""
         self.has_read = True
-        self.facts = self.subject.facts(self.start, self.upstream)
+        self.facts = self.read_facts()
         self.record.notes += self.facts.notes
         signs = not self.facts.branches_on_sign
         self.suggested = suggested_by(self.subject.inputs, self.start, signs=signs)
@@ -122,7 +131,7 @@ class Course:
         """
         at_branch = kind.is_threshold or (kind is Kind.NEGATIVE and self.facts.branches_on_sign)
         suggested = self.suggested.in_order if at_branch else self.suggested.into
-        return lambda x: suggested(self.domain.into(x))
+        return lambda x: self.subject.keep_held(suggested(self.domain.into(x)), self.start)
 
     # the end
 
@@ -201,7 +210,8 @@ class Course:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
         progress.say(f"point {self._tested + 1}, {point}")
         for u in self._directions(point):
-            problem = next(self._along(point, self.domain.along(point.x, u)), None)
+            u = self.subject.keep_held(self.domain.along(point.x, u), 0.0)
+            problem = next(self._along(point, u), None)
             if problem is not None and self._is_for_symmetric(problem):
                 yield from self._at(point)
                 return
@@ -262,12 +272,10 @@ class Course:
         self.reached |= rule.r != 0
 
     def _wants_second(self, point: Point) -> bool:
-        """Second order at another point than the given one; where the rule has branches, at all but the given."""
-        return (
-            self.order > 1
-            and not point.is_given
-            and (point.kind is Kind.ANOTHER or self.facts.branches)
-        )
+        """Second order at a generic point; where the rule has branches, at all points, the given one first."""
+        if self.order == 1 or (point.is_placed and not self.second_at_placed):
+            return False
+        return point.kind is Kind.ANOTHER or self.read_facts().branches
 
     def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
         broken = ~np.isfinite(rule.r)
@@ -309,17 +317,18 @@ class Course:
             )
 
     def _second_order(self, trial: Trial) -> Iterator[Problem]:
-        """Where values were put at a branch of the program, its own derivative is one-sided: that is a note.
+        """Unless second derivatives were asked for, those at values put at a branch of the program are a note.
 
-        So is what nobody but the engine has a part in, unless second derivatives were asked for.
+        So are those that nobody but the engine has a part in.
         """
         for problem in self._judged(trial, Failure.SECOND):
-            if trial.point.is_placed:
-                self.record.note(
-                    f"second derivatives at {trial.point} are not those of the function"
-                )
-            elif self.is_order_asked_for or self.reads_custom():
+            if self.is_order_asked_for or (self.reads_custom() and not trial.point.is_placed):
                 yield problem
+            elif trial.point.is_placed:
+                self.record.note(
+                    f"second derivatives at {trial.point} are not those of the function (order=2 makes this a finding)"
+                )
+                self.second_at_placed = False
             else:
                 self.record.note(self._second_of_engine(trial))
                 self.order = 1
@@ -397,4 +406,4 @@ class Course:
     def elsewhere(self, attempt: int) -> Array:
         """A generic point away from the given one; each further attempt strays less."""
         made = points.another(self.rng, self.subject.inputs, self.start, attempt)
-        return self.suggested.into(self.domain.into(made))
+        return self.within(Kind.ANOTHER)(made)

@@ -93,7 +93,8 @@ def _is_overflow(subject: Subject, y: Array) -> bool:
 
 def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array) -> bool:
     """Whether one of the entries, put alone where it is, makes the gradient there not finite."""
-    x = np.where(start == point.x, start * (1 + n.NEAR) + (start == 0), start)
+    scales = directions.leaf_scales(subject.inputs, start)
+    x = np.where(start == point.x, start * (1 + n.NEAR) + (start == 0) * scales, start)
     which = int(np.flatnonzero(broken)[0])
     x[which] = point.x[which]
     try:

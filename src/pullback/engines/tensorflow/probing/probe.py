@@ -26,6 +26,7 @@ from pullback.engines.tensorflow.probing.callee import (
     rule_location,
 )
 from pullback.engines.tensorflow.probing.facts import facts_of
+from pullback.engines.tensorflow.probing.margins import margins_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
 from pullback.engines.tensorflow.probing.op_by_op import wrong_ops
 from pullback.engines.tensorflow.probing.own_derivative import own_derivative
@@ -158,6 +159,7 @@ class TensorFlowProbe:
         return self.steps
 
     facts = facts_of
+    margins = margins_of
     source = rule_location
     source_line = rule_line
 
