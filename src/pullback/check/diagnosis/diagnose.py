@@ -15,6 +15,7 @@ from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
 from pullback.check.diagnosis.inside import Inside
+from pullback.check.diagnosis.repairs import repairs
 from pullback.check.diagnosis.runs import runs
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
@@ -71,6 +72,7 @@ PLAIN: tuple[Search, ...] = (
 DEEPER: tuple[Search, ...] = (
     upstream.moved,
     inside_program,
+    repairs,
     partial(whole.rearranged, mixed=True),
     whole.anothers,
     whole.passed_to_extremes,

@@ -10,7 +10,7 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -200,6 +200,49 @@ class Steps(Protocol):
 
 
 @dataclass(frozen=True)
+class RuleStep:
+    """One operation of the rule: its type, that with a number where its line has several, and its line.
+
+    Operands and results are numbers of tensors, −1 for what holds no numbers. `options` are other ways to take it, in
+    words that have a place for what it is called.
+    """
+
+    op: str
+    name: str
+    line: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: tuple[str, ...]
+
+
+class RuleProgram(Protocol):
+    """Function and rule as one program whose steps are those of the rule, for a change to be made in them.
+
+    Tensors, of the function and of the rule, have numbers: `names` is what they are called, empty where the source has
+    no name for them, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns.
+    """
+
+    steps: tuple[RuleStep, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    lines: tuple[str, ...]
+    gradients: tuple[int | None, ...]
+
+    def values(self, xs: Arrays, ws: Arrays) -> list[Array]:
+        """Every tensor."""
+        ...
+
+    def run(
+        self,
+        values: Arrays,
+        operands: Mapping[tuple[int, int], Array],
+        options: Mapping[int, int],
+    ) -> Sequence[Array | None]:
+        """The gradients if a step has another operand, or is taken in another way; returning is the last step."""
+        ...
+
+
+@dataclass(frozen=True)
 class WrongShape:
     """The rule gave a gradient of another shape than its input."""
 
@@ -280,6 +323,10 @@ class Probe(Protocol):
 
     def program_steps(self) -> Steps | Unsupported:
         """The program whose derivative `own_vjp` gives, operation by operation."""
+        ...
+
+    def rule_program(self, xs: Arrays, ws: Arrays) -> RuleProgram | Unsupported:
+        """Function and rule as one program, operation by operation."""
         ...
 
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
