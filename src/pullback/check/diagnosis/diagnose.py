@@ -10,12 +10,11 @@ from typing import Any, cast
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis import conditions, parts, slips, upstream, whole, words
+from pullback.check.diagnosis import conditions, parts, repairs, slips, upstream, whole, words
 from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
 from pullback.check.diagnosis.inside import Inside
-from pullback.check.diagnosis.repairs import repairs
 from pullback.check.diagnosis.runs import runs
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
@@ -71,8 +70,9 @@ PLAIN: tuple[Search, ...] = (
 )
 DEEPER: tuple[Search, ...] = (
     upstream.moved,
+    repairs.options,
     inside_program,
-    repairs,
+    repairs.repairs,
     partial(whole.rearranged, mixed=True),
     whole.anothers,
     whole.passed_to_extremes,
@@ -178,7 +178,7 @@ def _explained(cases: list[Case]) -> list[Found]:
     if len(cases) > 1 and None in texts:
         first = cases[0]
         joint = Case(first.subject, first.draws, None)
-        one, tried = first_that_holds(joint, DEEPER[:2])
+        one, tried = first_that_holds(joint, DEEPER[:3])
         if one is not None:
             return [(cases, one, tried)]
     found: list[Found] = []

@@ -121,6 +121,7 @@ class Draws:
     mixed: Sequence[Array]
     draw: Callable[[Array, Array], Draw | None]
     inside: dict[int, Any] = field(default_factory=dict[int, Any])
+    rule: dict[int | None, Any] = field(default_factory=dict[int | None, Any])
 
     @property
     def tested(self) -> tuple[Draw, ...]:

@@ -10,7 +10,7 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -218,8 +218,8 @@ class RuleStep:
 class RuleProgram(Protocol):
     """Function and rule as one program whose steps are those of the rule, for a change to be made in them.
 
-    Tensors, of the function and of the rule, have numbers: `names` is what they are called, empty where the source has
-    no name for them, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns.
+    Tensors, of the function and of the rule, have numbers: `names` is what they are called, in backticks where that is
+    in the source, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns.
     """
 
     steps: tuple[RuleStep, ...]
@@ -235,10 +235,10 @@ class RuleProgram(Protocol):
     def run(
         self,
         values: Arrays,
-        operands: Mapping[tuple[int, int], Array],
+        operands: Mapping[tuple[int, int], Callable[[Array], Array]],
         options: Mapping[int, int],
     ) -> Sequence[Array | None]:
-        """The gradients if a step has another operand, or is taken in another way; returning is the last step."""
+        """The gradients if operands of steps are changed, or steps taken in another way; returning is the last step."""
         ...
 
 

@@ -5,6 +5,7 @@ operation taken with another option, is computed operation by operation.
 """
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, permutations
 from typing import Any
@@ -21,7 +22,7 @@ from pullback.extend import Array, Arrays, RuleStep, Unsupported
 
 _FLAGS = (
     *("transpose_a", "transpose_b", "adj_x", "adj_y", "adjoint"),
-    *("reverse", "exclusive", "lower", "compute_v"),
+    *("reverse", "exclusive", "lower"),
 )
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "Any", "All")
 # Operations that are taken for one another: of the same operands and the same results.
@@ -41,7 +42,15 @@ _ALIKE = (
     ("Cumsum", "Cumprod"),
     ("ArgMax", "ArgMin"),
     ("ZerosLike", "OnesLike"),
+    ("TensorScatterAdd", "TensorScatterUpdate", "TensorScatterSub"),
+    ("SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd"),
+    ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"),
 )
+# Operations with two operands that may have been swapped.
+_ORDERED = {
+    **dict.fromkeys(["Sub", "RealDiv", "Pow", "MatMul", "BatchMatMulV2", "Atan2"], (0, 1)),
+    **dict.fromkeys(["Select", "SelectV2"], (1, 2)),
+}
 # Operands of several axes are put into another order of these: of more there are too many.
 _MOST_AXES = 4
 
@@ -77,7 +86,7 @@ class RuleProgram:
     def run(
         self,
         values: Values,
-        operands: Mapping[tuple[int, int], Array],
+        operands: Mapping[tuple[int, int], Callable[[Array], Array]],
         options: Mapping[int, int],
     ) -> list[Array | None]:
         """The gradients with other operands of steps, or with steps taken in another way."""
@@ -86,19 +95,19 @@ class RuleProgram:
             which = [self._number(t) for t in op.inputs]
             touched = any((k, j) in operands for j in range(len(which)))
             if k in options or touched or any(t in new for t in which):
-                taken = [
-                    operands[k, j] if (k, j) in operands else new.get(t, values[t])
-                    for j, t in enumerate(which)
-                ]
+                taken = [new[t] if t in new else values[t] for t in which]
+                for j, value in enumerate(taken):
+                    if (k, j) in operands:
+                        taken[j] = operands[k, j](np.asarray(value))
                 call = self.made[k][options[k]][1] if k in options else self.callers[k]
                 made = call([_tensor(v, t) for v, t in zip(taken, op.inputs, strict=True)])
                 new |= {self._number(t): y for t, y in zip(op.outputs, made, strict=True)}
-        last = len(self.ops)
-        found = [
-            None if g is None else operands.get((last, j), new.get(g, values[g]))
-            for j, g in enumerate(self.gradients)
-        ]
-        return [None if g is None else to_array(tf.convert_to_tensor(g)) for g in found]
+        found: list[Array | None] = []
+        for j, g in enumerate(self.gradients):
+            value = None if g is None else np.asarray(new[g] if g in new else values[g])
+            change = operands.get((len(self.ops), j))
+            found.append(value if value is None or change is None else change(value))
+        return [None if g is None else to_array(tf.constant(g)) for g in found]
 
     def _every(self, tensors: list[Any], ws: list[Any]) -> list[Any]:
         self.ys, self.found = self.probe.pull(tensors, ws)
@@ -106,9 +115,7 @@ class RuleProgram:
         every = [t for op in self.graph.get_operations() for t in op.outputs]
         self.tensors = [t for t in every if _is_number(t) and t.shape.is_fully_defined()]
         self.inputs = {t.ref(): leaf for t, leaf in zip(tensors, self.probe.inputs, strict=True)}
-        self.upstreams = {
-            t.ref(): leaf for t, leaf in zip(ws, self.probe.outputs, strict=True)
-        }
+        self.upstreams = {t.ref(): leaf for t, leaf in zip(ws, self.probe.outputs, strict=True)}
         return self.tensors
 
     def _number(self, tensor: Any) -> Any:
@@ -132,7 +139,17 @@ class RuleProgram:
             return "the upstream" + (f" of `{self.upstreams[known].name}`" if many else "")
         if op.type == "Const":
             return _written(tf.make_ndarray(op.get_attr("value")))
-        return f"`{name}`" if (name := self._variable(tensor)) else ""
+        if name := self._variable(tensor):
+            return f"`{name}`"
+        of = [known for t in op.inputs if t.op.type != "Const" and (known := self._plain_name(t))]
+        return f"the result of {op.type}" + (f" of {of[0]}" if of else "")
+
+    def _plain_name(self, tensor: Any) -> str:
+        """A name that is none of what makes it."""
+        known = tensor.ref()
+        if known in self.inputs or known in self.upstreams or self._variable(tensor):
+            return self._name(tensor)
+        return ""
 
     def _variable(self, tensor: Any) -> str:
         """The variable that a line gives a tensor to: what its last operation gives, or one of the last of its type."""
@@ -196,9 +213,12 @@ def _caller(op: Any, kind: str = "", options: Mapping[str, Any] | None = None) -
 
 def _variants(op: Any) -> Iterator[tuple[str, Variant]]:
     """In words, and what runs it."""
-    for flag in (a.name for a in op.op_def.attr if a.name in _FLAGS):
-        value = not op.get_attr(flag)
-        yield f"{flag}={value} in {{}}", _caller(op, options={flag: value})
+    for options in _other_flags(op):
+        said = " and ".join(f"{name}={value}" for name, value in options.items())
+        yield f"{said} in {{}}", _caller(op, options=options)
+    if op.type in _ORDERED:
+        a, b = _ORDERED[op.type]
+        yield "its operands in the other order in {}", functools.partial(_turned, _caller(op), a, b)
     for family in _ALIKE:
         for other in family if op.type in family else ():
             if other != op.type:
@@ -215,6 +235,33 @@ def _variants(op: Any) -> Iterator[tuple[str, Variant]]:
         call = _caller(op)
         yield "the other direction in {}", lambda taken: call([taken[0], -taken[1], taken[2]])
         yield "zeros moved in, where the ends are joined, in {}", lambda taken: [_shifted(*taken)]
+
+
+def _turned(call: Variant, a: int, b: int, taken: list[Any]) -> list[Any]:
+    taken[a], taken[b] = taken[b], taken[a]
+    return call(taken)
+
+
+def _other_flags(op: Any) -> Iterator[dict[str, Any]]:
+    """Other values of options that are true or false, or of how something is padded; of an equation, other letters."""
+    flags = [a.name for a in op.op_def.attr if a.name in _FLAGS]
+    for some in chain.from_iterable(combinations(flags, k) for k in (1, 2)):
+        yield {flag: not op.get_attr(flag) for flag in some}
+    for name, ways in (("padding", ("SAME", "VALID")), ("mode", ("REFLECT", "SYMMETRIC"))):
+        now = op.get_attr(name).decode() if name in [a.name for a in op.op_def.attr] else None
+        yield from ({name: way} for way in ways if now in ways and way != now)
+    if op.type == "Einsum":
+        yield from ({"equation": other} for other in _other_equations(op.get_attr("equation")))
+
+
+def _other_equations(equation: bytes) -> Iterator[str]:
+    """Equations with the letters of one term in another order."""
+    terms = re.split(r"(,|->)", equation.decode())
+    for k, term in enumerate(terms):
+        if term.isalpha() and len(term) <= _MOST_AXES:
+            for letters in permutations(term):
+                if "".join(letters) != term:
+                    yield "".join([*terms[:k], "".join(letters), *terms[k + 1 :]])
 
 
 def _subsets(rank: int) -> Iterator[list[int]]:
@@ -243,7 +290,10 @@ def _shifted(x: Any, shift: Any, axis: Any) -> Any:
     for by, along in zip(np.ravel(shift), np.ravel(axis), strict=True):
         size = x.shape[int(along)]
         index = np.arange(size) - int(by)
-        kept = np.reshape((index >= 0) & (index < size), [-1] + [1] * (x.shape.rank - int(along) % x.shape.rank - 1))
+        kept = np.reshape(
+            (index >= 0) & (index < size),
+            [-1] + [1] * (x.shape.rank - int(along) % x.shape.rank - 1),
+        )
         x = tf.roll(x, int(by), int(along)) * tf.cast(kept, x.dtype)
     return x
 
