@@ -72,6 +72,7 @@ DEEPER: tuple[Search, ...] = (
     upstream.moved,
     repairs.options,
     inside_program,
+    whole.not_transposed,
     repairs.repairs,
     partial(whole.rearranged, mixed=True),
     whole.anothers,

@@ -396,15 +396,33 @@ def _joined(rule: _Rule) -> Iterator[Repair]:
                 other = rule.here[q]
                 fits = other.dtype == (np.bool_ if how in _WHERE else here.dtype)
                 constant = rule.program.kinds[q] == "Const" and other.size == 1
-                if fits and not constant and _broadcast(other, here):
-                    yield _with(rule, t, q, edges, how, join)
+                for axis in _axes(other.shape, here.shape) if fits and not constant else ():
+                    yield _with(rule, t, (q, axis), edges, how, join)
+
+
+def _axes(shape: tuple[int, ...], over: tuple[int, ...]) -> list[int | None]:
+    """Where an axis may be added for an array to lie over another; nothing added where it does by itself."""
+    if lies_over(shape, over) or lies_over(over, shape):
+        return [None]
+    wide = {k: (*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1)}
+    return [k for k, wider in wide.items() if len(wider) == len(over) and lies_over(wider, over)]
 
 
 def _with(
-    rule: _Rule, t: int, q: int, edges: list[Edge], how: str, join: Callable[[Array, Array], Array]
+    rule: _Rule,
+    t: int,
+    other: tuple[int, int | None],
+    edges: list[Edge],
+    how: str,
+    change: Callable[[Array, Array], Array],
 ) -> Repair:
-    k = edges[0][0]
-    text = f"{how.format(rule.name(t, k), rule.name(q, k))} {rule.line(k)}"
+    k, (q, axis) = edges[0][0], other
+    spread = "" if axis is None else f" (spread along axis {axis})"
+    text = f"{how.format(rule.name(t, k), rule.name(q, k) + spread)} {rule.line(k)}"
+
+    def join(v: Array, q: Array) -> Array:
+        return change(v, q if axis is None else np.expand_dims(q, axis))
+
     return Repair(text, lambda values: dict.fromkeys(edges, lambda v: join(v, values[q])))
 
 

@@ -157,6 +157,23 @@ def _relative(case: Case, draw: Draw) -> Array:
     return np.where(np.isfinite(g) & (g != 0), (r - g) / np.where(g == 0, 1, g), 0.0)
 
 
+def not_transposed(case: Case) -> Iterator[Explanation]:
+    """The derivative as it is, in place of the transposed one: what runs forwards should run backwards."""
+    (output, *more), size = case.subject.outputs.leaves, case.leaf.size
+    if more or output.shape != case.leaf.shape or output.is_complex or size > n.MANY:
+        return
+    text = (
+        "is the derivative applied forwards, not transposed: it runs in the direction of the function, "
+        "and should run in the other one"
+    )
+
+    def predict(draw: Draw) -> Array:
+        rows = [case.vjp(draw.x, row).ravel() for row in np.eye(size)]
+        return (np.array(rows) @ draw.w).reshape(case.shape)
+
+    yield Explanation("transposed", text, predict)
+
+
 def passed_through(case: Case) -> Iterator[Explanation]:
     """The upstream as it came, or a multiple of it."""
     for how, upstream in case.upstreams():

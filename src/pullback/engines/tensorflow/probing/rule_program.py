@@ -48,7 +48,7 @@ _ALIKE = (
 )
 # Operations with two operands that may have been swapped.
 _ORDERED = {
-    **dict.fromkeys(["Sub", "RealDiv", "Pow", "MatMul", "BatchMatMulV2", "Atan2"], (0, 1)),
+    **dict.fromkeys(["RealDiv", "Pow", "MatMul", "BatchMatMulV2", "Atan2"], (0, 1)),
     **dict.fromkeys(["Select", "SelectV2"], (1, 2)),
 }
 # Operands of several axes are put into another order of these: of more there are too many.
