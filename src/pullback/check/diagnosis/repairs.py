@@ -16,7 +16,7 @@ from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.moves import moves
 from pullback.check.diagnosis.whole import lies_over
-from pullback.check.probe import Array, Arrays, RuleProgram, RuleStep
+from pullback.check.probe import Array, Arrays, OutsideDomain, RuleProgram, RuleStep
 
 # An operand of a step of the rule.
 Edge = tuple[int, int]
@@ -33,9 +33,34 @@ class Repair:
     options: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
+def cancelled(case: Case) -> Iterator[Explanation]:
+    """The rule is off by no more than the rounding of numbers whose difference it takes."""
+    rule = _rule_of(case)
+    for k, step in rule.steps.items() if rule else ():
+        is_sum = step.op in ("Sub", "AddV2") and step.line and min(step.inputs) >= 0
+        if is_sum and all(_is_noise(rule, draw, k) for draw in case.draws.tested):
+            text = (
+                f"loses its digits in {step.name} {rule.line(k, 'of')}: nearly equal numbers cancel"
+            )
+            yield Explanation("precision", text, case.r)
+
+
+def _is_noise(rule: "_Rule", draw: Draw, k: int) -> bool:
+    """Whether the error at a draw is what some units of rounding of an operand of a sum make."""
+    values, step = rule.at(draw), rule.program.steps[k]
+    a, c = values[step.inputs[0]], values[step.outputs[0]]
+    if a.dtype.kind != "f" or not np.any(np.abs(c) < n.NEAR * np.max(np.abs(a), initial=0.0)):
+        return False
+    unit = float(np.finfo(a.dtype).eps)
+    moved = Repair("", lambda _: {(k, 0): lambda v: v * np.asarray(1 + unit, v.dtype)})
+    found = rule.program.run(values, moved.operands(values), {})
+    noise = n.UNITS * np.abs(rule.case.layout.join(found) - draw.r)
+    return bool(np.all(rule.case.part(draw.gap) <= rule.case.part(noise)))
+
+
 def options(case: Case) -> Iterator[Explanation]:
-    """An operation of the rule taken in another way makes it right."""
-    yield from _that_mend(case, _options)
+    """A branch of the rule that is never to be taken, or an operation of it taken in another way, makes it right."""
+    yield from _that_mend(case, _branches, _options)
 
 
 def repairs(case: Case) -> Iterator[Explanation]:
@@ -46,16 +71,24 @@ def repairs(case: Case) -> Iterator[Explanation]:
 
 
 def _that_mend(case: Case, *kinds: Callable[["_Rule"], Iterator[Repair]]) -> Iterator[Explanation]:
-    here = case.draws.fit[0]
-    if case.which not in case.draws.rule:
-        program = case.subject.rule_program(here.x, here.w)
-        case.draws.rule[case.which] = None if program is None else _Rule(case, program)
-    rule = case.draws.rule[case.which]
+    here, rule = case.draws.fit[0], _rule_of(case)
     for kind in kinds if rule else ():
         for repair in islice(kind(rule), n.MANY * n.FEW):
             explanation = rule.explanation(repair)
-            if case.agrees(explanation.predict, here):
+            if case.agrees(explanation.predict, here) and all(
+                # near one point a condition that is changed may as well be left out
+                case.agrees(explanation.predict, draw)
+                for draw in case.draws.smooth
+            ):
                 yield explanation
+
+
+def _rule_of(case: Case) -> "_Rule | None":
+    here, known = case.draws.fit[0], case.draws.rule
+    if case.which not in known:
+        program = case.subject.rule_program(here.x, here.w)
+        known[case.which] = None if program is None else _Rule(case, program)
+    return known[case.which]
 
 
 class _Rule:
@@ -63,7 +96,7 @@ class _Rule:
 
     def __init__(self, case: Case, program: RuleProgram) -> None:
         self.case, self.program, self.last = case, program, len(program.steps)
-        self.known: dict[int, list[Array]] = {}
+        self.known: dict[Draw, list[Array]] = {}
         self.here = self.at(case.draws.fit[0])
         which = range(len(program.gradients)) if case.which is None else [case.which]
         self.steps = self._leading_to([program.gradients[k] for k in which])
@@ -86,12 +119,12 @@ class _Rule:
 
     def at(self, draw: Draw) -> list[Array]:
         """Every tensor at a draw."""
-        if id(draw) not in self.known:
+        if draw not in self.known:
             subject = self.case.subject
             subject.calls += 1
             xs, ws = subject.inputs.split(draw.x), subject.upstream(draw.w)
-            self.known[id(draw)] = self.program.values(xs, ws)
-        return self.known[id(draw)]
+            self.known[draw] = self.program.values(xs, ws)
+        return self.known[draw]
 
     def changed(self, draw: Draw, repair: Repair) -> Array:
         """What the changed rule gives; not a number where it cannot be run, or spoils what was right."""
@@ -99,9 +132,7 @@ class _Rule:
         try:
             found = self.program.run(values, repair.operands(values), repair.options)
             joined = self.case.layout.join(found)
-        except Exception:  # shapes or types that do not fit: not what was meant
-            return nothing
-        if joined.size != draw.r.size:
+        except OutsideDomain:  # shapes or types that do not fit: not what was meant
             return nothing
         off = np.abs(joined - draw.g) > n.AGREE * np.abs(draw.g) + draw.floor
         return nothing if (off & (draw.gap == 0)).any() else joined
@@ -170,6 +201,14 @@ class _Rule:
         return Repair(text, lambda values: dict.fromkeys(edges, lambda _: values[q]))
 
 
+def _branches(rule: _Rule) -> Iterator[Repair]:
+    """A condition that is to hold everywhere, or nowhere."""
+    for t, edges in rule.groups():
+        if rule.here[t].dtype.kind == "b":
+            yield rule.edit(t, edges, "{} taken as false everywhere", np.zeros_like)
+            yield rule.edit(t, edges, "{} taken as true everywhere", np.ones_like)
+
+
 def _options(rule: _Rule) -> Iterator[Repair]:
     """A step taken in another way; or all steps of its type."""
     for k, step in rule.steps.items():
@@ -216,7 +255,7 @@ def _fitted(
     case, here = rule.case, rule.case.draws.fit[0]
     try:
         found = rule.program.run(rule.here, dict.fromkeys(edges, change(now + 1)), {})
-    except Exception:  # shapes or types that do not fit
+    except OutsideDomain:  # shapes or types that do not fit
         return []
     slope, gap = case.part(case.layout.join(found)) - case.r(here), case.g(here) - case.r(here)
     known = np.isfinite(slope) & np.isfinite(gap)

@@ -1,8 +1,7 @@
 """A finding as it is shown: one entry of the gradient in numbers, the smallest failing input, and a picture."""
 
-import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,14 +21,27 @@ PLACES = ("transposed", "reversed", "shifted", "places", "axis", "element", "swa
 
 
 def shown(
-    course: Course, truth: Truth, failing: Failing, finding: Finding, *, explain: bool
+    course: Course,
+    truth: Truth,
+    failing: Failing,
+    finding: Finding,
+    *,
+    explain: bool,
+    same: Callable[[Failing], bool] = lambda _: True,
 ) -> Finding:
-    """The finding with its numbers and, if calls may be spent on it, the smallest failing input and a picture."""
+    """The finding with its numbers and, if calls may be spent on it, the smallest failing input and a picture.
+
+    Of a smaller input the `same` must be said.
+    """
     layout, found = course.subject.inputs, failing.x
     keep = not finding.made_up and layout.size <= n.FEW
     # a slip here or in a picture must not cost the finding
-    with contextlib.suppress(Exception):
-        failing = smallest(course, truth, failing, keep=keep) if explain else failing
+    try:
+        small = smallest(course, truth, failing, keep=keep) if explain else failing
+        if np.array_equal(small.x, failing.x) or same(small):
+            failing = small
+    except Exception as error:
+        course.record.note(f"no smaller input could be sought: {type(error).__name__}: {error}")
     finding = replace(
         finding,
         entry=_entry(layout, failing.entry),
@@ -40,10 +52,12 @@ def shown(
         upstream={} if (failing.w == 1).all() else _by_name(course.subject.outputs, failing.w),
         exclude=_exclusion(course, failing) if finding.made_up else "",
     )
-    with contextlib.suppress(Exception):
+    try:
         picture = _picture(course, truth, failing, found, finding) if explain else None
-        return replace(finding, picture=picture)
-    return finding
+    except Exception as error:
+        course.record.note(f"there is no picture: {type(error).__name__}: {error}")
+        return finding
+    return replace(finding, picture=picture)
 
 
 def _entry(layout: Layout, position: int) -> str:

@@ -60,7 +60,7 @@ def scalar_factor(case: Case) -> Iterator[Explanation]:
     numbers = [case.factor(case.g, case.r, (draw,)) for draw in draws]
     if None in numbers:
         return
-    for name, quantity in _scalars(case):
+    for name, quantity in scalars(case, "xyw"):
         for form, apply in forms(name):
             wanted = [apply(quantity(draw)) for draw in draws]
             if np.allclose(np.array(wanted, float), np.array(numbers, float), n.AGREE, 0):
@@ -79,9 +79,9 @@ _SUMMARIES: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+def scalars(case: Case, order: str) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
-    for name, leaf, of in _arrays(case, "xyw"):
+    for name, leaf, of in _arrays(case, order):
         if leaf.size == 1:
             yield name, lambda d, f=of: f(d)[0]
             continue
@@ -129,12 +129,11 @@ def rounded(case: Case) -> Iterator[Explanation]:
     """Right to the digits of a shorter format."""
     for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
         if _is_rounded(case, 2.0**-bits):
+            how = f"computed or rounded in {kind} inside the rule"
+            if kind != "float32" and not case.short:
+                how = "digits cancel inside the rule, as in a difference of nearly equal numbers"
             # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
-            yield Explanation(
-                "precision",
-                f"is right to {bits} bits only: computed or rounded in {kind} inside the rule",
-                case.r,
-            )
+            yield Explanation("precision", f"is right to {bits} bits only: {how}", case.r)
 
 
 def _is_rounded(case: Case, unit: float) -> bool:

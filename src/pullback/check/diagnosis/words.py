@@ -90,8 +90,10 @@ def _named(amount: float) -> str:
 
 def times(number: float) -> str:
     """A factor inside a region or condition."""
-    sign = is_minus_one(number)
-    return "has the wrong sign" if sign else f"is {short(number)}× what it should be"
+    if is_minus_one(number):
+        return "has the wrong sign"
+    near = short(number) == "1"
+    return factor(number) if near else f"is {short(number)}× what it should be"
 
 
 def named_factor(form: str) -> str:
@@ -236,6 +238,14 @@ def altered(how: str, steps: Sequence[Step]) -> str:
 
 
 # other findings
+
+
+def stopped(where: str) -> str:
+    """A gradient that the function itself stops."""
+    return (
+        f"the function stops the gradient at {where}. If that is meant, name the function whose "
+        "derivative it is with against="
+    )
 
 
 def shape(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:

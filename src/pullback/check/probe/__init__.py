@@ -390,6 +390,13 @@ class Probes(Protocol):
         """A tensor to try a function on; another one for another `which`."""
         ...
 
+    def making(self, fn: Any, most: int) -> tuple[str, str] | None:
+        """A name for a layer and the lines that make it, with its weights if these are at most so many numbers.
+
+        Nothing for what is no layer.
+        """
+        ...
+
     def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:
         """The import and the expression of a tensor like `value` that holds these numbers; nothing for other values."""
         ...

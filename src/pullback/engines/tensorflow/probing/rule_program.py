@@ -17,8 +17,9 @@ from pullback.engines.tensorflow.probing.arguments import to_array
 from pullback.engines.tensorflow.probing.callee import described
 from pullback.engines.tensorflow.probing.lines import assigned, line_of
 from pullback.engines.tensorflow.probing.programs import traced
+from pullback.engines.tensorflow.probing.steps import REFUSALS
 from pullback.engines.tensorflow.tf_private import explaining
-from pullback.extend import Array, Arrays, RuleStep, Unsupported
+from pullback.extend import Array, Arrays, OutsideDomain, RuleStep, Unsupported
 
 _FLAGS = (
     *("transpose_a", "transpose_b", "adj_x", "adj_y", "adjoint"),
@@ -90,6 +91,21 @@ class RuleProgram:
         options: Mapping[int, int],
     ) -> list[Array | None]:
         """The gradients with other operands of steps, or with steps taken in another way."""
+        try:
+            found = self._run(values, operands, options)
+        except REFUSALS as error:
+            raise OutsideDomain(described(error)) from error
+        shapes = [leaf.shape for leaf in self.probe.inputs]
+        if any(g is not None and g.shape != s for g, s in zip(found, shapes, strict=True)):
+            raise OutsideDomain("the gradients have other shapes")
+        return found
+
+    def _run(
+        self,
+        values: Values,
+        operands: Mapping[tuple[int, int], Callable[[Array], Array]],
+        options: Mapping[int, int],
+    ) -> list[Array | None]:
         new: dict[int, Any] = {}
         for k, op in enumerate(self.ops):
             which = [self._number(t) for t in op.inputs]

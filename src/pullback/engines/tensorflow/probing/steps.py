@@ -19,8 +19,10 @@ from pullback.engines.tensorflow.probing.modes import Point
 from pullback.engines.tensorflow.probing.own_derivative import OwnDerivative, stripped
 from pullback.engines.tensorflow.probing.variants import variants_of
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.extend import Array, Arrays, Step, StepValues, Unsupported
+from pullback.extend import Array, Arrays, OutsideDomain, Step, StepValues, Unsupported
 
+# What an operation raises that is given other values than it is made for.
+REFUSALS = (tf.errors.OpError, ValueError, TypeError, IndexError)
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 _PASSING = frozenset(["Identity", "IdentityN"])
 # Operations whose second operand is where something is taken from or summed to, or along which axes.
@@ -67,7 +69,8 @@ class Program:
 
     def local(self, xs: Arrays, inputs: Nested, cotangents: Nested) -> list[list[Array]]:
         """The cotangents that each step by itself makes of others, at other values of its inputs."""
-        return _arrays(self._local(self.probe.tensors(xs), _tensors(inputs), _tensors(cotangents)))
+        fed = self.probe.tensors(xs), _tensors(inputs), _tensors(cotangents)
+        return _arrays(_unless_refused(self._local, *fed))
 
     def pull(self, xs: Arrays, changes: Nested) -> list[Array]:
         """What changes of cotangents at the edges add to the gradients of the inputs."""
@@ -80,7 +83,8 @@ class Program:
     def altered(self, xs: Arrays, ws: Arrays, held: Nested) -> list[Array]:
         """The gradients of the program with other operands than constants, masks, indices and axes that it has."""
         ys = self.copy.outputs
-        found = self._alter(self.probe.tensors(xs), self.probe.upstream(ys, ws), _tensors(held))
+        fed = self.probe.tensors(xs), self.probe.upstream(ys, ws), _tensors(held)
+        found = _unless_refused(self._alter, *fed)
         return _arrays([found])[0]
 
     def swept(
@@ -179,6 +183,13 @@ class Program:
         return {
             (name, op.name): line_of(op) for name, g in graphs.items() for op in g.get_operations()
         }
+
+
+def _unless_refused(run: Callable[..., Any], *fed: Any) -> Any:
+    try:
+        return run(*fed)
+    except REFUSALS as error:
+        raise OutsideDomain(described(error)) from error
 
 
 class _Once:
