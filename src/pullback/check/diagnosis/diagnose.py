@@ -72,11 +72,12 @@ PLAIN: tuple[Search, ...] = (
 JOINT: tuple[Search, ...] = (upstream.moved, repairs.options, inside_program)
 DEEPER: tuple[Search, ...] = (
     repairs.cancelled,
+    partial(whole.rounded, traced=False),
     partial(conditions.conditions, of=conditions.scalars),
     *JOINT,
     partial(conditions.conditions, of=conditions.inside),
-    whole.not_transposed,
     repairs.repairs,
+    whole.not_transposed,
     partial(whole.rearranged, mixed=True),
     whole.anothers,
     whole.passed_to_extremes,

@@ -66,7 +66,7 @@ def options(case: Case) -> Iterator[Explanation]:
 def repairs(case: Case) -> Iterator[Explanation]:
     """Another operand makes the rule right; the plain before the complex."""
     yield from _that_mend(
-        case, _numbers, _factors, _indices, _others, _left_out, _neighbours, _moved, _joined, _pairs
+        case, _numbers, _factors, _indices, _left_out, _others, _neighbours, _moved, _joined, _pairs
     )
 
 
@@ -332,8 +332,16 @@ def _left_out(rule: _Rule) -> Iterator[Repair]:
             edges = [(i, j) for i, j, used in rule.edges if used == t]
             for q in step.inputs if edges else ():
                 if q >= 0 and rule.here[q].dtype == rule.here[t].dtype:
-                    text = f"{rule.name(q, k)} alone in place of {step.name} {rule.line(k, 'of')}"
-                    yield rule.put(q, edges, text)
+                    yield rule.put(q, edges, _without(rule, k, q))
+
+
+def _without(rule: _Rule, k: int, q: int) -> str:
+    """In words: what is left out, or that all of an operation is."""
+    step, line = rule.program.steps[k], rule.line(k, "of")
+    rest = [t for t in step.inputs if t != q and t >= 0]
+    if len(step.inputs) == 2 and len(rest) == 1:
+        return f"{rule.name(rest[0], k)} left out of {step.name} {line}"
+    return f"{rule.name(q, k)} alone in place of {step.name} {line}"
 
 
 def _neighbours(rule: _Rule) -> Iterator[Repair]:

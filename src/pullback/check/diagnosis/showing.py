@@ -8,7 +8,7 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis.draws import Draw, Truth
-from pullback.check.diagnosis.shrink import Failing, smallest
+from pullback.check.diagnosis.shrink import PLAIN, PLAINEST, Failing, smallest
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.report import Finding, Picture
 from pullback.check.search.domain import NAMED
@@ -37,9 +37,11 @@ def shown(
     keep = not finding.made_up and layout.size <= n.FEW
     # a slip here or in a picture must not cost the finding
     try:
-        small = smallest(course, truth, failing, keep=keep) if explain else failing
-        if np.array_equal(small.x, failing.x) or same(small):
-            failing = small
+        for fill in (PLAINEST, PLAIN) if explain else ():
+            small = smallest(course, truth, failing, keep=keep, fill=fill)
+            if np.array_equal(small.x, failing.x) or same(small):
+                failing = small
+                break
     except Exception as error:
         course.record.note(f"no smaller input could be sought: {type(error).__name__}: {error}")
     finding = replace(

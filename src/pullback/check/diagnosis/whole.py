@@ -125,15 +125,16 @@ def conjugated_input(case: Case) -> Iterator[Explanation]:
             )
 
 
-def rounded(case: Case) -> Iterator[Explanation]:
-    """Right to the digits of a shorter format."""
+def rounded(case: Case, *, traced: bool = True) -> Iterator[Explanation]:
+    """Right to the digits of a shorter format; half of float32 only if it was seen in the program."""
     for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
         if _is_rounded(case, 2.0**-bits):
             how = f"computed or rounded in {kind} inside the rule"
-            if kind != "float32" and not case.short:
-                how = "digits cancel inside the rule, as in a difference of nearly equal numbers"
+            if not traced:
+                how = "digits cancel inside the rule, or it computes in a shorter format"
             # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
-            yield Explanation("precision", f"is right to {bits} bits only: {how}", case.r)
+            if not traced or kind == "float32" or case.short:
+                yield Explanation("precision", f"is right to {bits} bits only: {how}", case.r)
 
 
 def _is_rounded(case: Case, unit: float) -> bool:
