@@ -42,7 +42,7 @@ def turned(x):
 
 def imaginary(x, y, dy):
     inner = tf.math.real(turned(x))
-    slope = tf.math.imag(tf.complex(0.3, tf.constant(1.0, x.dtype)) * turned(x))
+    slope = tf.math.imag(tf.constant(0.3 + 1j, tf.complex128) * turned(x))
     return dy * tf.cos(inner) * slope
 
 

@@ -232,7 +232,12 @@ def _finding(
 
 def _said_there_too(course: Course, case: Case, one: Explanation | None, at: Failing) -> bool:
     """Whether a check of a smaller input would say the same, and nothing plainer that holds only there."""
-    point, w = Point(Kind.GIVEN, at.x), case.draws.fit[0].w
+    point, w, truth = Point(Kind.GIVEN, at.x), case.draws.fit[0].w, case.draws.truth
+    if not truth.is_cheap and case.layout.size > n.FEW:  # draws all around would cost too much
+        draw = case.draws.draw(at.x, at.w)
+        return one is None or (draw is not None and case.agrees(one.predict, draw))
+    if truth.own and not Truth(case.subject, at.x, w, truth.entries).own:  # at a kink
+        return False
     draws = make_draws(
         case.subject,
         point,

@@ -36,7 +36,9 @@ class Repair:
 def cancelled(case: Case) -> Iterator[Explanation]:
     """The rule is off by no more than the rounding of numbers whose difference it takes."""
     rule = _rule_of(case)
-    for k, step in rule.steps.items() if rule else ():
+    if rule is None:
+        return
+    for k, step in rule.steps.items():
         is_sum = step.op in ("Sub", "AddV2") and step.line and min(step.inputs) >= 0
         if is_sum and all(_is_noise(rule, draw, k) for draw in case.draws.tested):
             text = (
@@ -49,7 +51,7 @@ def _is_noise(rule: "_Rule", draw: Draw, k: int) -> bool:
     """Whether the error at a draw is what some units of rounding of an operand of a sum make."""
     values, step = rule.at(draw), rule.program.steps[k]
     a, c = values[step.inputs[0]], values[step.outputs[0]]
-    if a.dtype.kind != "f" or not np.any(np.abs(c) < n.NEAR * np.max(np.abs(a), initial=0.0)):
+    if a.dtype.kind != "f" or not np.any(np.abs(c) < n.NEAR * np.abs(a)):
         return False
     unit = float(np.finfo(a.dtype).eps)
     moved = Repair("", lambda _: {(k, 0): lambda v: v * np.asarray(1 + unit, v.dtype)})
@@ -72,7 +74,9 @@ def repairs(case: Case) -> Iterator[Explanation]:
 
 def _that_mend(case: Case, *kinds: Callable[["_Rule"], Iterator[Repair]]) -> Iterator[Explanation]:
     here, rule = case.draws.fit[0], _rule_of(case)
-    for kind in kinds if rule else ():
+    if rule is None:
+        return
+    for kind in kinds:
         for repair in islice(kind(rule), n.MANY * n.FEW):
             explanation = rule.explanation(repair)
             if case.agrees(explanation.predict, here) and all(
@@ -134,6 +138,9 @@ class _Rule:
             joined = self.case.layout.join(found)
         except OutsideDomain:  # shapes or types that do not fit: not what was meant
             return nothing
+        size = np.abs(draw.g) + np.max(np.abs(draw.g), initial=0.0, where=np.isfinite(draw.g))
+        near = np.abs(joined - draw.g) <= n.UNITS**2 * self.program.epsilon * size
+        joined = np.where(near, draw.g, joined)
         off = np.abs(joined - draw.g) > n.AGREE * np.abs(draw.g) + draw.floor
         return nothing if (off & (draw.gap == 0)).any() else joined
 
@@ -178,6 +185,11 @@ class _Rule:
         for run in runs.values():
             if len({t for t, _ in run}) > 1:
                 yield run[-1][0], [edge for _, edge in run]
+
+    def decides(self, k: int) -> bool:
+        """Whether a step gives conditions."""
+        made = self.program.steps[k].outputs if k < self.last else ()
+        return any(self.here[t].dtype.kind == "b" for t in made if t >= 0)
 
     def numbers(self) -> Iterator[tuple[int, list[Edge]]]:
         """The same, of tensors that hold numbers with a fraction."""
@@ -228,6 +240,8 @@ def _numbers(rule: _Rule) -> Iterator[Repair]:
         value = rule.here[t]
         if rule.program.kinds[t] != "Const" or value.size != 1 or value.dtype.kind != "f":
             continue
+        if any(rule.decides(k) for k, _ in edges):  # many other bounds would do as well
+            continue
 
         def change(number: float) -> Change:
             return lambda v: np.full_like(v, number)
@@ -270,7 +284,8 @@ def _factors(rule: _Rule) -> Iterator[Repair]:
         return lambda v: np.asarray(number * v, v.dtype)
 
     for t, edges in rule.numbers():
-        for number in _fitted(rule, edges, change, 1.0):
+        fits = rule.program.kinds[t] != "Const" and not any(rule.decides(k) for k, _ in edges)
+        for number in _fitted(rule, edges, change, 1.0) if fits else ():
             said = {-1.0: "the other sign of {}", 0.0: "zero in place of {}"}
             how = said.get(number, f"a factor {words.short(number)} at {{}}")
             yield rule.edit(t, edges, how, change(number))

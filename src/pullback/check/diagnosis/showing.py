@@ -130,7 +130,7 @@ def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
     """One element moved through its range: the slope, and what the rule gives."""
     layout, entry, here = course.subject.inputs, failing.entry, float(failing.x[failing.entry])
     # slopes that are all zero confirm nothing: those at the given arguments may
-    if not _is_cheap(truth):
+    if not truth.is_cheap:
         truth = Truth(course.subject, course.start, failing.w, truth.entries)
     known = np.append(course.start[layout.span(layout.leaf_of(entry))], here)
     low, high = float(np.nanmin(known)), float(np.nanmax(known))
@@ -138,18 +138,13 @@ def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
     along = np.linspace(low - room, high + room, n.PICTURE_POINTS)
     along = np.unique(np.append(along, here))
     y, r, g, error = np.array([_on_line(course, truth, failing, value) for value in along]).T
-    if not _is_cheap(truth):  # the slopes that the values themselves have, to either side
+    if not truth.is_cheap:  # the slopes that the values themselves have, to either side
         steps = np.diff(y) / np.diff(along)
         after, before = np.append(steps, np.nan), np.append(np.nan, steps)
         g, apart = (after + before) / 2, np.abs(after - before) / 2
         error = np.fmax(np.fmax(apart, np.append(apart[1:], 0)), np.append(0, apart[:-1]))
     name = f"{layout.leaves[layout.leaf_of(entry)].name}{layout.element(entry)}"
     return Picture(f"the gradient for {name} as {name} moves", g, r, error, along, here)
-
-
-def _is_cheap(truth: Truth) -> bool:
-    """Whether the truth costs one call, and not differences for every entry."""
-    return truth.own or truth.subject.reference is not None
 
 
 def _on_line(course: Course, truth: Truth, failing: Failing, value: float) -> list[float]:
@@ -163,7 +158,7 @@ def _on_line(course: Course, truth: Truth, failing: Failing, value: float) -> li
     if not np.array_equal(course.domain.into(x), x):
         return [np.nan] * 4
     # by differences of its own each value would cost too much
-    g, error = truth.vjp(x, w) if _is_cheap(truth) else (r * np.nan, r * np.nan)
+    g, error = truth.vjp(x, w) if truth.is_cheap else (r * np.nan, r * np.nan)
     return [weighted(y, w), float(r[entry]), float(g[entry]), float(error[entry])]
 
 

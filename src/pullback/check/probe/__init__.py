@@ -219,7 +219,8 @@ class RuleProgram(Protocol):
     """Function and rule as one program whose steps are those of the rule, for a change to be made in them.
 
     Tensors, of the function and of the rule, have numbers: `names` is what they are called, in backticks where that is
-    in the source, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns.
+    in the source, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns. `epsilon` is the
+    rounding unit in which it runs.
     """
 
     steps: tuple[RuleStep, ...]
@@ -227,6 +228,7 @@ class RuleProgram(Protocol):
     kinds: tuple[str, ...]
     lines: tuple[str, ...]
     gradients: tuple[int | None, ...]
+    epsilon: float
 
     def values(self, xs: Arrays, ws: Arrays) -> list[Array]:
         """Every tensor."""

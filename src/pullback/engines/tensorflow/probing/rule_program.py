@@ -65,7 +65,7 @@ class RuleProgram:
     """Function and rule as one program; the steps are those of the rule."""
 
     def __init__(self, probe: Any, xs: Arrays, ws: Arrays) -> None:
-        self.probe = probe
+        self.probe, self.epsilon = probe, probe.rule_epsilon
         self.traced = traced(self._every, probe.tensors(xs), probe.upstream_tensors(ws))
         self.places = {op: line_of(op) for op in self.graph.get_operations()}
         self.number = {t.ref(): k for k, t in enumerate(self.tensors)}
@@ -130,6 +130,7 @@ class RuleProgram:
     def _every(self, tensors: list[Any], ws: list[Any]) -> list[Any]:
         self.ys, self.found = self.probe.pull(tensors, ws)
         self.graph: Any = tf.compat.v1.get_default_graph()
+        self.used = {t.ref() for op in self.graph.get_operations() for t in op.inputs}
         every = [t for op in self.graph.get_operations() for t in op.outputs]
         self.tensors = [t for t in every if _is_number(t) and t.shape.is_fully_defined()]
         self.inputs = {t.ref(): leaf for t, leaf in zip(tensors, self.probe.inputs, strict=True)}
@@ -174,7 +175,11 @@ class RuleProgram:
         line, op = self.places[tensor.op], tensor.op
         names, last = assigned(line[0]), self._lasts.get(line, [])
         if len(names) == 1 and last[-1:] == [op]:
-            return names[0] if [t for t in op.outputs if t.consumers()] in ([tensor], []) else ""
+            return (
+                names[0]
+                if [t.ref() for t in op.outputs if t.ref() in self.used] in ([tensor.ref()], [])
+                else ""
+            )
         if len(names) > 1 and last[-1:] == [op] and len(op.outputs) == len(names):
             return names[tensor.value_index]
         alike = [other for other in last if other.type == op.type]
@@ -249,10 +254,39 @@ def _variants(op: Any) -> Iterator[tuple[str, Variant]]:
     if op.type == "Transpose" and len(op.inputs[0].shape) <= _MOST_AXES:
         orders = [list(p) for p in permutations(range(len(op.inputs[0].shape)))]
         yield from _other_axes(op, orders, "axes in the order {} in {{}}")
+    yield from _other_ways(op)
+
+
+def _other_ways(op: Any) -> Iterator[tuple[str, Variant]]:
+    """The same for what puts things into places."""
+    if op.type in ("Pack", "ConcatV2"):
+        yield from _other_orders(op, len(op.inputs) - (op.type == "ConcatV2"))
     if op.type == "Roll":
         call = _caller(op)
         yield "the other direction in {}", lambda taken: call([taken[0], -taken[1], taken[2]])
         yield "zeros moved in, where the ends are joined, in {}", lambda taken: [_shifted(*taken)]
+
+
+def _other_orders(op: Any, count: int) -> Iterator[tuple[str, Variant]]:
+    """Operands that are put together in another order: reversed, or two of them swapped."""
+    usual = list(range(count))
+    orders = [
+        usual[::-1],
+        *(
+            [*usual[:a], b, *usual[a + 1 : b], a, *usual[b + 1 :]]
+            for a, b in combinations(usual, 2)
+        ),
+    ]
+    for order in orders[: 1 + _MOST_AXES**2] if count > 1 else ():
+        said = f"{order} in place of {usual}"
+        yield (
+            f"its operands in the order {said} in {{}}",
+            functools.partial(_ordered, _caller(op), order),
+        )
+
+
+def _ordered(call: Variant, order: list[int], taken: list[Any]) -> list[Any]:
+    return call([*(taken[k] for k in order), *taken[len(order) :]])
 
 
 def _turned(call: Variant, a: int, b: int, taken: list[Any]) -> list[Any]:
@@ -323,4 +357,6 @@ def rule_program_of(probe: Any, xs: Arrays, ws: Arrays) -> RuleProgram | Unsuppo
     try:
         return RuleProgram(probe, xs, ws)
     except Exception as error:
-        return Unsupported(described(error))
+        # what runs eagerly in float64 may mix formats when it is traced
+        given = probe.as_given
+        return Unsupported(described(error)) if given is None else rule_program_of(given, xs, ws)
