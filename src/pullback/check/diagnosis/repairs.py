@@ -5,7 +5,6 @@ changed rule is the derivative at every draw, and nothing that was right is spoi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice, permutations, product
 
 import numpy as np
@@ -15,27 +14,14 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.moves import moves
+from pullback.check.diagnosis.rule import Change, Edge, Repair, Rule, rule_of
 from pullback.check.diagnosis.whole import lies_over
-from pullback.check.probe import Array, Arrays, OutsideDomain, RuleProgram, RuleStep
-
-# An operand of a step of the rule.
-Edge = tuple[int, int]
-Change = Callable[[Array], Array]
-Changes = Callable[[Arrays], Mapping[Edge, Change]]
-
-
-@dataclass(frozen=True)
-class Repair:
-    """What to write in the rule, how operands change given all tensors, and the steps that are taken in another way."""
-
-    text: str
-    operands: Changes = lambda _: {}
-    options: Mapping[int, int] = field(default_factory=dict[int, int])
+from pullback.check.probe import Array, Arrays, OutsideDomain
 
 
 def cancelled(case: Case) -> Iterator[Explanation]:
     """The rule is off by no more than the rounding of numbers whose difference it takes."""
-    rule = _rule_of(case)
+    rule = rule_of(case)
     if rule is None:
         return
     for k, step in rule.steps.items():
@@ -47,7 +33,7 @@ def cancelled(case: Case) -> Iterator[Explanation]:
             yield Explanation("precision", text, case.r)
 
 
-def _is_noise(rule: "_Rule", draw: Draw, k: int) -> bool:
+def _is_noise(rule: Rule, draw: Draw, k: int) -> bool:
     """Whether the error at a draw is what some units of rounding of an operand of a sum make."""
     values, step = rule.at(draw), rule.program.steps[k]
     a, c = values[step.inputs[0]], values[step.outputs[0]]
@@ -72,8 +58,8 @@ def repairs(case: Case) -> Iterator[Explanation]:
     )
 
 
-def _that_mend(case: Case, *kinds: Callable[["_Rule"], Iterator[Repair]]) -> Iterator[Explanation]:
-    here, rule = case.draws.fit[0], _rule_of(case)
+def _that_mend(case: Case, *kinds: Callable[[Rule], Iterator[Repair]]) -> Iterator[Explanation]:
+    here, rule = case.draws.fit[0], rule_of(case)
     if rule is None:
         return
     for kind in kinds:
@@ -87,133 +73,7 @@ def _that_mend(case: Case, *kinds: Callable[["_Rule"], Iterator[Repair]]) -> Ite
                 yield explanation
 
 
-def _rule_of(case: Case) -> "_Rule | None":
-    here, known = case.draws.fit[0], case.draws.rule
-    if case.which not in known:
-        program = case.subject.rule_program(here.x, here.w)
-        known[case.which] = None if program is None else _Rule(case, program)
-    return known[case.which]
-
-
-class _Rule:
-    """The rule's program at the draws of a case."""
-
-    def __init__(self, case: Case, program: RuleProgram) -> None:
-        self.case, self.program, self.last = case, program, len(program.steps)
-        self.known: dict[Draw, list[Array]] = {}
-        self.here = self.at(case.draws.fit[0])
-        which = range(len(program.gradients)) if case.which is None else [case.which]
-        self.steps = self._leading_to([program.gradients[k] for k in which])
-        returned = [(self.last, j, program.gradients[j]) for j in which]
-        self.edges = [
-            (k, j, t)
-            for k, step in self.steps.items()
-            for j, t in enumerate(step.inputs)
-            if step.line and t >= 0
-        ] + [(k, j, t) for k, j, t in returned if t is not None and t >= 0]
-
-    def _leading_to(self, tensors: list[int | None]) -> dict[int, RuleStep]:
-        """The steps that these tensors come from."""
-        wanted, found = set(tensors), list[int]()
-        for k in reversed(range(self.last)):
-            if wanted & set(self.program.steps[k].outputs):
-                wanted |= set(self.program.steps[k].inputs)
-                found.insert(0, k)
-        return {k: self.program.steps[k] for k in found}
-
-    def at(self, draw: Draw) -> list[Array]:
-        """Every tensor at a draw."""
-        if draw not in self.known:
-            subject = self.case.subject
-            subject.calls += 1
-            xs, ws = subject.inputs.split(draw.x), subject.upstream(draw.w)
-            self.known[draw] = self.program.values(xs, ws)
-        return self.known[draw]
-
-    def changed(self, draw: Draw, repair: Repair) -> Array:
-        """What the changed rule gives; not a number where it cannot be run, or spoils what was right."""
-        values, nothing = self.at(draw), np.full(draw.r.size, np.nan)
-        try:
-            found = self.program.run(values, repair.operands(values), repair.options)
-            joined = self.case.layout.join(found)
-        except OutsideDomain:  # shapes or types that do not fit: not what was meant
-            return nothing
-        size = np.abs(draw.g) + np.max(np.abs(draw.g), initial=0.0, where=np.isfinite(draw.g))
-        near = np.abs(joined - draw.g) <= n.UNITS**2 * self.program.epsilon * size
-        joined = np.where(near, draw.g, joined)
-        off = np.abs(joined - draw.g) > n.AGREE * np.abs(draw.g) + draw.floor
-        return nothing if (off & (draw.gap == 0)).any() else joined
-
-    def explanation(self, repair: Repair) -> Explanation:
-        """As a prediction: the rule is off by as much as the changed rule is right."""
-
-        def predict(draw: Draw) -> Array:
-            return self.case.part(draw.r + (self.changed(draw, repair) - draw.g))
-
-        return Explanation("repair", f"would be right with {repair.text}", predict)
-
-    # words
-
-    def line(self, k: int, word: str = "in") -> str:
-        """Where a step is."""
-        if k == self.last:
-            return "in what the rule returns"
-        line = self.program.steps[k].line.removeprefix("return ")
-        return f"{word} `{line}`"
-
-    def name(self, tensor: int, within: int) -> str:
-        """What a tensor is called; its line is said if it is another than that of the step at hand."""
-        name, line = self.program.names[tensor], self.program.lines[tensor]
-        known = not name.startswith("the result") or not line
-        if known or (within < self.last and self.program.steps[within].line == line):
-            return name
-        return f"{name} in `{line.removeprefix('return ')}`"
-
-    # what can be changed
-
-    def groups(self) -> Iterator[tuple[int, list[Edge]]]:
-        """Tensors and the operands that they are: all at once, one by one, and all of the runs of a line."""
-        used: dict[int, list[Edge]] = {}
-        runs: dict[object, list[tuple[int, Edge]]] = {}
-        for k, j, t in self.edges:
-            used.setdefault(t, []).append((k, j))
-            if k < self.last:
-                step = self.program.steps[k]
-                runs.setdefault((step.line, step.op, j), []).append((t, (k, j)))
-        yield from used.items()
-        yield from ((t, [edge]) for t, every in used.items() if len(every) > 1 for edge in every)
-        for run in runs.values():
-            if len({t for t, _ in run}) > 1:
-                yield run[-1][0], [edge for _, edge in run]
-
-    def decides(self, k: int) -> bool:
-        """Whether a step gives conditions."""
-        made = self.program.steps[k].outputs if k < self.last else ()
-        return any(self.here[t].dtype.kind == "b" for t in made if t >= 0)
-
-    def numbers(self) -> Iterator[tuple[int, list[Edge]]]:
-        """The same, of tensors that hold numbers with a fraction."""
-        return ((t, edges) for t, edges in self.groups() if self.here[t].dtype.kind in "fc")
-
-    def known_at(self, k: int) -> list[int]:
-        """Tensors that there are where a step is; those with a name in the source first."""
-        end = len(self.here) if k == self.last else min(self.program.steps[k].outputs, default=0)
-        kinds, names = self.program.kinds, self.program.names
-        some = [t for t in range(end) if kinds[t] not in ("IdentityN", "Identity")]
-        return sorted(some, key=lambda t: not names[t].startswith("`"))
-
-    def edit(self, t: int, edges: list[Edge], how: str, change: Change) -> Repair:
-        """Operands changed, in words that have a place for their name."""
-        k = edges[0][0]
-        text = f"{how.format(self.name(t, k))} {self.line(k)}"
-        return Repair(text, lambda _: dict.fromkeys(edges, change))
-
-    def put(self, q: int, edges: list[Edge], text: str) -> Repair:
-        """A tensor in the place of operands."""
-        return Repair(text, lambda values: dict.fromkeys(edges, lambda _: values[q]))
-
-
-def _branches(rule: _Rule) -> Iterator[Repair]:
+def _branches(rule: Rule) -> Iterator[Repair]:
     """A condition that is to hold everywhere, or nowhere."""
     for t, edges in rule.groups():
         if rule.here[t].dtype.kind == "b":
@@ -221,7 +81,7 @@ def _branches(rule: _Rule) -> Iterator[Repair]:
             yield rule.edit(t, edges, "{} taken as true everywhere", np.ones_like)
 
 
-def _options(rule: _Rule) -> Iterator[Repair]:
+def _options(rule: Rule) -> Iterator[Repair]:
     """A step taken in another way; or all steps of its type."""
     for k, step in rule.steps.items():
         for v, how in enumerate(step.options):
@@ -234,7 +94,7 @@ def _options(rule: _Rule) -> Iterator[Repair]:
                 yield Repair(f"{how.format(op)}, wherever the rule has it", options=every)
 
 
-def _numbers(rule: _Rule) -> Iterator[Repair]:
+def _numbers(rule: Rule) -> Iterator[Repair]:
     """Another constant."""
     for t, edges in rule.numbers():
         value = rule.here[t]
@@ -263,7 +123,7 @@ def _numbers(rule: _Rule) -> Iterator[Repair]:
 
 
 def _fitted(
-    rule: _Rule, edges: list[Edge], change: Callable[[float], Change], now: float
+    rule: Rule, edges: list[Edge], change: Callable[[float], Change], now: float
 ) -> list[float]:
     """The number with which the rule is right, if what it gives is a straight line in it."""
     case, here = rule.case, rule.case.draws.fit[0]
@@ -277,7 +137,7 @@ def _fitted(
     return [words.plain_number(now + float(np.sum((slope * gap)[known])) / size)] if size else []
 
 
-def _factors(rule: _Rule) -> Iterator[Repair]:
+def _factors(rule: Rule) -> Iterator[Repair]:
     """A factor at a tensor."""
 
     def change(number: float) -> Change:
@@ -301,7 +161,7 @@ _INDICES: dict[str, Change] = {
 }
 
 
-def _indices(rule: _Rule) -> Iterator[Repair]:
+def _indices(rule: Rule) -> Iterator[Repair]:
     """Other indices, shifts, bounds, or another condition."""
     for t, edges in rule.groups():
         value = rule.here[t]
@@ -322,7 +182,7 @@ def _indices(rule: _Rule) -> Iterator[Repair]:
                 yield Repair(text, lambda _, e=ends, b=by: dict.fromkeys(e, lambda v: v + b))
 
 
-def _others(rule: _Rule) -> Iterator[Repair]:
+def _others(rule: Rule) -> Iterator[Repair]:
     """Another tensor of function or rule in the place of an operand: those of its shape first."""
     for alike in (True, False):
         for t, edges in rule.groups():
@@ -340,7 +200,7 @@ def _broadcast(a: Array, b: Array) -> bool:
     return lies_over(a.shape, b.shape) or lies_over(b.shape, a.shape)
 
 
-def _left_out(rule: _Rule) -> Iterator[Repair]:
+def _left_out(rule: Rule) -> Iterator[Repair]:
     """An operation left out: one of its operands in the place of what it gives."""
     for k, step in rule.steps.items():
         for t in step.outputs if step.line else ():
@@ -350,7 +210,7 @@ def _left_out(rule: _Rule) -> Iterator[Repair]:
                     yield rule.put(q, edges, _without(rule, k, q))
 
 
-def _without(rule: _Rule, k: int, q: int) -> str:
+def _without(rule: Rule, k: int, q: int) -> str:
     """In words: what is left out, or that all of an operation is."""
     step, line = rule.program.steps[k], rule.line(k, "of")
     rest = [t for t in step.inputs if t != q and t >= 0]
@@ -359,7 +219,7 @@ def _without(rule: _Rule, k: int, q: int) -> str:
     return f"{rule.name(q, k)} alone in place of {step.name} {line}"
 
 
-def _neighbours(rule: _Rule) -> Iterator[Repair]:
+def _neighbours(rule: Rule) -> Iterator[Repair]:
     """In every run of a line the tensor of the run before or after, in the place of an operand."""
     kinds, lines = rule.program.kinds, rule.program.lines
     series: dict[object, list[int]] = {}
@@ -414,7 +274,7 @@ _OF_MATRICES: dict[str, Change] = {
 }
 
 
-def _moved(rule: _Rule) -> Iterator[Repair]:
+def _moved(rule: Rule) -> Iterator[Repair]:
     """An operand in other places, or in another form."""
     for t, edges in rule.numbers():
         shape = rule.here[t].shape
@@ -449,7 +309,7 @@ _WHERE: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def _joined(rule: _Rule) -> Iterator[Repair]:
+def _joined(rule: Rule) -> Iterator[Repair]:
     """An operand multiplied with another tensor, divided by it, that added or taken off; or masked."""
     for how, join in (_TWO | _WHERE).items():
         for t, edges in rule.numbers():
@@ -471,7 +331,7 @@ def _axes(shape: tuple[int, ...], over: tuple[int, ...]) -> list[int | None]:
 
 
 def _with(
-    rule: _Rule,
+    rule: Rule,
     t: int,
     other: tuple[int, int | None],
     edges: list[Edge],
@@ -488,7 +348,7 @@ def _with(
     return Repair(text, lambda values: dict.fromkeys(edges, lambda v: join(v, values[q])))
 
 
-def _pairs(rule: _Rule) -> Iterator[Repair]:
+def _pairs(rule: Rule) -> Iterator[Repair]:
     """Both operands of a step replaced."""
     for k, step in rule.steps.items():
         if len(step.inputs) != 2 or not step.line or min(step.inputs) < 0:
