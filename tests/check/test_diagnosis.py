@@ -234,7 +234,7 @@ CASES = {
         masked,
         lambda x, y, dy: derivative(softmax, x, dy),
         [M],
-        "with the condition of SelectV2 taken as true everywhere in `tf.nn.softmax(tf.where(",
+        "with the condition of Select taken as true everywhere in `tf.nn.softmax(tf.where(",
     ),
     "other axes": (
         layer_norm,
@@ -249,7 +249,7 @@ CASES = {
             tf.math.unsorted_segment_sum(v * tf.gather(dy, COLUMNS), ROWS, 4),
         ],
         [normal(4), normal(4)],
-        "the indices of GatherV2 and the indices of UnsortedSegmentSum in each other's place",
+        "the indices of Gather and the indices of UnsortedSegmentSum in each other's place",
     ),
     # another upstream
     "upstreams swapped": (
@@ -563,7 +563,7 @@ CASES = {
         best,
         lambda x, y, dy: derivative(lambda x: -best(-x), x, dy),
         [M],
-        "TopKV2 in `tf.math.top_k(x, 2)[0]` with the smallest in place of the largest",
+        "TopK in `tf.math.top_k(x, 2)[0]` with the smallest in place of the largest",
     ),
     "overwritten along an axis": (
         windows,
@@ -585,7 +585,7 @@ CASES = {
         scan,
         functools.partial(scan_back, own=True),
         [normal(4, 2), normal(4, 2)],
-        "with the result of AddV2, 2 operations later, in place of its second operand",
+        "with the result of Add, 2 operations later, in place of its second operand",
     ),
     "one run": (
         powers,

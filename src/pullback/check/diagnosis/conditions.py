@@ -101,9 +101,11 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
             def other(d: Draw, k: int = k) -> Array:
                 return d.x[case.layout.span(k)].reshape(case.shape)
 
+            # in the order of the inputs, so that of both the same is said
+            a, b = (name, leaf.name) if k > (case.which or 0) else (leaf.name, name)
             yield f"{name} − {leaf.name}", lambda d, f=other: case.x(d) - f(d)
-            yield f"|{name} − {leaf.name}|", lambda d, f=other: np.abs(case.x(d) - f(d))
-            yield f"{name} × {leaf.name}", lambda d, f=other: case.x(d) * f(d)
+            yield f"|{a} − {b}|", lambda d, f=other: np.abs(case.x(d) - f(d))
+            yield f"{a} × {b}", lambda d, f=other: case.x(d) * f(d)
             yield leaf.name, other
     outputs = case.subject.outputs
     for k, leaf in enumerate(outputs.leaves):

@@ -54,6 +54,8 @@ _ORDERED = {
     **dict.fromkeys(["RealDiv", "Pow", "MatMul", "BatchMatMulV2", "Atan2"], (0, 1)),
     **dict.fromkeys(["Select", "SelectV2"], (1, 2)),
 }
+# Tensors of more numbers in all would make thousands of changes slow, and fill the memory at many points.
+_MOST_NUMBERS = 100_000
 # Operands of several axes are put into another order of these: of more there are too many.
 _MOST_AXES = 4
 
@@ -133,6 +135,8 @@ class RuleProgram:
         self.used = {t.ref() for op in self.graph.get_operations() for t in op.inputs}
         every = [t for op in self.graph.get_operations() for t in op.outputs]
         self.tensors = [t for t in every if _is_number(t) and t.shape.is_fully_defined()]
+        if sum(t.shape.num_elements() for t in self.tensors) > _MOST_NUMBERS:
+            raise ValueError("the program is too large")
         self.inputs = {t.ref(): leaf for t, leaf in zip(tensors, self.probe.inputs, strict=True)}
         self.upstreams = {t.ref(): leaf for t, leaf in zip(ws, self.probe.outputs, strict=True)}
         return self.tensors
