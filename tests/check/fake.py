@@ -108,6 +108,9 @@ class NumpyProbe:
     def own_vjp(self, xs, ws):
         return Unsupported("there is no program")
 
+    def rule_program(self, xs, ws):
+        return Unsupported("there is no program")
+
     def facts(self, xs, ws):
         return self._facts
 

@@ -13,6 +13,7 @@ from pullback.check.probe import (
     Margins,
     OutsideDomain,
     Probe,
+    RuleProgram,
     Steps,
     Unsupported,
 )
@@ -178,6 +179,11 @@ class Subject:
     def steps(self) -> Steps | None:
         """The program whose derivative `own_vjp` gives, operation by operation, where it can be had."""
         found = self.truth.program_steps()
+        return None if isinstance(found, Unsupported) else found
+
+    def rule_program(self, x: Array, w: Array) -> RuleProgram | None:
+        """Function and rule as one program, where it can be had."""
+        found = self.rule.rule_program(self.inputs.split(x), self.upstream(w))
         return None if isinstance(found, Unsupported) else found
 
     def pull_after(self, x: Array, other: Array, w: Array) -> Array:

@@ -10,7 +10,7 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -221,6 +221,51 @@ class Steps(Protocol):
 
 
 @dataclass(frozen=True)
+class RuleStep:
+    """One operation of the rule: its type, that with a number where its line has several, and its line.
+
+    Operands and results are numbers of tensors, −1 for what holds no numbers. `options` are other ways to take it, in
+    words that have a place for what it is called.
+    """
+
+    op: str
+    name: str
+    line: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: tuple[str, ...]
+
+
+class RuleProgram(Protocol):
+    """Function and rule as one program whose steps are those of the rule, for a change to be made in them.
+
+    Tensors, of the function and of the rule, have numbers: `names` is what they are called, in backticks where that is
+    in the source, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns. `epsilon` is the
+    rounding unit in which it runs.
+    """
+
+    steps: tuple[RuleStep, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    lines: tuple[str, ...]
+    gradients: tuple[int | None, ...]
+    epsilon: float
+
+    def values(self, xs: Arrays, ws: Arrays) -> list[Array]:
+        """Every tensor."""
+        ...
+
+    def run(
+        self,
+        values: Arrays,
+        operands: Mapping[tuple[int, int], Callable[[Array], Array]],
+        options: Mapping[int, int],
+    ) -> Sequence[Array | None]:
+        """The gradients if operands of steps are changed, or steps taken in another way; returning is the last step."""
+        ...
+
+
+@dataclass(frozen=True)
 class WrongShape:
     """The rule gave a gradient of another shape than its input."""
 
@@ -303,6 +348,10 @@ class Probe(Protocol):
         """The program whose derivative `own_vjp` gives, operation by operation."""
         ...
 
+    def rule_program(self, xs: Arrays, ws: Arrays) -> RuleProgram | Unsupported:
+        """Function and rule as one program, operation by operation."""
+        ...
+
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """What the program of function and rule compares its values with."""
         ...
@@ -366,6 +415,13 @@ class Probes(Protocol):
 
     def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
         """A tensor to try a function on; another one for another `which`."""
+        ...
+
+    def making(self, fn: Any, most: int) -> tuple[str, str] | None:
+        """A name for a layer and the lines that make it, with its weights if these are at most so many numbers.
+
+        Nothing for what is no layer.
+        """
         ...
 
     def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:

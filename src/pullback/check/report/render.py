@@ -34,10 +34,13 @@ def _lines(report: Report) -> Iterator[list[Piece]]:
     mark, name = MARKS[report.verdict], f"{report.name}: {headline(report)}"
     yield [(f"{mark} ", STYLES[mark]), (name, "bold"), (f"  ({cost(report)})", "dim")]
     yield from map(_leaf, (*report.inputs, *report.outputs))
+    before: list[str] = []
     for k, finding in enumerate(report.findings):
         if k:  # the first is the headline
             yield [("  ✗ ", "red"), (finding.diagnosis, "")]
-        yield from ([("    " + text, "")] for text in details(report, finding))
+        told = [text for text in details(report, finding) if text not in before]
+        yield from ([("    " + text, "")] for text in told)
+        before += told
     yield from ([("  " + text, "")] for text in undecided(report))
     yield from ([("  " + text, "dim")] for text in covered(report))
     if report.findings:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow.probing.lines import line_of
 from pullback.engines.tensorflow.probing.modes import Point
 from pullback.extend import Array, Arrays
 
@@ -28,8 +29,15 @@ def wrong_ops(probe: Any, xs: Arrays, order: int) -> tuple[str, ...]:
     found = _Interpreter(order, probe.put_back)
     found.run(concrete.graph, [*at.arguments, *captures][: len(concrete.graph.inputs)])
     # nothing but what was stopped on purpose: right to first order, as in the variance of `tf.nn.moments`
-    stopped = [op.type for op in concrete.graph.get_operations() if op.type == "StopGradient"]
-    return tuple(found.wrong or stopped[:1])
+    stopped = [op for op in concrete.graph.get_operations() if op.type == "StopGradient"]
+    wrong = [name for name in found.wrong if name != "StopGradient"]
+    return tuple(wrong or map(_stopping, stopped[:1]))
+
+
+def _stopping(op: Any) -> str:
+    """The line in which a user stops a gradient; the type of the op where the engine does."""
+    text, place = line_of(op)
+    return f"{place} (tf.stop_gradient)" if "stop_gradient" in text else op.type
 
 
 class _Interpreter:

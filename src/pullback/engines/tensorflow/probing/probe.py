@@ -32,6 +32,7 @@ from pullback.engines.tensorflow.probing.op_by_op import wrong_ops
 from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.programs import Programs
+from pullback.engines.tensorflow.probing.rule_program import rule_program_of
 from pullback.engines.tensorflow.probing.state import State, seeded
 from pullback.engines.tensorflow.probing.steps import program_of
 from pullback.engines.tensorflow.tf_private.drawing import drawn_in
@@ -157,6 +158,10 @@ class TensorFlowProbe:
         if self.steps is None:
             self.steps = program_of(self, self.own)
         return self.steps
+
+    def rule_program(self, xs: Arrays, ws: Arrays) -> Any:
+        """Function and rule operation by operation."""
+        return rule_program_of(self, xs, ws)
 
     facts = facts_of
     margins = margins_of
