@@ -1,7 +1,7 @@
 """One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -79,6 +79,10 @@ class RuleOutput:
     second: Array | None
     none: tuple[int, ...]
     no_second: Unsupported | None
+
+    def without_values(self) -> "RuleOutput":
+        """The same without what first order alone needs: long vectors would fill the memory."""
+        return replace(self, values=np.empty(0), jvp=None)
 
 
 class Subject:

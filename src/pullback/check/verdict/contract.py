@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def contract(course: "Course") -> Iterator[Problem]:
     """At the given arguments: their own format, upstreams of other sizes and of zeros, another forward call before."""
     subject, x = course.subject, course.start
-    w = np.where(np.isfinite(course.first), course.upstream, 0.0)  # as for what is given
+    finite = np.isfinite(course.first)
+    w = course.upstream if finite.all() else np.where(finite, course.upstream, 0.0)  # as given
     plain = course.given.r if course.given is not None else subject.pull(x, w)[1]
     if not np.isfinite(plain).all():
         return
@@ -36,8 +37,10 @@ def contract(course: "Course") -> Iterator[Problem]:
     if broken is not None:
         yield broken
         return
-    opposite = points.opposite(course.rng, subject.inputs, x)
-    for other in (course.suggested.into(course.domain.into(opposite)), course.elsewhere(2)):
+    opposite = course.suggested.into(
+        course.domain.into(points.opposite(course.rng, subject.inputs, x))
+    )
+    for other in (opposite, course.elsewhere(2)):
         with contextlib.suppress(OutsideDomain):
             if not _alike(course, plain, subject.pull_after(x, other, w)):
                 yield Problem(Failure.STALE, Point(Kind.GIVEN, x))

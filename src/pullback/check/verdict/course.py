@@ -38,6 +38,11 @@ from pullback.errors import CheckError
 _NO_NUMBERS = np.empty(0)
 
 
+def _digest(y: Array) -> int:
+    """The same number for the same values."""
+    return hash((y + 0.0).tobytes())  # no zeros with a sign
+
+
 class Course:
     """One check under way."""
 
@@ -63,9 +68,13 @@ class Course:
         self.measure_scale()
         try:
             yield from self._at(Point(Kind.GIVEN, self.start))
+            # long vectors are let go of as soon as nobody needs them
+            if self.given is not None:
+                self.given = self.given.without_values()
             yield from contract(self)
-            if self.given is not None:  # long vectors that nobody needs any more
-                self.given = replace(self.given, values=_NO_NUMBERS, r=_NO_NUMBERS, jvp=None)
+            if self.given is not None:
+                self.given = replace(self.given, r=_NO_NUMBERS)
+            self.first = _NO_NUMBERS
             yield from self._another()
         except RuleFault as fault:
             yield Problem(Failure.FAULT, fault=fault)
@@ -131,7 +140,7 @@ class Course:
         if not any(point.is_given for point in self.record.points[1]):
             self.record.reasons.append("nothing could be compared at the given arguments")
         try:
-            same = np.array_equal(self.subject.value(self.start), self.first, equal_nan=True)
+            same = _digest(self.subject.value(self.start)) == self.at_first
         except OutsideDomain as error:
             self.record.reasons.append(f"the function began to raise during the check: {error}")
             return
@@ -146,6 +155,7 @@ class Course:
             y = self.first = self.subject.value(self.start)
         except OutsideDomain as error:
             raise CheckError(f"the function raised for the given arguments: {error}") from error
+        self.at_first = _digest(y)
         if y.size and not np.isfinite(y).any():
             raise CheckError(
                 f"{self.subject.rule.name} gives no finite value at the given arguments "
@@ -252,11 +262,12 @@ class Course:
         if not u.any():
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
-        first, again = run(subject, point, u, w, rule, plan)
-        before = self._met
-        yield from self._first_order(first)
-        if again is not None and before == self._met and np.isfinite(rule.r).all():
-            yield from self._second_order(again)
+        trials, before = run(subject, point, u, w, rule, plan), self._met
+        yield from self._first_order(next(trials))
+        rule = rule.without_values()
+        if rule.second is not None and before == self._met and np.isfinite(rule.r).all():
+            for again in trials:
+                yield from self._second_order(again)
         elif second and rule.no_second:
             self.record.note(f"second order not available: {rule.no_second.reason}")
         self.reached |= rule.r != 0
