@@ -103,8 +103,10 @@ def _not_linear(course: "Course", plain: Array, w: Array) -> Problem | None:
 
 def _out_of_proportion(course: "Course", plain: Array, w: Array, short: bool) -> float:
     """A factor of the upstream by which the gradient is not multiplied; zero if there is none."""
+    largest = _largest(course.subject.inputs)
     for factor in other_sizes(short):
-        if not _alike(course, plain, course.subject.pull(course.start, factor * w)[1] / factor):
+        found = course.subject.pull(course.start, factor * w)[1] / factor
+        if not _alike(course, plain, np.where(factor * np.abs(plain) > largest, plain, found)):
             return factor
     return 0.0
 

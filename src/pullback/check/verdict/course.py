@@ -82,7 +82,8 @@ class Course:
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
         self.read_program()
-        is_long = n.ROUNDINGS * self.subject.epsilon < 1  # else large values are all rounding
+        # else large values are all rounding
+        is_long = n.ROUNDINGS * max(self.subject.epsilon, self.subject.rule.rule_epsilon) < 1
         made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
         for point in made:
             if is_long or not point.kind.is_far_out:
@@ -276,9 +277,15 @@ class Course:
         """Second order at another point than the given one; where the rule has branches, at all but the given."""
         return (
             self.order > 1
+            and not self.is_rule_rounded
             and not point.is_given
             and (point.kind is Kind.ANOTHER or self.facts.branches)
         )
+
+    @property
+    def is_rule_rounded(self) -> bool:
+        """Whether the rule runs in a shorter format than the values: what it rounds is no mistake."""
+        return self.subject.rule.rule_epsilon > n.UNITS * self.subject.epsilon
 
     def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
         broken = ~np.isfinite(rule.r)
@@ -384,8 +391,11 @@ class Course:
     def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
         usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
-        share = np.where(off <= 0, 0.0, off / usual)
         rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
+        if self.is_rule_rounded:  # what it rounds may be as large as the values
+            usual = usual + trial.size[positions]
+            rounded = max(rounded, n.UNITS * self.subject.rule.rule_epsilon)
+        share = np.where(off <= 0, 0.0, off / usual)
         tolerated = share <= max(self.tolerance, rounded)
         self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
         return tolerated

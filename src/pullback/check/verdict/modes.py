@@ -44,7 +44,7 @@ def _compared(
     gap = np.where(np.isnan(gap), 0.0, gap)
     size = float(np.max(np.abs(known[np.isfinite(known)]), initial=0.0))
     worst = int(np.argmax(gap)) if gap.size else 0
-    if gap.size and gap[worst] > n.MODE_UNITS * answer.epsilon * size:
+    if gap.size and gap[worst] > min(n.MODE_UNITS * answer.epsilon, n.COARSE) * size:
         numbers = (float(found[worst]), float(known[worst]))
         text = f"{mode} gives another gradient than eager execution"
         yield Problem(Failure.MODE, text=text, numbers=numbers, where=layout.locate(worst))

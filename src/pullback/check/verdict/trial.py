@@ -102,13 +102,14 @@ def run(
     )
     size = np.abs(rule.values) + subject.scale
     yield Trial(point, point.x, u, w, rule, measured.value, measured, size)
-    if rule.second is None:
+    claimed = rule.second
+    if claimed is None:
         return
     if is_long:
         del measured, size
         rule, plan = rule.without_values(), plan_for(subject.epsilon, brief=True)
     again = more[0] if together else slopes(gradient, plan, subject.epsilon, scales[1:])[0]
-    yield Trial(point, point.x, u, w, rule, rule.second, again, of_rule(slice(None)), order=2)
+    yield Trial(point, point.x, u, w, rule, claimed, again, of_rule(slice(None)), order=2)
 
 
 def usual_size(values: Array) -> float:
