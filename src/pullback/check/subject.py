@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pullback.check import numbers as n
 from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Steps, Unsupported
 
 
@@ -101,6 +102,11 @@ class Subject:
     def epsilon(self) -> float:
         """Rounding unit of the function's values."""
         return self.truth.value_epsilon
+
+    @property
+    def is_rule_rounded(self) -> bool:
+        """Whether the rule runs in a shorter format than the values: what it rounds is no mistake."""
+        return self.rule.rule_epsilon > n.UNITS * self.epsilon
 
     def start(self) -> Array:
         """The point the user gave."""

@@ -33,6 +33,11 @@ def all_finite(values: Array) -> bool:
     return all(bool(np.isfinite(values[block]).all()) for block in blocks(values.size))
 
 
+def digest(values: Array) -> int:
+    """The same number for the same values."""
+    return hash((values + 0.0).tobytes())  # no zeros with a sign
+
+
 def all_but_one(value: Array) -> tuple[Any, Any, int] | None:
     """The number that all entries but one hold, that of the other and its place; nothing if more differ.
 

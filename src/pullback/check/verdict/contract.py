@@ -1,7 +1,7 @@
 """What holds for every gradient: finite as the user gets it, linear in its upstream, independent of other calls."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,12 +52,15 @@ def _broken_as_given(course: "Course", plain: Array, w: Array) -> Problem | None
     subject, x = course.subject, course.start
     inputs, outputs = subject.inputs, subject.outputs
     shorter = any(leaf.epsilon > subject.rule.rule_epsilon for leaf in inputs.leaves)
+    if not shorter:
+        _keep_for_modes(course, w, inputs.split(plain))
     if not shorter or np.any(np.abs(course.first) > _largest(outputs)):
         return None
     subject.calls += 1
     found = subject.rule.plain("vjp", inputs.split(x), outputs.split(w), ())
     if isinstance(found, Unsupported):
         return None
+    _keep_for_modes(course, w, found)
     broken = ~np.isfinite(inputs.join(found)) & (np.abs(plain) < _largest(inputs))
     if not broken.any():
         return None
@@ -65,6 +68,12 @@ def _broken_as_given(course: "Course", plain: Array, w: Array) -> Problem | None
     dtype = inputs.leaves[leaf].dtype
     text = f"is NaN or infinite as it runs in {dtype}, though it is not when computed in a longer format"
     return Problem(Failure.NOT_FINITE, Point(Kind.GIVEN, x), positions=np.array([leaf]), text=text)
+
+
+def _keep_for_modes(course: "Course", w: Array, found: Sequence[Array | None]) -> None:
+    """What other ways of running are compared with; long vectors are rather worked out again."""
+    if course.start.size < n.LARGE_INPUT:
+        course.as_given = w, found
 
 
 def _largest(layout: Layout) -> Array:

@@ -4,7 +4,7 @@ It stops at the first point with a finding. What was tested, and what stayed ope
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from pullback.check import numbers as n
 from pullback.check import progress
 from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import Array, Facts, OutsideDomain, RuleFault
-from pullback.check.probe.vectors import all_finite
+from pullback.check.probe.vectors import all_finite, digest
 from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
@@ -30,17 +30,13 @@ from pullback.check.verdict.trial import (
     as_whole,
     is_finite,
     run,
+    sizes_of,
     stands_for_rule,
     usual_size,
 )
 from pullback.errors import CheckError
 
 _NO_NUMBERS = np.empty(0)
-
-
-def _digest(y: Array) -> int:
-    """The same number for the same values."""
-    return hash((y + 0.0).tobytes())  # no zeros with a sign
 
 
 class Course:
@@ -60,6 +56,8 @@ class Course:
         self.suggested = suggested_by(subject.inputs, self.start, signs=True)
         self.upstream = directions.signed(self.rng, subject.outputs.size)
         self.given: RuleOutput | None = None
+        # an upstream and the gradient for it, as it runs in the arguments' own format
+        self.as_given: tuple[Array, Sequence[Array | None]] | None = None
 
     # the parts of a check, each giving the problems it meets
 
@@ -141,7 +139,7 @@ class Course:
         if not any(point.is_given for point in self.record.points[1]):
             self.record.reasons.append("nothing could be compared at the given arguments")
         try:
-            same = _digest(self.subject.value(self.start)) == self.at_first
+            same = digest(self.subject.value(self.start)) == self.at_first
         except OutsideDomain as error:
             self.record.reasons.append(f"the function began to raise during the check: {error}")
             return
@@ -156,22 +154,19 @@ class Course:
             y = self.first = self.subject.value(self.start)
         except OutsideDomain as error:
             raise CheckError(f"the function raised for the given arguments: {error}") from error
-        self.at_first = _digest(y)
+        self.at_first = digest(y)
         if y.size and not np.isfinite(y).any():
             raise CheckError(
                 f"{self.subject.rule.name} gives no finite value at the given arguments "
                 f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
             )
-        sizes = self._sizes(y)
+        layout = self.subject.outputs
+        sizes = sizes_of(layout, y)
         if not all(sizes):  # zero here: of what size it is elsewhere
             with contextlib.suppress(OutsideDomain):
-                there = self._sizes(self.subject.value(self.elsewhere(0)))
+                there = sizes_of(layout, self.subject.value(self.elsewhere(0)))
                 sizes = [here or other for here, other in zip(sizes, there, strict=True)]
-        self.subject.scale = self.subject.outputs.fill(sizes)
-
-    def _sizes(self, y: Array) -> list[float]:
-        layout = self.subject.outputs
-        return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
+        self.subject.scale = layout.fill(sizes)
 
     # points
 
@@ -277,15 +272,10 @@ class Course:
         """Second order at another point than the given one; where the rule has branches, at all but the given."""
         return (
             self.order > 1
-            and not self.is_rule_rounded
+            and not self.subject.is_rule_rounded
             and not point.is_given
             and (point.kind is Kind.ANOTHER or self.facts.branches)
         )
-
-    @property
-    def is_rule_rounded(self) -> bool:
-        """Whether the rule runs in a shorter format than the values: what it rounds is no mistake."""
-        return self.subject.rule.rule_epsilon > n.UNITS * self.subject.epsilon
 
     def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
         broken = ~np.isfinite(rule.r)
@@ -339,16 +329,9 @@ class Course:
             elif self.is_order_asked_for or self.reads_custom():
                 yield problem
             else:
-                self.record.note(self._second_of_engine(trial))
+                names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
+                self.record.note_second_of_engine(names)
                 self.order = 1
-
-    def _second_of_engine(self, trial: Trial) -> str:
-        names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
-        of = f" of {', '.join(names)}" if names else ""
-        return (
-            f"right to first order; second derivatives{of} are wrong or missing, which no rule of yours has a part in "
-            "(order=2 makes this a finding)"
-        )
 
     def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
         epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
@@ -381,21 +364,17 @@ class Course:
         """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""
         if trial.point.kind.is_generic or not suspects.size:
             return suspects
-        size = np.abs(trial.claimed[suspects]) + trial.size[suspects]
-        most = np.abs(trial.claimed[suspects]) + np.abs(trial.slope.value[suspects])
-        hidden = n.BARS * epsilon * size > n.COARSE * most
+        hidden = trial.hidden(suspects, epsilon)
         if hidden.any() and trial.order == 1:
             self._open(trial.point, int(hidden.sum()), "")
         return suspects[~hidden]
 
     def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
-        usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
+        share = trial.share(positions, off, with_values=self.subject.is_rule_rounded)
         rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
-        if self.is_rule_rounded:  # what it rounds may be as large as the values
-            usual = usual + trial.size[positions]
+        if self.subject.is_rule_rounded:
             rounded = max(rounded, n.UNITS * self.subject.rule.rule_epsilon)
-        share = np.where(off <= 0, 0.0, off / usual)
         tolerated = share <= max(self.tolerance, rounded)
         self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
         return tolerated

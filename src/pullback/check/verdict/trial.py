@@ -10,7 +10,7 @@ from pullback.check.estimate.interval import Line
 from pullback.check.estimate.ladder import Part, Plan, Scale, Slope, plan_for, slopes
 from pullback.check.probe import Array
 from pullback.check.search.points import Point
-from pullback.check.subject import RuleOutput, Subject
+from pullback.check.subject import Layout, RuleOutput, Subject
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,18 @@ class Trial:
             nothing = claimed <= n.UNITS * epsilon * self.size
             nothing &= bar <= epsilon**n.FINE * self.size
             return np.flatnonzero(~((self.gap <= bar) & (fine | nothing)))
+
+    def share(self, positions: Array, off: Array, *, with_values: bool) -> Array:
+        """What share of their size entries are off by; of that of the values, too, where these are what is rounded."""
+        usual = np.abs(self.claimed[positions]) + usual_size(self.slope.value)
+        usual = usual + self.size[positions] if with_values else usual
+        return np.where(off <= 0, 0.0, off / usual)
+
+    def hidden(self, positions: Array, epsilon: float) -> Array:
+        """Which of them rounding hides from differences."""
+        claimed = np.abs(self.claimed[positions])
+        most = claimed + np.abs(self.slope.value[positions])
+        return n.BARS * epsilon * (claimed + self.size[positions]) > n.COARSE * most
 
     def line(self, subject: Subject, chosen: Array, u: Array | None = None) -> Line:
         """The chosen entries of what this is about, along its line or another one from the same point."""
@@ -117,6 +129,11 @@ def usual_size(values: Array) -> float:
     some = np.abs(values[:: max(1, values.size // n.SAMPLE)])
     used = some[(some > 0) & np.isfinite(some)]
     return float(np.median(used)) if used.size else 0.0
+
+
+def sizes_of(layout: Layout, y: Array) -> list[float]:
+    """The usual size of each leaf's part of a vector."""
+    return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
 
 
 def as_whole(trial: Trial) -> Trial:
