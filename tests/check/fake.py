@@ -129,6 +129,9 @@ class NumpyProbe:
     def wrong_ops(self, xs, order):
         return ()
 
+    def wrong_in_rule(self, xs, ws):
+        return ()
+
     def source(self):
         return "fake.py:1"
 

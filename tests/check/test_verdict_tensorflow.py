@@ -485,3 +485,54 @@ def test_outputs_that_nobody_uses_have_an_upstream_of_zero():
     x = tf.constant([1.0, 2.0])
     assert "not used changes it" in pb.check(both, x).diagnosis
     assert "upstream of zero" in pb.check(divided, x).diagnosis
+
+
+@tf.custom_gradient
+def logdet_of_lower(a):
+    """Reads the lower triangle, as does its right rule; the gradient of Cholesky holds for symmetric moves only."""
+    factor = tf.linalg.cholesky(a)
+
+    def logdet_pullback(dy):
+        lower = tf.linalg.band_part(
+            tf.linalg.cholesky_solve(factor, tf.eye(3, dtype=a.dtype)), -1, 0
+        )
+        return dy * (2 * lower - tf.linalg.diag(tf.linalg.diag_part(lower)))
+
+    return 2 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor))), logdet_pullback
+
+
+@tf.custom_gradient
+def half_of_squares(x):
+    return tf.reduce_sum(x * x) / 2, lambda dy: dy * x
+
+
+def beside_crossentropy(x):
+    return half_of_squares(x) + tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(x[::-1]), x)
+
+
+DEFINITE = tf.constant([[4.0, 1, 0], [1, 3, 1], [0, 1, 5]], tf.float64)
+
+
+@pytest.mark.parametrize(
+    "fn, x, op",
+    [
+        (logdet_of_lower, DEFINITE, "Cholesky"),
+        (beside_crossentropy, numbers(0.3, -1, 2), "SoftmaxCrossEntropyWithLogits"),
+    ],
+)
+def test_an_op_that_spoils_the_second_derivative_of_a_right_rule_is_named(fn, x, op):
+    report = pb.check(fn, x)
+    assert report.findings[0].kind == "second"
+    assert f"the engine's own gradient of {op} is wrong there" in report.findings[0].diagnosis
+    assert pb.check(fn, x, order=1)
+
+
+def test_nobody_is_blamed_for_what_a_rule_detaches():
+    @tf.custom_gradient
+    def detached(x):
+        y = tf.stop_gradient(tf.exp(x) * x * x)
+        return y, lambda dy: dy * tf.stop_gradient(tf.exp(x) * (x * x + 2 * x))
+
+    finding = pb.check(detached, numbers(0.3, -1, 2)).findings[0]
+    assert "detached" in finding.diagnosis
+    assert "engine" not in finding.diagnosis

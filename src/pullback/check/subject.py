@@ -1,7 +1,7 @@
 """One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,6 +91,10 @@ class RuleOutput:
     none: tuple[int, ...]
     no_second: Unsupported | None
 
+    def without_values(self) -> "RuleOutput":
+        """The same without what first order alone needs: long vectors would fill the memory."""
+        return replace(self, values=np.empty(0), jvp=None)
+
 
 class Subject:
     """The function whose derivative is wanted and the rule that claims to be it, with a call count."""
@@ -111,6 +115,11 @@ class Subject:
     def epsilon(self) -> float:
         """Rounding unit of the function's values."""
         return self.truth.value_epsilon
+
+    @property
+    def is_rule_rounded(self) -> bool:
+        """Whether the rule runs in a shorter format than the values: what it rounds is no mistake."""
+        return self.rule.rule_epsilon > n.UNITS * self.epsilon
 
     def start(self) -> Array:
         """The point the user gave."""
@@ -147,7 +156,7 @@ class Subject:
 
     def gives(self, y: Array, x: Array) -> bool:
         """Whether f(x) is `y`, up to rounding."""
-        unit = n.ROUNDINGS * self.epsilon
+        unit = n.ROUNDINGS * max(self.epsilon, float(np.finfo(y.dtype).eps))
         return np.allclose(self.value(x), y, unit, unit * self.scale, equal_nan=True)
 
     def pull(self, x: Array, w: Array) -> tuple[Array, Array]:

@@ -271,18 +271,24 @@ def _about(
 
 
 def _blame(course: Course, problem: Problem, order: int) -> str:
-    """The engine's own operations whose gradient is wrong, where nobody else's is at work."""
+    """The engine's own operations whose gradient is wrong: the gradient itself, or what a rule is made of."""
     subject, point = course.subject, problem.point
-    if point is None or course.reads_custom() or subject.reference is not None:
+    if point is None or subject.reference is not None:
         return ""
-    found = subject.rule.wrong_ops(subject.inputs.split(point.x), order)
-    stopped = [name for name in found if ":" in name]  # where somebody wrote that
-    if stopped:
-        return f": {words.stopped(stopped[0])}"
-    names = ", ".join(found)
-    return (
-        f" (the engine's own gradient of {names} is wrong there, no rule of yours)" if names else ""
-    )
+    xs = subject.inputs.split(point.x)
+    if not course.reads_custom():
+        found = subject.rule.wrong_ops(xs, order)
+        stopped = [name for name in found if ":" in name]  # where somebody wrote that
+        if stopped:
+            return f": {words.stopped(stopped[0])}"
+        names = ", ".join(found)
+        of = f"the engine's own gradient of {names} is wrong there, no rule of yours"
+    elif order > 1:
+        names = ", ".join(subject.rule.wrong_in_rule(xs, subject.upstream(course.upstream)))
+        of = f"the engine's own gradient of {names} is wrong there, and the rule is differentiated through it"
+    else:
+        return ""
+    return f" ({of})" if names else ""
 
 
 def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:

@@ -154,7 +154,7 @@ class _Search:
             return replace(failing, g=g, error=floor) if found is Broken.WRONG else None
         u = np.where(alone, self.unit(x), 0.0)
         rule = subject.evaluate_rule(x, w, u)
-        trial, _ = run(subject, point, u, w, rule, plan_for(subject.epsilon))
+        trial = next(run(subject, point, u, w, rule, plan_for(subject.epsilon)))
         resolved = resolve(subject, as_one_number(trial), np.array([0]))
         return failing if resolved.wrong.size else None
 

@@ -364,6 +364,10 @@ class Probe(Protocol):
         """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
         ...
 
+    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
+        """Those that function or rule are made of, whose derivative is wrong: it spoils that of a right rule."""
+        ...
+
     def modes(self) -> tuple[str, ...]:
         """Names of the other ways in which this engine can run the rule."""
         ...

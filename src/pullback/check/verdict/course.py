@@ -4,7 +4,7 @@ It stops at the first point with a finding. What was tested, and what stayed ope
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from pullback.check.verdict.trial import (
     as_whole,
     is_finite,
     run,
+    sizes_of,
     stands_for_rule,
     usual_size,
 )
@@ -56,6 +57,8 @@ class Course:
         self.suggested = suggested_by(subject.inputs, self.start, signs=True)
         self.upstream = directions.signed(self.rng, subject.outputs.size)
         self.given: RuleOutput | None = None
+        # an upstream and the gradient for it, as it runs in the arguments' own format
+        self.as_given: tuple[Array, Sequence[Array | None]] | None = None
 
     # the parts of a check, each giving the problems it meets
 
@@ -64,9 +67,13 @@ class Course:
         self.measure_scale()
         try:
             yield from self._at(Point(Kind.GIVEN, self.start))
+            # long vectors are let go of as soon as nobody needs them
+            if self.given is not None:
+                self.given = self.given.without_values()
             yield from contract(self)
-            if self.given is not None:  # long vectors that nobody needs any more
-                self.given = replace(self.given, values=_NO_NUMBERS, r=_NO_NUMBERS, jvp=None)
+            if self.given is not None:
+                self.given = replace(self.given, r=_NO_NUMBERS)
+            self.first = _NO_NUMBERS
             yield from self._another()
         except RuleFault as fault:
             yield Problem(Failure.FAULT, fault=fault)
@@ -74,7 +81,8 @@ class Course:
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
         self.read_program()
-        is_long = n.ROUNDINGS * self.subject.epsilon < 1  # else large values are all rounding
+        # else large values are all rounding
+        is_long = n.ROUNDINGS * max(self.subject.epsilon, self.subject.rule.rule_epsilon) < 1
         made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
         for point in made:
             if is_long or not point.kind.is_far_out:
@@ -140,7 +148,7 @@ class Course:
         if not any(point.is_given for point in self.record.points[1]):
             self.record.reasons.append("nothing could be compared at the given arguments")
         try:
-            same = self.subject.gives(self.first, self.start)
+            same = self.subject.gives(self.at_first, self.start)
             why = "" if same else "the function gave other values at the end of the check"
         except OutsideDomain as error:
             why = f"the function began to raise during the check: {error}"
@@ -155,21 +163,20 @@ class Course:
             y = self.first = self.subject.value(self.start)
         except OutsideDomain as error:
             raise CheckError(f"the function raised for the given arguments: {error}") from error
+        # to be compared with at the end; a long vector in fewer bytes
+        self.at_first = y if y.size < n.LARGE_INPUT else y.astype(np.float32)
         if y.size and not np.isfinite(y).any():
             raise CheckError(
                 f"{self.subject.rule.name} gives no finite value at the given arguments "
                 f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
             )
-        sizes = self._sizes(y)
+        layout = self.subject.outputs
+        sizes = sizes_of(layout, y)
         if not all(sizes):  # zero here: of what size it is elsewhere
             with contextlib.suppress(OutsideDomain):
-                there = self._sizes(self.subject.value(self.elsewhere(0)))
+                there = sizes_of(layout, self.subject.value(self.elsewhere(0)))
                 sizes = [here or other for here, other in zip(sizes, there, strict=True)]
-        self.subject.scale = self.subject.outputs.fill(sizes)
-
-    def _sizes(self, y: Array) -> list[float]:
-        layout = self.subject.outputs
-        return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
+        self.subject.scale = layout.fill(sizes)
 
     # points
 
@@ -262,18 +269,21 @@ class Course:
         if not u.any():
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
-        first, again = run(subject, point, u, w, rule, plan)
-        before = self._met
-        yield from self._first_order(first)
-        if again is not None and before == self._met and np.isfinite(rule.r).all():
-            yield from self._second_order(again)
+        trials, before = run(subject, point, u, w, rule, plan), self._met
+        yield from self._first_order(next(trials))
+        rule = rule.without_values()
+        if rule.second is not None and before == self._met and np.isfinite(rule.r).all():
+            for again in trials:
+                yield from self._second_order(again)
         elif second and rule.no_second:
             self.record.note(f"second order not available: {rule.no_second.reason}")
         self.reached |= rule.r != 0
 
     def _wants_second(self, point: Point) -> bool:
         """Second order at a generic point; where the rule has branches, at all points, the given one first."""
-        if self.order == 1 or (point.is_placed and not self.second_at_placed):
+        if self.order == 1 or self.subject.is_rule_rounded:
+            return False
+        if point.is_placed and not self.second_at_placed:
             return False
         return point.kind is Kind.ANOTHER or self.read_facts().branches
 
@@ -330,16 +340,9 @@ class Course:
                 )
                 self.second_at_placed = False
             else:
-                self.record.note(self._second_of_engine(trial))
+                names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
+                self.record.note_second_of_engine(names)
                 self.order = 1
-
-    def _second_of_engine(self, trial: Trial) -> str:
-        names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
-        of = f" of {', '.join(names)}" if names else ""
-        return (
-            f"right to first order; second derivatives{of} are wrong or missing, which no rule of yours has a part in "
-            "(order=2 makes this a finding)"
-        )
 
     def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
         epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
@@ -372,18 +375,17 @@ class Course:
         """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""
         if trial.point.kind.is_generic or not suspects.size:
             return suspects
-        size = np.abs(trial.claimed[suspects]) + trial.size[suspects]
-        most = np.abs(trial.claimed[suspects]) + np.abs(trial.slope.value[suspects])
-        hidden = n.BARS * epsilon * size > n.COARSE * most
+        hidden = trial.hidden(suspects, epsilon)
         if hidden.any() and trial.order == 1:
             self._open(trial.point, int(hidden.sum()), "")
         return suspects[~hidden]
 
     def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
-        usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
-        share = np.where(off <= 0, 0.0, off / usual)
+        share = trial.share(positions, off, with_values=self.subject.is_rule_rounded)
         rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
+        if self.subject.is_rule_rounded:
+            rounded = max(rounded, n.UNITS * self.subject.rule.rule_epsilon)
         tolerated = share <= max(self.tolerance, rounded)
         self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
         return tolerated

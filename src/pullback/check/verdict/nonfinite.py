@@ -82,7 +82,7 @@ def _grows(line: Line, side: float, claim: Claim) -> Array:
     """
     near, far = (claim.epsilon**power for power in n.BALLS[:2])
     steep, less = (np.abs(line(side * h) - line(0.0)) / h for h in (near, far))
-    return steep > (1 + n.STILL) * less + n.BARS * claim.noise / near
+    return steep > (1 + n.COARSE**2) * less + n.BARS * claim.noise / near
 
 
 def _is_overflow(subject: Subject, y: Array) -> bool:

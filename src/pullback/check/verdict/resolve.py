@@ -237,7 +237,8 @@ def _neighbours(doubt: Doubt) -> Array:
     least = balls[0] * subject.epsilon**n.MOST_RADIUS  # the shortest step
     rounding = unit_of(subject) * trial.size[doubt.chosen] / least
     # where there are kinks, few places may all be on one side by chance
-    enough = n.FEW_NEIGHBOURS * np.where(doubt.found.bends | trial.point.is_placed, 3, 1)
+    few = 2 * n.SEVERAL
+    enough = few * np.where(doubt.found.bends | trial.point.is_placed, 3, 1)
     state = doubt.found.state
     low, high = np.full((2, len(balls), claimed.size), np.inf) * [[[1.0]], [[-1.0]]]
     rng = np.random.default_rng(2)
@@ -251,7 +252,7 @@ def _neighbours(doubt: Doubt) -> Array:
         slack = n.BARS * doubt.found.error + n.COARSE * near
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
         smooth = np.max(high - low, axis=0) < n.COARSE * doubt.off
-        noisy &= k + 1 >= n.FEW_NEIGHBOURS
+        noisy &= k + 1 >= few
         if ((state == State.RIGHT) | (smooth & (k + 1 >= enough)) | noisy).all():
             break
     return state

@@ -12,6 +12,7 @@ from pullback.engines.tensorflow.probing import precision
 from pullback.engines.tensorflow.probing.arguments import Arguments, leaf_of, outputs_of, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
+from pullback.engines.tensorflow.probing.lifted import lifted_values, short_formats_seen
 from pullback.engines.tensorflow.probing.precision import double
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, variables_of
@@ -20,6 +21,9 @@ from pullback.engines.tensorflow.values import flows
 from pullback.extend import Leaf, OutsideDomain, Probe, describe, refusals
 
 _FINE = 1e-10
+# Values of a short format may be off by so many units of rounding.
+_ROUNDINGS = 4
+_FLOAT64, _SHORT = 2.0**-52, 2.0**-23  # beyond the latter, rounding makes stairs of a function
 
 
 def make_probe(
@@ -125,14 +129,33 @@ def _alike(
 
 def _at_best(first: TensorFlowProbe) -> TensorFlowProbe:
     """The function at the highest precision at which it runs and means the same."""
-    first.value_epsilon = first.rule_epsilon = precision.coarsest(first.dtypes)
+    with short_formats_seen() as seen:
+        first.call(first.tensors(first.start()))
+    first.state.restore(first.written)
+    first.value_epsilon = first.rule_epsilon = precision.coarsest([*first.dtypes, *seen])
     best = _in_float64(first) or _verified(replace(first, lift=precision.single)) or first
     if best is not first:
         best.as_given = first
-    if best.value_epsilon > _FINE:
-        kind = precision.format_name(best.value_epsilon)
+    if best.value_epsilon > _SHORT:
+        best.lifted = _lifted(best)
+        best.value_epsilon = _FLOAT64 if best.lifted else best.value_epsilon
+    if best.rule_epsilon > _FINE:
+        kind = precision.format_name(best.rule_epsilon)
         best.notes += (f"runs in {kind} only: small errors cannot be told from rounding",)
     return best
+
+
+def _lifted(probe: TensorFlowProbe) -> Any:
+    """The values of a function that rounds to a short format without that rounding, if they can be had."""
+    try:
+        values = lifted_values(probe)
+        if values is None:
+            return None
+        some, others = values(probe.start()), probe.values(probe.start())
+        share = _ROUNDINGS * probe.rule_epsilon
+        return values if _alike([to_array(y) for y in some], others, share, share) else None
+    except Exception:  # an operation has no kernel for float64, or none for what it is given then
+        return None
 
 
 def _in_float64(first: TensorFlowProbe) -> TensorFlowProbe | None:
@@ -189,12 +212,13 @@ def _verified(
     A rule that breaks its contract here may not do so at the precision of the arguments.
     """
     try:
-        dtypes, found = _outcome(probe)
+        with short_formats_seen() as seen:
+            dtypes, found = _outcome(probe)
         same = first is None or _alike(found, _outcome(first)[1], 1e-2, 1e-3)
     except Exception:
         return None
     probe.result_dtypes = dtypes
-    probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes])
+    probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes, *seen])
     return probe if same else None
 
 

@@ -28,7 +28,7 @@ from pullback.engines.tensorflow.probing.callee import (
 from pullback.engines.tensorflow.probing.facts import facts_of
 from pullback.engines.tensorflow.probing.margins import margins_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
-from pullback.engines.tensorflow.probing.op_by_op import wrong_ops
+from pullback.engines.tensorflow.probing.op_by_op import wrong_in_rule, wrong_ops
 from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.programs import Programs
@@ -64,6 +64,7 @@ class TensorFlowProbe:
     `variables` are moved like arguments, `written` are those that a call changes. `as_given` is the
     probe at the precision of the arguments, `source_of` the function where `fn` is a copy of it. `kept` puts the
     random numbers of the process back; real ones are drawn in the one format that is in `drawn_in`, if there is one.
+    `lifted` gives the values in float64 of what runs in a short format.
     """
 
     fn: Callable[..., Any]
@@ -82,6 +83,7 @@ class TensorFlowProbe:
     as_given: "TensorFlowProbe | None" = None
     value_epsilon: float = 0.0
     rule_epsilon: float = 0.0
+    lifted: Callable[[Arrays], list[Any]] | None = None
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
     own: Any = field(init=False, default=None)
@@ -105,6 +107,8 @@ class TensorFlowProbe:
 
     def values(self, xs: Arrays) -> list[Array]:
         """The outputs at `xs`; at the given inputs, Python itself runs, which may do otherwise than it did."""
+        if self.lifted is not None:
+            return [to_array(y) for y in self.lifted(xs)]
         tensors = self.tensors(xs)
         again = self.programs.made.get("values") is not None and _same(xs, self.start())
         ys = self.forward(tensors) if again else self.programs.run("values", self.forward, tensors)
@@ -115,7 +119,15 @@ class TensorFlowProbe:
         ys, gradients = self.programs.run(
             "vjp", self.pull, self.tensors(xs), self.upstream_tensors(ws)
         )
-        return [to_array(y) for y in ys], self.fitting(gradients)
+        return self.best_values(xs, ys), self.fitting(gradients)
+
+    def best_values(self, xs: Arrays, ys: Sequence[Any]) -> list[Array]:
+        """Outputs that are known, or the same in float64 where they are rounded to a short format that holds them."""
+        known = [to_array(y) for y in ys]
+        if self.lifted is None:
+            return known
+        pairs = zip(known, self.values(xs), strict=True)
+        return [np.where(np.isfinite(y), better, y) for y, better in pairs]
 
     def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
         """The rule at `xs`, after a forward call at `others`."""
@@ -132,7 +144,7 @@ class TensorFlowProbe:
         if isinstance(jvp, list) and all(part is None for part in jvp):
             jvp = _NO_UPSTREAM if any(g is not None for g in gradients) else jvp
         again = _as_arrays(again) if second else _NOT_ASKED
-        return Claims([to_array(y) for y in ys], vjp, jvp, again)
+        return Claims(self.best_values(xs, ys), vjp, jvp, again)
 
     def own_vjp(self, xs: Arrays, ws: Arrays) -> Any:
         """The gradient by TensorFlow's own rules alone."""
@@ -151,6 +163,13 @@ class TensorFlowProbe:
         try:
             return wrong_ops(self, xs, order)
         except Exception:  # whom to blame is a help, never a verdict
+            return ()
+
+    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
+        """The same, of all that function and rule are made of."""
+        try:
+            return wrong_in_rule(self, xs, ws)
+        except Exception:
             return ()
 
     def program_steps(self) -> Any:
