@@ -31,6 +31,7 @@ class Rule:
     def __init__(self, case: Case, program: RuleProgram) -> None:
         self.case, self.program, self.last = case, program, len(program.steps)
         self.known: dict[Draw, list[Array]] = {}
+        self.made = {t for step in program.steps for t in step.outputs}
         self.here = self.at(case.draws.fit[0])
         which = range(len(program.gradients)) if case.which is None else [case.which]
         self.steps = self._leading_to([program.gradients[k] for k in which])
@@ -95,8 +96,10 @@ class Rule:
         """What a tensor is called; its line is said if it is another than that of the step at hand."""
         name, line = self.program.names[tensor], self.program.lines[tensor]
         known = not name.startswith("the result") or not line
-        if known or (within < self.last and self.program.steps[within].line == line):
+        if known:
             return name
+        if within < self.last and self.program.steps[within].line == line:
+            return name if tensor in self.made else f"{name} in the function"
         return f"{name} in `{line.removeprefix('return ')}`"
 
     # what can be changed

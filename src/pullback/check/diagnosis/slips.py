@@ -288,7 +288,14 @@ def moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     known = ("positive throughout", np.abs(here))
     if np.iscomplexobj(here):
         known = ("conjugated", np.conj(here))
-    return [(f"as if {name} were {how}", value) for how, value in (known, *_in_places(here))]
+    doubt = {
+        "conjugated": " (a conjugate is missing, or one too many)",
+        "transposed": " (a transposition is missing, or one too many)",
+    }
+    return [
+        (f"as if {name} were {how}{doubt.get(how, '')}", value)
+        for how, value in (known, *_in_places(here))
+    ]
 
 
 def others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:

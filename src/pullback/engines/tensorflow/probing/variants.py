@@ -10,6 +10,10 @@ import tensorflow as tf
 Variant = tuple[str, Callable[[], Any]]
 
 
+# What a reader of the rule is to look for.
+_DOUBT = " (a transposition is missing, or one too many)"
+
+
 def variants_of(
     op: Any, inputs: Sequence[Any], edges: Sequence[Any], upstream: Sequence[Any]
 ) -> Iterator[tuple[str, list[Any]]]:
@@ -103,8 +107,8 @@ def _padded(op: Any, x: Any, paddings: Any) -> Iterator[Variant]:
 def _product(op: Any, a: Any, b: Any) -> Iterator[Variant]:
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     ta, tb = map(op.get_attr, names)
-    yield "as if its first operand were transposed", lambda: tf.matmul(a, b, not ta, tb)
-    yield "as if its second operand were transposed", lambda: tf.matmul(a, b, ta, not tb)
+    yield f"as if its first operand were transposed{_DOUBT}", lambda: tf.matmul(a, b, not ta, tb)
+    yield f"as if its second operand were transposed{_DOUBT}", lambda: tf.matmul(a, b, ta, not tb)
     yield "as if both operands were transposed", lambda: tf.matmul(a, b, not ta, not tb)
     yield "with its operands in the other order", lambda: tf.matmul(b, a, ta, tb)
 
@@ -122,7 +126,7 @@ def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
         pair = (right, left) if adjoint else (left, right)
         return [-tf.matmul(*pair, adjoint_b=True), left]
 
-    yield "as if its matrix were transposed", lambda: solve(b, not adjoint)
+    yield f"as if its matrix were transposed{_DOUBT}", lambda: solve(b, not adjoint)
     yield "with its matrix in place of the transposed one", lambda: _Cotangent(not_turned)
 
 
