@@ -91,3 +91,11 @@ def test_what_overflows_in_the_short_format_alone_is_nobodys_mistake():
         return tf.cast(y, tf.float16), lambda dy: tf.cast(tf.cast(dy, tf.float32) * y, tf.float16)
 
     assert pb.check(exp_half, tf.constant([8.0, -1.0, 0.5], tf.float16)).verdict != "wrong"
+
+
+def test_a_rule_that_rounds_what_the_function_does_not_is_wrong():
+    @tf.custom_gradient
+    def sine(x):
+        return tf.sin(x), lambda dy: tf.cast(tf.cast(dy * tf.cos(x), tf.bfloat16), x.dtype)
+
+    assert pb.check(sine, tf.constant(X, tf.float64)).verdict == "wrong"

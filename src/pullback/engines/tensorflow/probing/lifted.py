@@ -25,7 +25,7 @@ def short_formats_seen() -> Generator[set[tf.DType]]:
     """The short formats of what operations give while the block runs."""
     seen: set[tf.DType] = set()
 
-    def notice(_type: Any, _inputs: Any, _attrs: Any, outputs: Any, *_: Any) -> None:
+    def notice(_type: Any, _inputs: Any, _attrs: Any, outputs: Any, *_: Any, **_more: Any) -> None:
         seen.update(y.dtype for y in outputs if getattr(y, "dtype", None) in SHORT)
 
     before = private.op_callbacks()

@@ -50,11 +50,12 @@ def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
     """The function as given, run once: its outputs, the variables it reads, what it writes, in what it draws."""
     arguments, state = probe.arguments, probe.state
     tensors = probe.tensors(probe.start())
-    result, read, drawn = _recorded(probe, tensors)
-    if state.add([*variables_of(probe.fn), *read]):
-        # made by the call itself, so that only another one shows what it writes, and what it gives once it is built
-        state.restore()
+    with short_formats_seen() as seen:
         result, read, drawn = _recorded(probe, tensors)
+        if state.add([*variables_of(probe.fn), *read]):
+            # made by the call itself, so that only another one shows what it writes, and what it gives once it is built
+            state.restore()
+            result, read, drawn = _recorded(probe, tensors)
     leaves = replace(probe, variables=read).inputs[len(arguments.slots) :]
     known = [*arguments.movable.values(), *leaves]
     refusals.require_known(probe.name, arguments.wrt, known)
@@ -64,6 +65,7 @@ def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
     probe = replace(probe, variables=asked, written=written, drawn_in=drawn)
     refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
+    probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *seen])
     return _held_fixed(probe, [to_array(y) for y in outputs_of(result).values()])
 
 
@@ -77,9 +79,8 @@ def _recorded(
         result = _run(probe, probe.call, tensors)
     held = probe.arguments.holds
     read = [v for v in tape.watched_variables() if flows(v) and not held(v)]
-    with contextlib.suppress(
-        Exception
-    ):  # the rule may write variables, too; what it raises is told later
+    # the rule may write variables, too; what it raises is told later
+    with contextlib.suppress(Exception):
         tape.gradient(list(outputs_of(result).values()), [*tensors, *read])
     return result, read, frozenset(drawn)
 
@@ -129,10 +130,6 @@ def _alike(
 
 def _at_best(first: TensorFlowProbe) -> TensorFlowProbe:
     """The function at the highest precision at which it runs and means the same."""
-    with short_formats_seen() as seen:
-        first.call(first.tensors(first.start()))
-    first.state.restore(first.written)
-    first.value_epsilon = first.rule_epsilon = precision.coarsest([*first.dtypes, *seen])
     best = _in_float64(first) or _verified(replace(first, lift=precision.single)) or first
     if best is not first:
         best.as_given = first
@@ -212,14 +209,21 @@ def _verified(
     A rule that breaks its contract here may not do so at the precision of the arguments.
     """
     try:
-        with short_formats_seen() as seen:
-            dtypes, found = _outcome(probe)
+        seen = _rounded_to(probe) if probe.value_epsilon > _SHORT else set[Any]()
+        dtypes, found = _outcome(probe)
         same = first is None or _alike(found, _outcome(first)[1], 1e-2, 1e-3)
     except Exception:
         return None
     probe.result_dtypes = dtypes
     probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes, *seen])
     return probe if same else None
+
+
+def _rounded_to(probe: TensorFlowProbe) -> set[Any]:
+    """The short formats in which the function itself computes; that its rule rounds is a mistake of the rule."""
+    with short_formats_seen() as seen:
+        probe.call(probe.tensors(probe.start()))
+    return seen
 
 
 def _outcome(probe: TensorFlowProbe) -> tuple[list[Any], list[Any]]:

@@ -66,8 +66,6 @@ class Margins:
             return self.program(tensors, self.upstream)
         except tf.errors.OpError as error:
             raise OutsideDomain(plain_line(error)) from error
-        finally:
-            self.probe.state.restore(self.probe.written)
 
     def _margins(self, tensors: list[Any], upstream: list[Any]) -> list[Any]:
         self.probe.pull(tensors, upstream)

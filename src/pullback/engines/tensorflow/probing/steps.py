@@ -304,7 +304,7 @@ def _filled(gradients: Sequence[Any], like: Sequence[Any]) -> list[Any]:
 
 
 def _arrays(nested: Any) -> list[list[Array]]:
-    return [[np.asarray(t) for t in tensors] for tensors in nested]
+    return [[np.asarray(t.numpy()) for t in tensors] for tensors in nested]
 
 
 def _tensors(nested: Nested) -> list[list[Any]]:
