@@ -146,7 +146,7 @@ def _cases(course: Course, problem: Problem) -> list[Case]:
     suspects = _suspect_entries(course, problem)
     others, into = course.other_points(), course.within(point.kind)
     draws = make_draws(subject, point, w, course.start, others, suspects, into)
-    none, facts = () if given is None else given.none, course.facts
+    none, facts = () if given is None else given.none, course.read_facts()
     return [
         Case(subject, draws, k, k in none, facts.constants, facts.short, course.record.note)
         for k in range(len(subject.inputs.leaves))
