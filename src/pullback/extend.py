@@ -115,6 +115,7 @@ from pullback.check.probe import OutsideDomain as OutsideDomain
 from pullback.check.probe import Probe as Probe
 from pullback.check.probe import Raised as Raised
 from pullback.check.probe import RuleFault as RuleFault
+from pullback.check.probe import RuleStep as RuleStep
 from pullback.check.probe import Step as Step
 from pullback.check.probe import StepValues as StepValues
 from pullback.check.probe import Unsupported as Unsupported

@@ -108,6 +108,9 @@ class NumpyProbe:
     def own_vjp(self, xs, ws):
         return Unsupported("there is no program")
 
+    def rule_program(self, xs, ws):
+        return Unsupported("there is no program")
+
     def facts(self, xs, ws):
         return self._facts
 
@@ -124,6 +127,9 @@ class NumpyProbe:
         return self._ruled(xs, ws)
 
     def wrong_ops(self, xs, order):
+        return ()
+
+    def wrong_in_rule(self, xs, ws):
         return ()
 
     def source(self):

@@ -283,6 +283,111 @@ UNDECIDED = {
 }
 
 
+def guarded(guard, wrong=lambda x, dy: 0 * dy):
+    """A rule of x² that is wrong where a guard holds."""
+    return ruled(tf.square, lambda x, dy: tf.where(guard(x), wrong(x, dy), 2 * x * dy))
+
+
+GUARDS = {
+    "next to one": lambda x: tf.abs(x - 1) < 1e-6,
+    "at whole numbers": lambda x: tf.math.floormod(x, 1) == 0,
+    "at small lengths": lambda x: tf.norm(x) < 1e-3,
+    "beyond a product": lambda x: x * x[::-1] > 3,
+    "at a sum of zero": lambda x: tf.reduce_sum(x) == 0,
+    "where one is twice another": lambda x: x[0] == 2 * x[1],
+    "in a narrow gap": lambda x: (x > 1.5) & (x < 1.5001),
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", GUARDS)
+def test_guards_on_what_is_computed_are_gone_to(name, seed):
+    report = pb.check(guarded(GUARDS[name]), SMALL, seed=seed, explain=False, modes="none")
+    assert report.verdict == "wrong", str(report)
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_a_guard_alone_is_nothing_wrong(name):
+    right = guarded(GUARDS[name], wrong=lambda x, dy: (x + x) * dy)
+    report = pb.check(right, SMALL, modes="none")
+    assert report.verdict == "right", str(report)
+
+
+def with_branch_at(value, slope):
+    """A rule of x² + x whose value is right everywhere, and whose derivative is not at one place."""
+    return ruled(
+        lambda x: x * x + x,
+        lambda x, dy: dy * tf.where(x == value, tf.constant(slope, x.dtype), 2 * x + 1),
+    )
+
+
+@pytest.mark.parametrize(("value", "slope"), [(0.0, 1.0), (1.0, 3.0)])
+def test_second_derivatives_are_judged_where_the_arguments_are(value, slope):
+    fn = with_branch_at(value, slope)
+    given = pb.check(fn, numbers(value, 0.4), explain=False)
+    assert [finding.kind for finding in given.findings] == ["second"]
+    assert pb.check(fn, numbers(value, 0.4), order=1)
+
+
+def test_second_derivatives_at_made_up_zeros_are_a_finding_if_they_are_asked_for():
+    fn = with_branch_at(0.0, 1.0)
+    noted = pb.check(fn, numbers(0.3, 0.4))
+    assert noted
+    assert any("order=2 makes this a finding" in note for note in noted.coverage.notes)
+    assert pb.check(fn, numbers(0.3, 0.4), order=2, explain=False).verdict == "wrong"
+
+
+@pytest.mark.parametrize("seed", range(3, 7))
+def test_inputs_of_quite_other_sizes_keep_their_scale(seed):
+    def radiance(frequency, temperature):
+        ratio = 6.6e-34 * frequency / (1.38e-23 * temperature)
+        return 1e-45 * frequency**3 / (tf.exp(ratio) - 1)
+
+    report = pb.check(radiance, numbers(1e14, 3e14), numbers(5000.0)[0], seed=seed, modes="none")
+    assert report.verdict == "right", str(report)
+
+
+MASK = tf.constant([0.0, -np.inf, 0.0, -np.inf], tf.float64)
+
+
+def test_infinite_entries_stay_as_they_are():
+    seen = []
+
+    def attention(x, mask):
+        seen.append(mask.numpy())
+        return tf.nn.softmax(x + mask)
+
+    report = pb.check(attention, SMALL, MASK, modes="none", order=1)
+    assert report, str(report)
+    (note,) = [note for note in report.coverage.notes if note.startswith("mask: 2 of 4")]
+    assert "their gradient is zero" in note
+    assert all(np.array_equal(np.isneginf(mask), np.isneginf(MASK)) for mask in seen)
+
+
+def test_entries_beside_infinite_ones_are_tested():
+    @tf.custom_gradient
+    def softmax(x):
+        p = tf.nn.softmax(x)
+        return p, lambda dy: 1.1 * p * (dy - tf.reduce_sum(p * dy))
+
+    report = pb.check(softmax, SMALL + MASK)
+    assert "1.1" in report.diagnosis
+
+
+def test_what_flows_to_infinite_entries_is_told():
+    fn = ruled(tf.tanh, lambda x, dy: dy * tf.where(x < 9, 1 - tf.tanh(x) ** 2, 3.0))
+    report = pb.check(fn, numbers(0.3, np.inf), quick=True)
+    assert any("which is not zero, is not tested" in note for note in report.coverage.notes)
+
+
+@pytest.mark.parametrize("bounds", [(0.7, 2.0), (0.1, 0.3), (0.2, 0.7)])
+def test_a_bound_is_a_number_of_the_arguments_format(bounds):
+    x = tf.constant(bounds)
+    assert pb.check(tf.math.log, x, domain=bounds), str(pb.check(tf.math.log, x, domain=bounds))
+    wrong = ruled(tf.math.log, lambda x, dy: tf.where(x < bounds[0] * 1.01, 0.0, dy / x))
+    assert pb.check(wrong, x, domain=bounds, explain=False).verdict == "wrong"
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_what_would_be_a_lie_is_not_said(name):
     fn, x, options = WRONG[name]
@@ -380,3 +485,54 @@ def test_outputs_that_nobody_uses_have_an_upstream_of_zero():
     x = tf.constant([1.0, 2.0])
     assert "not used changes it" in pb.check(both, x).diagnosis
     assert "upstream of zero" in pb.check(divided, x).diagnosis
+
+
+@tf.custom_gradient
+def logdet_of_lower(a):
+    """Reads the lower triangle, as does its right rule; the gradient of Cholesky holds for symmetric moves only."""
+    factor = tf.linalg.cholesky(a)
+
+    def logdet_pullback(dy):
+        lower = tf.linalg.band_part(
+            tf.linalg.cholesky_solve(factor, tf.eye(3, dtype=a.dtype)), -1, 0
+        )
+        return dy * (2 * lower - tf.linalg.diag(tf.linalg.diag_part(lower)))
+
+    return 2 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor))), logdet_pullback
+
+
+@tf.custom_gradient
+def half_of_squares(x):
+    return tf.reduce_sum(x * x) / 2, lambda dy: dy * x
+
+
+def beside_crossentropy(x):
+    return half_of_squares(x) + tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(x[::-1]), x)
+
+
+DEFINITE = tf.constant([[4.0, 1, 0], [1, 3, 1], [0, 1, 5]], tf.float64)
+
+
+@pytest.mark.parametrize(
+    "fn, x, op",
+    [
+        (logdet_of_lower, DEFINITE, "Cholesky"),
+        (beside_crossentropy, numbers(0.3, -1, 2), "SoftmaxCrossEntropyWithLogits"),
+    ],
+)
+def test_an_op_that_spoils_the_second_derivative_of_a_right_rule_is_named(fn, x, op):
+    report = pb.check(fn, x)
+    assert report.findings[0].kind == "second"
+    assert f"the engine's own gradient of {op} is wrong there" in report.findings[0].diagnosis
+    assert pb.check(fn, x, order=1)
+
+
+def test_nobody_is_blamed_for_what_a_rule_detaches():
+    @tf.custom_gradient
+    def detached(x):
+        y = tf.stop_gradient(tf.exp(x) * x * x)
+        return y, lambda dy: dy * tf.stop_gradient(tf.exp(x) * (x * x + 2 * x))
+
+    finding = pb.check(detached, numbers(0.3, -1, 2)).findings[0]
+    assert "detached" in finding.diagnosis
+    assert "engine" not in finding.diagnosis

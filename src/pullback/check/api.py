@@ -132,8 +132,7 @@ def _examined(
         domain = parse(options.domain, subject.inputs, subject.start())
         course = Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
         problem = next(_parts(course, options.quick, modes), None)
-        course.finish()
-        if problem is None:
+        if not course.finish() or problem is None:  # of another function than this one
             return course, ()
         return course, diagnose(course, problem, explain=options.explain)
 
@@ -246,8 +245,14 @@ def _notes(course: Course) -> Iterator[str]:
     yield from course.subject.rule.notes
     for k, leaf in enumerate(layout.leaves):
         count = int(np.count_nonzero(~np.isfinite(course.start[layout.span(k)])))
+        is_zero = not course.subject.flows_to_held
+        told = (
+            "their gradient is zero"
+            if is_zero
+            else "their gradient, which is not zero, is not tested"
+        )
         entries = f"{leaf.name}: {count} of {leaf.size} entries are NaN or infinite as given"
-        yield from [f"{entries}: nothing is told about them"] if count else []
+        yield from [f"{entries}: they are not moved; {told}"] if count else []
     kept = course.suggested.describe() if course.has_read else []  # else no points were made up
     if kept:
         yield f"other points keep what the given arguments are: {', '.join(kept)}"

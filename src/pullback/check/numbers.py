@@ -7,40 +7,37 @@ formats. Powers of ε are lengths of steps relative to the direction, whose entr
 # How sure a mismatch must be: error bars are those of an extrapolation, and are too small by a few now and then.
 BARS = 30.0
 # A measurement that may be off by more than this share decides nothing: of a derivative, of values that jump within a
-# spacing, of the width of a hull whose very edge few places meet.
+# spacing, of the width of a hull whose very edge few places meet. Its square is a share that does not matter: by more
+# than that of its distance from the claim, a value that has settled does not move from one radius to the next.
 COARSE = 0.1
 # A few times an error as it was measured, or a unit of rounding, cannot be told from none.
 UNITS = 8.0
-# The error that many roundings in a row may add up to: 2¹⁴ units, far below any mistake.
+# The error that many roundings in a row may add up to, or the same ones in another order: 2¹⁴ units, far below any
+# mistake.
 ROUNDINGS = 2.0**14
 # A line of a program that runs at least so often may be an iteration.
 ITERATIONS = 10
 
-# The ladder of central steps: first step, ratio, least and most levels, the relative error that suffices.
+# The ladder of central steps: first step, least and most levels (of which the former are all that is extrapolated
+# from: beyond, it is rounding), the relative error that suffices, with half of its digits where a brief one does.
 FIRST_STEP, FIRST_STEP_BRIEF = 2 / 13, 3 / 13  # powers of ε: 2⁻⁸ and 2⁻¹² in float64
 LEVELS, LEVELS_BRIEF = (3, 7), (2, 5)
-ENOUGH, ENOUGH_BRIEF = 0.62, 0.32  # powers of ε: 3e-10 and 1e-5 in float64
+ENOUGH = 0.62  # a power of ε: 3e-10 in float64
 # Formats with fewer digits than this power of two have no room for a ratio of 4.
 LONG_FORMAT = 2.0**-40
 # Share of entries, such as those next to a kink, that may stay unsettled without more steps.
 FEW_UNSETTLED = 0.005
-# Columns of Neville's table: beyond, rounding is all that is extrapolated.
-COLUMNS = 3
 # Vectors up to this length are gone through entry by entry; of longer ones so many entries tell what is typical.
 SHORT_VECTOR, SAMPLE = 16_384, 4_096
 
 # Radii for one-sided quotients: where rounding still leaves a digit, up to where curvature takes over; the latter is
-# the length of steps inside a ball as well, relative to its radius.
+# the length of steps inside a ball as well, relative to its radius. The window a third of the way up, in which nearly
+# every kink is confirmed, is tried before the others.
 LEAST_RADIUS, MOST_RADIUS = 3 / 4, 1 / 8  # powers of ε
 RADII = 11
-# The window in which nearly every kink is confirmed, tried before the others.
-FIRST_WINDOW = 3
 # A bar decides if it is below this power of ε relative to the derivative, and below a third of the gap to explain.
 FINE = 1 / 4
 RESOLVED = 1 / 3
-# A value that moves from one radius to the next by more than its rounding may be off by, and by more than this share of
-# its distance from the claim, has not settled: slow powers creep.
-STILL = 0.01
 
 # Noise: equally spaced values to one side, differences of these orders, and what few of them may be off by.
 NOISE_POINTS = 17
@@ -51,8 +48,7 @@ NOISE_FACTOR = 3.0
 # Moves of a point by units of rounding, to see how much of a claim is rounding.
 CLAIM_MOVES = (2.0, -4.0, 8.0)
 
-# Neighbours of a point, for hulls of derivatives: how many tell at least, in balls of these radii.
-FEW_NEIGHBOURS = 6
+# Neighbours of a point, for hulls of derivatives, are looked for in balls of these radii.
 BALLS = (1 / 2, 3 / 8)  # powers of ε
 # What keeps this share of its size at a smaller distance does not go away: a step is a jump.
 LASTING = 0.5
@@ -62,16 +58,16 @@ KEPT = 0.2
 
 # Upstreams of other sizes, which a rule that clips or has a dead zone answers differently (bits).
 UPSTREAM_BITS, UPSTREAM_BITS_SHORT = 20, 6
-# Modes run the same program in another order of operations: so many units of rounding apart at most.
-MODE_UNITS = 1_000.0
 
 # A made-up point outside the domain is tried again this part of the way from the given one.
 PART_OF_THE_WAY = 0.3
+# An input whose size is that far from the others', or from one, has a scale of its own: points keep to it.
+IN_SCALE = 2.0**14
 # A value near another, but not the same: it differs by this share.
 NEAR = 0.1
 
-# What holds in fewer places than these may be chance: entries of a row, values under a condition, fresh points. So many
-# inputs are put between thresholds one by one.
+# What holds in fewer places than these may be chance: entries of a row, values under a condition, fresh points,
+# neighbours to either side. So many inputs are put between thresholds one by one.
 SEVERAL = 3
 # Bounds of effort. A few: numbers shown one by one, points of a pool, tensors tried in the place of another. Many:
 # neighbours of a point, entries and rows that are tried one by one, steps towards a smaller input, numbers in a script;
@@ -97,8 +93,8 @@ MOST_SWEEPS = 100
 
 # The smallest failing input: digits tried for its numbers; and the seconds that it may take, and a picture again.
 DIGITS, SECONDS = (1, 2, 3, 5), 3.0
-# Digits of a number that is shown: at least, beyond where two begin to differ, and at most.
-LEAST_DIGITS, MORE_DIGITS, MOST_DIGITS = 6, 2, 17
+# Digits of a number that is shown: at least, and beyond where two begin to differ.
+LEAST_DIGITS, MORE_DIGITS = 6, 2
 # Pictures: points on a line, and cells of a table in each direction.
 PICTURE_POINTS, PICTURE_CELLS = 41, 16
 # Seconds until what a check is doing is shown, and between changes.

@@ -12,6 +12,7 @@ from pullback.check.probe import Array, Probes
 from pullback.check.probe.naming import paths_and_names
 from pullback.check.probe.vectors import all_but_one
 
+_LEFT_TO_THE_USER = "# {}: the function of this check, as you have it"
 # What may be written as it is shown.
 PLAIN = (type(None), bool, int, float, complex, str)
 
@@ -77,7 +78,11 @@ class _Code:
         if found and home != "__main__":
             self.functions.append(f"from {found[0]} import {named}")
         elif not isinstance(fn, str):
-            self.functions.append(f"# {named}: the function of this check, as you have it")
+            named, lines = self.probes.making(fn, n.MANY) or (
+                named,
+                _LEFT_TO_THE_USER.format(named),
+            )
+            self.functions += lines.splitlines()
         return named
 
     def expression(self, value: Any, path: str) -> str:

@@ -1,11 +1,22 @@
 """One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pullback.check.probe import Array, Facts, Leaf, OutsideDomain, Probe, Steps, Unsupported
+from pullback.check import numbers as n
+from pullback.check.probe import (
+    Array,
+    Facts,
+    Leaf,
+    Margins,
+    OutsideDomain,
+    Probe,
+    RuleProgram,
+    Steps,
+    Unsupported,
+)
 
 
 class Layout:
@@ -80,6 +91,10 @@ class RuleOutput:
     none: tuple[int, ...]
     no_second: Unsupported | None
 
+    def without_values(self) -> "RuleOutput":
+        """The same without what first order alone needs: long vectors would fill the memory."""
+        return replace(self, values=np.empty(0), jvp=None)
+
 
 class Subject:
     """The function whose derivative is wanted and the rule that claims to be it, with a call count."""
@@ -91,6 +106,9 @@ class Subject:
         # the size of values and of gradients where the user is: what is saturated elsewhere is rounded at that size
         self.scale, self.rule_scale = np.zeros(self.outputs.size), 0.0
         self.unit: float | None = None
+        # entries that cannot be moved, and whether their gradient is anything but zero
+        held = ~np.isfinite(self.start())
+        self.held, self.flows_to_held = (held if held.any() else None), False
         self._upstream: tuple[Array, list[Array]] | None = None
 
     @property
@@ -98,9 +116,25 @@ class Subject:
         """Rounding unit of the function's values."""
         return self.truth.value_epsilon
 
+    @property
+    def is_rule_rounded(self) -> bool:
+        """Whether the rule runs in a shorter format than the values: what it rounds is no mistake."""
+        return self.rule.rule_epsilon > n.UNITS * self.epsilon
+
     def start(self) -> Array:
         """The point the user gave."""
         return self.inputs.join(self.rule.start()).copy()
+
+    def _known(self, r: Array) -> Array:
+        """A gradient without that of entries that are infinite as given, of which differences tell nothing."""
+        if self.held is None:
+            return r
+        self.flows_to_held |= bool((r[self.held] != 0).any())
+        return np.where(self.held, 0.0, r)
+
+    def keep_held(self, x: Array, otherwise: Array | float) -> Array:
+        """The vector, with something else at entries that are infinite as given."""
+        return x if self.held is None else np.where(self.held, otherwise, x)
 
     def upstream(self, w: Array) -> list[Array]:
         """The leaf arrays of `w`: the same list as last time for the same vector."""
@@ -120,12 +154,17 @@ class Subject:
         except OutsideDomain:
             return np.full(self.outputs.size, np.nan)
 
+    def gives(self, y: Array, x: Array) -> bool:
+        """Whether f(x) is `y`, up to rounding."""
+        unit = n.ROUNDINGS * max(self.epsilon, float(np.finfo(y.dtype).eps))
+        return np.allclose(self.value(x), y, unit, unit * self.scale, equal_nan=True)
+
     def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
         """f(x), and the rule's gradient for the upstream `w`."""
         self.calls += 1
         values, r = self.rule.vjp(self.inputs.split(x), self.upstream(w))
         y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
-        return y, self.inputs.join(r)
+        return y, self._known(self.inputs.join(r))
 
     def pull_or_nan(self, x: Array, w: Array) -> tuple[Array, Array]:
         """The same, not a number where the function raises."""
@@ -138,7 +177,7 @@ class Subject:
         """The gradient by the program's own derivative, custom gradients left out, where it can be had."""
         self.calls += 1
         found = self.truth.own_vjp(self.inputs.split(x), self.upstream(w))
-        return None if isinstance(found, Unsupported) else self.inputs.join(found)
+        return None if isinstance(found, Unsupported) else self._known(self.inputs.join(found))
 
     def reference_vjp(self, x: Array, w: Array) -> Array:
         """The gradient that the reference rule gives."""
@@ -151,11 +190,17 @@ class Subject:
         found = self.truth.program_steps()
         return None if isinstance(found, Unsupported) else found
 
+    def rule_program(self, x: Array, w: Array) -> RuleProgram | None:
+        """Function and rule as one program, where it can be had."""
+        found = self.rule.rule_program(self.inputs.split(x), self.upstream(w))
+        return None if isinstance(found, Unsupported) else found
+
     def pull_after(self, x: Array, other: Array, w: Array) -> Array:
         """The rule's gradient at `x`, run after another call of the function at `other`."""
         self.calls += 2
         split = self.inputs.split
-        return self.inputs.join(self.rule.vjp_after(split(x), split(other), self.upstream(w)))
+        r = self.rule.vjp_after(split(x), split(other), self.upstream(w))
+        return self._known(self.inputs.join(r))
 
     def facts(self, x: Array, w: Array) -> Facts:
         """What the programs of rule and function compare their values with."""
@@ -171,8 +216,16 @@ class Subject:
             found.branches_on_sign or other.branches_on_sign,
             found.custom,
             found.short or other.short,
+            found.margins or other.margins,
             tuple(dict.fromkeys([*found.notes, *other.notes])),
         )
+
+    def margins(self, x: Array, w: Array) -> "list[JoinedMargins]":
+        """The comparisons of rule and function whose margins can be had."""
+        place = self.inputs.split(x), self.upstream(w)
+        probes = dict.fromkeys([self.rule, self.truth])
+        found = [probe.margins(*place) for probe in probes]
+        return [JoinedMargins(self, one) for one in found if not isinstance(one, Unsupported)]
 
     def evaluate_rule(self, x: Array, w: Array, u: Array, *, second: bool = False) -> RuleOutput:
         """What the rule says at `x`."""
@@ -181,9 +234,28 @@ class Subject:
         claims = self.rule.claims(split(x), self.upstream(w), split(u), second=second)
         no_second = claims.second if isinstance(claims.second, Unsupported) else None
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
-        values, r = self.outputs.join(claims.values), self.inputs.join(claims.vjp)
+        values, r = self.outputs.join(claims.values), self._known(self.inputs.join(claims.vjp))
         jvp, again = _joined(self.outputs, claims.jvp), _joined(self.inputs, claims.second)
+        again = None if again is None else self.keep_held(again, 0.0)
         return RuleOutput(values, r, jvp, again, none, no_second)
+
+
+class JoinedMargins:
+    """`Margins` as functions of the joined vector, each entry one comparison."""
+
+    def __init__(self, subject: Subject, margins: Margins) -> None:
+        self.subject, self.margins, self.inputs = subject, margins, subject.inputs
+        self.exact, self.epsilon = margins.exact, margins.epsilon
+
+    def values(self, x: Array) -> list[Array]:
+        """The margins of each comparison, as vectors."""
+        self.subject.calls += 1
+        return [np.ravel(one) for one in self.margins.values(self.inputs.split(x))]
+
+    def slope(self, x: Array, which: int, entry: int) -> Array:
+        """The derivative of one entry of a margin."""
+        self.subject.calls += 1
+        return self.inputs.join(self.margins.slope(self.inputs.split(x), which, entry))
 
 
 def _joined(layout: Layout, answer: Sequence[Array | None] | Unsupported) -> Array | None:

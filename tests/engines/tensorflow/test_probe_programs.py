@@ -126,3 +126,27 @@ def test_running_statistics_are_put_back_by_programs():
     assert check(layer, rows, kwargs={"training": True}, order=1)
     for weight, old in zip(layer.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), old)
+
+
+def refuse(x):
+    raise ValueError("too many calls")
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [(refuse, "began to raise during the check: too many calls"), (tf.cos, "gave other values")],
+)
+def test_a_function_that_is_another_one_at_the_end_has_no_verdict(last, why):
+    calls = []
+
+    def function(x):
+        calls.append(x)
+        return last(x) if len(calls) == limit else tf.sin(x)
+
+    limit = 0
+    assert check(function, X).verdict == "right"
+    limit = len(calls)
+    calls.clear()
+    report = check(function, X)
+    assert report.verdict == "undecided"
+    assert why in str(report)

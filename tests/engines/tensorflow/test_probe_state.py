@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from pullback.check import check
+from pullback.engines.tensorflow.probing import make_probe
 from pullback.engines.tensorflow.probing.state import reachable_variables
 from pullback.errors import CheckError
+from pullback.extend import Unsupported
 
 M = tf.constant(np.random.default_rng(1).normal(size=(6, 3)), tf.float32)
 COUNTER = tf.Variable(0, trainable=False)
@@ -186,3 +188,166 @@ def test_state_that_the_first_call_makes_is_put_back_too():
     after = layer.scale.numpy()
     assert check(layer, M, quick=True)
     assert layer.scale.numpy() == after
+
+
+# what a function draws or writes is the same in every run
+
+
+@tf.custom_gradient
+def twice_too_large(x):
+    return tf.sin(x), lambda dy: 2.0 * dy * tf.cos(x)
+
+
+def with_dropout(activation, seed):
+    keras.utils.set_random_seed(seed)
+    first, drop = keras.layers.Dense(4, activation), keras.layers.Dropout(0.3)
+    return keras.Sequential([first, drop, keras.layers.Dense(2, "softmax")])
+
+
+def probe_of(fn, *args, **kwargs):
+    return make_probe(fn, args, kwargs, None, 0)
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("seed", [3, 6])
+def test_dropout_in_training_is_right(seed, built):
+    model, rows = with_dropout("relu", seed), tf.constant([[1.0, -2.0, 0.5], [0.3, 0.7, -1.0]])
+    if built:
+        model(rows)
+    report = check(model, rows, kwargs={"training": True}, order=1, modes="none", explain=False)
+    assert report.verdict == "right", str(report)
+
+
+def test_a_wrong_rule_beside_dropout_is_found():
+    model = with_dropout(twice_too_large, 3)
+    report = check(model, M, kwargs={"training": True}, quick=True, explain=False)
+    assert report.verdict == "wrong", str(report)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        keras.layers.Dropout(0.5),
+        keras.layers.GaussianNoise(1.0),
+        keras.layers.Dropout(0.5, dtype="float16"),
+    ],
+)
+def test_the_same_numbers_are_drawn_at_any_precision(layer):
+    probe = probe_of(keras.Sequential([keras.layers.Dense(8), layer]), M, training=True)
+    assert probe.value_epsilon < 1e-10
+    (fine,), (coarse,) = probe.values(probe.start()), probe.as_given.values(probe.start())
+    np.testing.assert_allclose(fine, coarse, rtol=1e-2, atol=1e-2)
+    probe.close()
+
+
+def test_a_state_of_a_recurrent_layer_is_the_same_at_any_precision():
+    rows = tf.reshape(M, (2, 3, 3))
+    layer = keras.layers.SimpleRNN(2, stateful=True)
+    layer(rows)
+    before = np.array(layer.states[0].numpy())
+    wanted = layer(rows)
+    layer.states[0].assign(before)
+    probe = probe_of(layer, rows)
+    assert probe.value_epsilon < 1e-10
+    np.testing.assert_allclose(probe.values(probe.start())[0], wanted, rtol=1e-5)
+    probe.close()
+    np.testing.assert_array_equal(layer.states[0].numpy(), before)
+
+
+def counts_and_draws():
+    """A function that is another one with each call, unless its state is put back."""
+    calls, generator = tf.Variable(1.0, trainable=False), tf.random.Generator.from_seed(1)
+
+    def function(x):
+        calls.assign_add(1.0)
+        return tf.sin(x) * tf.cast(calls, x.dtype) * generator.normal([3], dtype=x.dtype)
+
+    return function
+
+
+def test_nothing_that_a_probe_runs_changes_what_runs_after_it():
+    probe = probe_of(counts_and_draws(), M)
+    xs, ws = probe.start(), [np.ones(M.shape)]
+    (first,), (wanted,) = probe.vjp(xs, ws)
+    others = [np.ones(M.shape)]
+    steps = []
+    for run in (
+        lambda: probe.own_vjp(xs, ws),
+        lambda: probe.claims(xs, ws, xs, second=True),
+        lambda: probe.vjp_after(xs, others, ws),
+        lambda: probe.facts(xs, ws),
+        lambda: probe.wrong_ops(xs, 1),
+        lambda: probe.in_mode("tf.function, tape outside", xs, ws, xs),
+        lambda: probe.in_mode("tf.function, tape inside", xs, ws, xs),
+        lambda: steps.append(probe.program_steps().values(xs, ws)),
+    ):
+        run()
+        np.testing.assert_array_equal(probe.values(xs)[0], first)
+        np.testing.assert_array_equal(probe.vjp(xs, ws)[1][0], wanted)
+    np.testing.assert_allclose(probe.own_vjp(xs, ws)[0], wanted)
+    np.testing.assert_allclose(steps[0].outputs[-1][0], first)
+    assert probe.wrong_ops(xs, 1) == ()
+    probe.close()
+
+
+def test_what_a_rule_writes_is_put_back():
+    calls = tf.Variable(1.0, trainable=False)
+
+    @tf.custom_gradient
+    def counted(x):
+        def rule(dy):
+            calls.assign_add(1.0)
+            return dy * tf.cos(x) * calls
+
+        return tf.sin(x) * calls, rule
+
+    probe = probe_of(counted, M)
+    xs, ws = probe.start(), [np.ones(M.shape)]
+    found = [probe.vjp(xs, ws) for _ in range(2)]
+    np.testing.assert_array_equal(found[0][0][0], found[1][0][0])
+    np.testing.assert_allclose(found[1][1][0], 2 * np.cos(xs[0]), rtol=1e-6)
+    probe.close()
+    assert calls.numpy() == 1.0
+
+
+def test_what_a_function_leaves_for_its_rule_is_there():
+    kept = tf.Variable(tf.zeros_like(M), trainable=False)
+
+    @tf.custom_gradient
+    def remembering(x):
+        kept.assign(x)
+        return tf.sin(x), lambda dy: dy * tf.cos(kept)
+
+    probe = probe_of(remembering, M)
+    xs = probe.start()
+    np.testing.assert_allclose(probe.vjp(xs, [np.ones(M.shape)])[1][0], np.cos(xs[0]), rtol=1e-6)
+    probe.close()
+    (finding,) = check(remembering, M, quick=True, explain=False).findings
+    assert finding.kind == "stale"
+
+
+def test_a_variable_that_is_written_and_moved_begins_as_given():
+    total = tf.Variable(2.0)
+
+    def adding(x):
+        total.assign_add(0.5)
+        return x * total
+
+    assert check(adding, M).verdict == "right"
+    assert total.numpy() == 2.0
+
+
+def test_seeds_that_keras_draws_are_held_fixed_and_left_alone():
+    keras.utils.set_random_seed(3)
+    wanted = keras.random.normal((2,)).numpy()
+    keras.utils.set_random_seed(3)
+    assert check(lambda x: x * keras.random.normal((3,)), M, quick=True).verdict == "right"
+    np.testing.assert_array_equal(keras.random.normal((2,)).numpy(), wanted)
+
+
+def test_modes_that_draw_other_numbers_are_not_compared():
+    probe = probe_of(lambda x: x * tf.random.stateless_uniform([3], [1, 2], dtype=x.dtype), M)
+    xs, ws = probe.start(), [np.ones(M.shape)]
+    assert isinstance(probe.in_mode("XLA", xs, ws, xs), Unsupported)
+    plain = probe_of(tf.sin, M)
+    assert not isinstance(plain.in_mode("XLA", xs, ws, xs), Unsupported)

@@ -4,7 +4,6 @@ That is what a rule gives which computes the function anew, and takes something 
 is found by Newton's method at one draw, and must predict all the others.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations, permutations
@@ -17,7 +16,7 @@ from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import Edge, Inside
 from pullback.check.diagnosis.moves import MIXING, moves
-from pullback.check.probe import Array, Step
+from pullback.check.probe import Array, OutsideDomain, Step
 
 Other = Callable[[Array], Array]
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod")
@@ -108,9 +107,10 @@ def _explanation(inside: Inside, text: str, *others: tuple[Held, Other]) -> Expl
         for held, other in others:
             for s, i in held.operands:
                 every[s][i] = np.asarray(other(every[s][i]), every[s][i].dtype)
-        with contextlib.suppress(Exception):  # not every program can be run
+        try:
             return inside.altered(draw, every)
-        return np.full(inside.case.shape, np.nan)
+        except OutsideDomain:  # not every program can be run
+            return np.full(inside.case.shape, np.nan)
 
     return Explanation("constant", text, predict)
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis import words
+from pullback.check.diagnosis import whole, words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation, real_shape
+from pullback.check.diagnosis.inside import Inside
 from pullback.check.diagnosis.parts import Ways, ways
+from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
@@ -68,6 +70,8 @@ def two_factors(case: Case) -> Iterator[Explanation]:
     if not every.size:
         return
     one, other = float(every.min()), float(every.max())
+    if np.isclose([one, other], 1, n.AGREE).any():  # right there, and elsewhere no one factor
+        return
     for name, quantity in _quantities(case):
         values = [
             np.broadcast_to(quantity(d), case.shape)[np.isfinite(q)]
@@ -97,15 +101,40 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
             def other(d: Draw, k: int = k) -> Array:
                 return d.x[case.layout.span(k)].reshape(case.shape)
 
+            # in the order of the inputs, so that of both the same is said
+            a, b = (name, leaf.name) if k > (case.which or 0) else (leaf.name, name)
             yield f"{name} − {leaf.name}", lambda d, f=other: case.x(d) - f(d)
-            yield f"|{name} − {leaf.name}|", lambda d, f=other: np.abs(case.x(d) - f(d))
-            yield f"{name} × {leaf.name}", lambda d, f=other: case.x(d) * f(d)
+            yield f"|{a} − {b}|", lambda d, f=other: np.abs(case.x(d) - f(d))
+            yield f"{a} × {b}", lambda d, f=other: case.x(d) * f(d)
             yield leaf.name, other
     outputs = case.subject.outputs
     for k, leaf in enumerate(outputs.leaves):
         span = outputs.span(k)
         if real_shape(leaf) == case.shape:
             yield leaf.name, lambda d, s=span: d.y[s].reshape(case.shape)
+
+
+def scalars(case: Case) -> Iterator[tuple[str, Quantity]]:
+    """Numbers that several entries make together."""
+    for name, quantity in whole.scalars(case, "xy"):
+        yield name, lambda d, q=quantity: np.full(case.shape, q(d))
+
+
+def inside(case: Case) -> Iterator[tuple[str, Quantity]]:
+    """Tensors of the program that can be laid over the input."""
+    steps = case.subject.steps() if case.draws.truth.own else None
+    if steps is None or not steps.steps:
+        return
+    program = Inside(case, steps)
+    at = program.at(program.here)
+    for s, step in enumerate(steps.steps):
+        fits = not np.iscomplexobj(at.outputs[s][0]) and lies_over(
+            at.outputs[s][0].shape, case.shape
+        )
+        if fits:
+            name, where = words.tensor(step)
+            name = name.strip("`") if not where else f"the result of {step.op}"
+            yield name, lambda d, s=s: np.broadcast_to(program.at(d).outputs[s][0], case.shape)
 
 
 def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array, Array]:
@@ -199,7 +228,9 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
     entry = case.span.start + element
     if last.gap[entry] < n.BARS * last.floor[entry]:
         return None
-    values = [quantity(d).ravel()[element] for d in (wrong, last, right)]
+    values = [
+        np.broadcast_to(quantity(d), case.shape).ravel()[element] for d in (wrong, last, right)
+    ]
     return _plain(float(values[1]), abs(float(values[2] - values[0])), case.constants)
 
 

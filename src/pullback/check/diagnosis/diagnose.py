@@ -1,6 +1,5 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis import conditions, parts, slips, upstream, whole, words
+from pullback.check.diagnosis import conditions, parts, repairs, slips, upstream, whole, words
 from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
@@ -20,7 +19,7 @@ from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
 from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding
-from pullback.check.search.points import Point
+from pullback.check.search.points import Kind, Point
 from pullback.check.verdict.course import Course
 from pullback.check.verdict.record import Failure, Problem
 from pullback.check.verdict.trial import Trial
@@ -45,8 +44,10 @@ def inside_program(case: Case) -> Iterator[Explanation]:
         return
     inside = Inside(case, steps)
     for search in SLIPS:
-        with contextlib.suppress(Exception):  # a slip of ours costs its line
+        try:
             yield from search(inside)
+        except Exception as error:  # a slip of ours costs its line
+            case.slipped(error)
 
 
 # The plain before the complex: what needs no look into the program, then slips in it, then what says less.
@@ -68,9 +69,15 @@ PLAIN: tuple[Search, ...] = (
     whole.element_by_element,
     whole.instead_of_derivative,
 )
+JOINT: tuple[Search, ...] = (upstream.moved, repairs.options, inside_program)
 DEEPER: tuple[Search, ...] = (
-    upstream.moved,
-    inside_program,
+    repairs.cancelled,
+    partial(whole.rounded, traced=False),
+    partial(conditions.conditions, of=conditions.scalars),
+    *JOINT,
+    partial(conditions.conditions, of=conditions.inside),
+    repairs.repairs,
+    whole.not_transposed,
     partial(whole.rearranged, mixed=True),
     whole.anothers,
     whole.passed_to_extremes,
@@ -139,9 +146,9 @@ def _cases(course: Course, problem: Problem) -> list[Case]:
     suspects = _suspect_entries(course, problem)
     others, into = course.other_points(), course.within(point.kind)
     draws = make_draws(subject, point, w, course.start, others, suspects, into)
-    none = () if given is None else given.none
+    none, facts = () if given is None else given.none, course.read_facts()
     return [
-        Case(subject, draws, k, k in none, course.facts.constants)
+        Case(subject, draws, k, k in none, facts.constants, facts.short, course.record.note)
         for k in range(len(subject.inputs.leaves))
     ]
 
@@ -175,10 +182,12 @@ def _explained(cases: list[Case]) -> list[Found]:
     texts = {None if one is None else one.text for one, _ in plain}
     if len(cases) > 1 and None in texts:
         first = cases[0]
-        joint = Case(first.subject, first.draws, None)
-        one, tried = first_that_holds(joint, DEEPER[:2])
+        joint = replace(first, which=None, none=False)
+        one, tried = first_that_holds(joint, JOINT)
         if one is not None:
-            return [(cases, one, tried)]
+            # of what is said of all inputs, the first is shown
+            said = replace(one, predict=lambda d: first.part(np.ravel(one.predict(d))))
+            return [(cases, said, tried)]
     found: list[Found] = []
     for case, (one, tried) in zip(cases, plain, strict=True):
         more = 0
@@ -217,7 +226,32 @@ def _finding(
     finding = _about(course, problem, kind, inputs, said, confirmed=confirmed)
     numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
     failing = Failing(draw.x, draw.w, entry, *numbers)
-    return shown(course, case.draws.truth, failing, finding, explain=tried is not None)
+    same = partial(_said_there_too, course, case, one)
+    return shown(course, case.draws.truth, failing, finding, explain=tried is not None, same=same)
+
+
+def _said_there_too(course: Course, case: Case, one: Explanation | None, at: Failing) -> bool:
+    """Whether a check of a smaller input would say the same, and nothing plainer that holds only there."""
+    point, w, truth = Point(Kind.GIVEN, at.x), case.draws.fit[0].w, case.draws.truth
+    if not truth.is_cheap and case.layout.size > n.FEW:  # draws all around would cost too much
+        draw = case.draws.draw(at.x, at.w)
+        return one is None or (draw is not None and case.agrees(one.predict, draw))
+    if truth.own and not Truth(case.subject, at.x, w, truth.entries).own:  # at a kink
+        return False
+    draws = make_draws(
+        case.subject,
+        point,
+        w,
+        at.x,
+        course.other_points(),
+        np.empty(0, int),
+        course.within(Kind.GIVEN),
+    )
+    there = replace(case, draws=draws)
+    plain, _ = first_that_holds(there, PLAIN)
+    if plain is None:
+        return one is None or there.holds(one.predict)
+    return one is not None and plain.text == one.text
 
 
 def _about(
@@ -237,14 +271,24 @@ def _about(
 
 
 def _blame(course: Course, problem: Problem, order: int) -> str:
-    """The engine's own operations whose gradient is wrong, where nobody else's is at work."""
+    """The engine's own operations whose gradient is wrong: the gradient itself, or what a rule is made of."""
     subject, point = course.subject, problem.point
-    if point is None or course.reads_custom() or subject.reference is not None:
+    if point is None or subject.reference is not None:
         return ""
-    names = ", ".join(subject.rule.wrong_ops(subject.inputs.split(point.x), order))
-    return (
-        f" (the engine's own gradient of {names} is wrong there, no rule of yours)" if names else ""
-    )
+    xs = subject.inputs.split(point.x)
+    if not course.reads_custom():
+        found = subject.rule.wrong_ops(xs, order)
+        stopped = [name for name in found if ":" in name]  # where somebody wrote that
+        if stopped:
+            return f": {words.stopped(stopped[0])}"
+        names = ", ".join(found)
+        of = f"the engine's own gradient of {names} is wrong there, no rule of yours"
+    elif order > 1:
+        names = ", ".join(subject.rule.wrong_in_rule(xs, subject.upstream(course.upstream)))
+        of = f"the engine's own gradient of {names} is wrong there, and the rule is differentiated through it"
+    else:
+        return ""
+    return f" ({of})" if names else ""
 
 
 def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:

@@ -20,7 +20,7 @@ from pullback.check.subject import Subject
 from pullback.check.verdict.trial import usual_size, weighted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draw:
     """A point and an upstream, with the truth `g` (not a number where unknown) and what the rule gives, `r`."""
 
@@ -45,6 +45,11 @@ class Truth:
     def __init__(self, subject: Subject, x: Array, w: Array, entries: Array) -> None:
         self.subject, self.entries = subject, entries
         self.own = subject.reference is None and self._agrees(x, w)
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether it costs one call, and not differences for every entry."""
+        return self.own or self.subject.reference is not None
 
     def vjp(self, x: Array, w: Array) -> tuple[Array, Array]:
         """The gradient and how far it may be off."""
@@ -120,7 +125,8 @@ class Draws:
     others: Sequence[Point]
     mixed: Sequence[Array]
     draw: Callable[[Array, Array], Draw | None]
-    inside: dict[int, Any] = field(default_factory=dict[int, Any])
+    inside: dict[Draw, Any] = field(default_factory=dict[Draw, Any])
+    rule: dict[int | None, Any] = field(default_factory=dict[int | None, Any])
 
     @property
     def tested(self) -> tuple[Draw, ...]:
@@ -131,6 +137,13 @@ class Draws:
     def pool(self) -> tuple[Draw, ...]:
         """Draws at points of other kinds; at kinks the program's derivative is one of several that are right."""
         return *self.turned, *self._at(point.x for point in self.others[: n.FEW])
+
+    @functools.cached_property
+    def smooth(self) -> tuple[Draw, ...]:
+        """Those of the pool where no values were put at kinks, and all is finite."""
+        some = self._at(point.x for point in self.others[: n.FEW] if not point.is_placed)
+        every = (*self.turned, *some)
+        return tuple(d for d in every if np.isfinite(d.r).all() and np.isfinite(d.g).any())
 
     @functools.cached_property
     def turned(self) -> tuple[Draw, ...]:

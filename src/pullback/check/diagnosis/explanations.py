@@ -32,6 +32,12 @@ class Case:
     which: int | None
     none: bool = False
     constants: tuple[float, ...] = ()
+    short: bool = False
+    note: Callable[[str], None] = lambda _: None
+
+    def slipped(self, error: Exception) -> None:
+        """A mistake of ours costs an explanation, and is told."""
+        self.note(f"one explanation could not be tried: {type(error).__name__}: {error}")
 
     @property
     def layout(self) -> Layout:
@@ -165,6 +171,6 @@ def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanatio
                 progress.say(f"wrong, {tried} explanations tried")
                 if case.holds(explanation.predict) and case.survives(explanation.predict):
                     return explanation, tried
-        except Exception:  # a slip here must not cost the verdict
-            continue
+        except Exception as error:  # a slip here must not cost the verdict
+            case.slipped(error)
     return None, tried

@@ -67,7 +67,7 @@ class Inside:
 
     def __init__(self, case: Case, steps: Steps) -> None:
         self.case, self.program, self.steps = case, steps, steps.steps
-        self.known: dict[int, At] = case.draws.inside
+        self.known: dict[Draw, At] = case.draws.inside
         self.here, rng = case.draws.fit[0], np.random.default_rng(3)
         gap = np.where(np.isfinite(self.here.g), self.here.r - self.here.g, 0.0)
         self.tangents: list[Nested] = []
@@ -81,13 +81,11 @@ class Inside:
 
     def at(self, draw: Draw) -> At:
         """The program at a draw, run once."""
-        if id(draw) not in self.known:
+        if draw not in self.known:
             found = self.program.values(self._xs(draw), self.case.subject.upstream(draw.w))
             back = self.program.local(self._xs(draw), found.inputs, found.cotangents)
-            self.known[id(draw)] = At(
-                found.inputs, found.outputs, found.cotangents, back, found.held
-            )
-        return self.known[id(draw)]
+            self.known[draw] = At(found.inputs, found.outputs, found.cotangents, back, found.held)
+        return self.known[draw]
 
     def local(self, draw: Draw, inputs: Nested, cotangents: Nested) -> Nested:
         """What every step makes of other values and cotangents."""

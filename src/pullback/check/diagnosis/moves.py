@@ -44,9 +44,10 @@ def moves(shape: tuple[int, ...], *, pairs: bool = False) -> Iterator[Move]:
 def _along(k: int, size: int) -> Iterator[Move]:
     yield Move("reversed", f"reversed along axis {k}", lambda a: np.flip(a, k))
     for step in (1, -1):
-        how = f"shifted by {step} along axis {k}"
-        yield Move("shifted", how, lambda a, s=step: np.roll(a, s, k))
-        yield Move("shifted", f"{how}, zeros moved in", lambda a, s=step: _shifted(a, k, s))
+        whose = f"each entry is that of the one {'before' if step > 0 else 'after'} it"
+        how = f"shifted by {step} along axis {k} ({whose}"
+        yield Move("shifted", f"{how})", lambda a, s=step: np.roll(a, s, k))
+        yield Move("shifted", f"{how}, zeros moved in)", lambda a, s=step: _shifted(a, k, s))
     if size % 2 == 0 and size > 2:
         yield Move(
             "places", f"with its halves along axis {k} swapped", lambda a: np.roll(a, size // 2, k)

@@ -1,15 +1,14 @@
 """A finding as it is shown: one entry of the gradient in numbers, the smallest failing input, and a picture."""
 
-import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.diagnosis.draws import Draw, Truth
-from pullback.check.diagnosis.shrink import Failing, smallest
+from pullback.check.diagnosis.shrink import PLAIN, PLAINEST, Failing, smallest
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.report import Finding, Picture
 from pullback.check.search.domain import NAMED
@@ -22,14 +21,29 @@ PLACES = ("transposed", "reversed", "shifted", "places", "axis", "element", "swa
 
 
 def shown(
-    course: Course, truth: Truth, failing: Failing, finding: Finding, *, explain: bool
+    course: Course,
+    truth: Truth,
+    failing: Failing,
+    finding: Finding,
+    *,
+    explain: bool,
+    same: Callable[[Failing], bool] = lambda _: True,
 ) -> Finding:
-    """The finding with its numbers and, if calls may be spent on it, the smallest failing input and a picture."""
+    """The finding with its numbers and, if calls may be spent on it, the smallest failing input and a picture.
+
+    Of a smaller input the `same` must be said.
+    """
     layout, found = course.subject.inputs, failing.x
     keep = not finding.made_up and layout.size <= n.FEW
     # a slip here or in a picture must not cost the finding
-    with contextlib.suppress(Exception):
-        failing = smallest(course, truth, failing, keep=keep) if explain else failing
+    try:
+        for fill in (PLAINEST, PLAIN) if explain else ():
+            small = smallest(course, truth, failing, keep=keep, fill=fill)
+            if np.array_equal(small.x, failing.x) or same(small):
+                failing = small
+                break
+    except Exception as error:
+        course.record.note(f"no smaller input could be sought: {type(error).__name__}: {error}")
     finding = replace(
         finding,
         entry=_entry(layout, failing.entry),
@@ -40,10 +54,12 @@ def shown(
         upstream={} if (failing.w == 1).all() else _by_name(course.subject.outputs, failing.w),
         exclude=_exclusion(course, failing) if finding.made_up else "",
     )
-    with contextlib.suppress(Exception):
+    try:
         picture = _picture(course, truth, failing, found, finding) if explain else None
-        return replace(finding, picture=picture)
-    return finding
+    except Exception as error:
+        course.record.note(f"there is no picture: {type(error).__name__}: {error}")
+        return finding
+    return replace(finding, picture=picture)
 
 
 def _entry(layout: Layout, position: int) -> str:
@@ -114,7 +130,7 @@ def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
     """One element moved through its range: the slope, and what the rule gives."""
     layout, entry, here = course.subject.inputs, failing.entry, float(failing.x[failing.entry])
     # slopes that are all zero confirm nothing: those at the given arguments may
-    if not _is_cheap(truth):
+    if not truth.is_cheap:
         truth = Truth(course.subject, course.start, failing.w, truth.entries)
     known = np.append(course.start[layout.span(layout.leaf_of(entry))], here)
     low, high = float(np.nanmin(known)), float(np.nanmax(known))
@@ -122,18 +138,13 @@ def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
     along = np.linspace(low - room, high + room, n.PICTURE_POINTS)
     along = np.unique(np.append(along, here))
     y, r, g, error = np.array([_on_line(course, truth, failing, value) for value in along]).T
-    if not _is_cheap(truth):  # the slopes that the values themselves have, to either side
+    if not truth.is_cheap:  # the slopes that the values themselves have, to either side
         steps = np.diff(y) / np.diff(along)
         after, before = np.append(steps, np.nan), np.append(np.nan, steps)
         g, apart = (after + before) / 2, np.abs(after - before) / 2
         error = np.fmax(np.fmax(apart, np.append(apart[1:], 0)), np.append(0, apart[:-1]))
     name = f"{layout.leaves[layout.leaf_of(entry)].name}{layout.element(entry)}"
     return Picture(f"the gradient for {name} as {name} moves", g, r, error, along, here)
-
-
-def _is_cheap(truth: Truth) -> bool:
-    """Whether the truth costs one call, and not differences for every entry."""
-    return truth.own or truth.subject.reference is not None
 
 
 def _on_line(course: Course, truth: Truth, failing: Failing, value: float) -> list[float]:
@@ -147,7 +158,7 @@ def _on_line(course: Course, truth: Truth, failing: Failing, value: float) -> li
     if not np.array_equal(course.domain.into(x), x):
         return [np.nan] * 4
     # by differences of its own each value would cost too much
-    g, error = truth.vjp(x, w) if _is_cheap(truth) else (r * np.nan, r * np.nan)
+    g, error = truth.vjp(x, w) if truth.is_cheap else (r * np.nan, r * np.nan)
     return [weighted(y, w), float(r[entry]), float(g[entry]), float(error[entry])]
 
 

@@ -41,9 +41,20 @@ class Failing:
         return abs(self.r - self.g) / size if np.isfinite(size) and size else 1.0
 
 
-def smallest(course: Course, truth: Truth, failing: Failing, *, keep: bool) -> Failing:
+# What other entries are put to; at zeros and ties another thing may be wrong, or seem so.
+PLAINEST, PLAIN = (0.0, 1.0), (1.0,)
+
+
+def smallest(
+    course: Course,
+    truth: Truth,
+    failing: Failing,
+    *,
+    keep: bool,
+    fill: tuple[float, ...] = PLAINEST,
+) -> Failing:
     """The failing input in its plainest form; with `keep` the input stays, and only the upstream is made plain."""
-    search = _Search(course, truth, failing)
+    search = _Search(course, truth, failing, fill)
     search.simplify(keep=keep)
     if keep and np.isfinite(failing.r):
         return search.found
@@ -53,8 +64,16 @@ def smallest(course: Course, truth: Truth, failing: Failing, *, keep: bool) -> F
 class _Search:
     """Steps towards a plainer input, each kept if the same entry is still wrong."""
 
-    def __init__(self, course: Course, truth: Truth, failing: Failing) -> None:
-        self.course, self.truth, self.first, self.found = course, truth, failing, failing
+    def __init__(
+        self, course: Course, truth: Truth, failing: Failing, fill: tuple[float, ...]
+    ) -> None:
+        self.fill, self.course, self.truth, self.first, self.found = (
+            fill,
+            course,
+            truth,
+            failing,
+            failing,
+        )
         self.left, self.until = n.MANY, time.monotonic() + n.SECONDS
         self.bound = [
             into for into in (course.domain.into, course.suggested.into) if _stays(into, failing.x)
@@ -80,7 +99,7 @@ class _Search:
         groups = [np.delete(np.arange(self.found.x.size), self.found.entry)]
         while groups and self.left > len(n.DIGITS) + 1:  # what the steps after this one need
             group = groups.pop(0)
-            if group.size and not any(self.put(group, value) for value in (0.0, 1.0)):
+            if group.size and not any(self.put(group, value) for value in self.fill):
                 half = group.size // 2
                 groups += [group[:half], group[half:]] if half else []
 
@@ -135,7 +154,7 @@ class _Search:
             return replace(failing, g=g, error=floor) if found is Broken.WRONG else None
         u = np.where(alone, self.unit(x), 0.0)
         rule = subject.evaluate_rule(x, w, u)
-        trial, _ = run(subject, point, u, w, rule, plan_for(subject.epsilon))
+        trial = next(run(subject, point, u, w, rule, plan_for(subject.epsilon)))
         resolved = resolve(subject, as_one_number(trial), np.array([0]))
         return failing if resolved.wrong.size else None
 

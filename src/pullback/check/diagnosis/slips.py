@@ -4,7 +4,6 @@ A slip changes the cotangent of one input of one operation: an edge. It is teste
 if it passes, entry by entry at all draws.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
@@ -15,10 +14,10 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
-from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Nested, Sweep
+from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Sweep
 from pullback.check.diagnosis.moves import FORMS, MIXING, forms, moves
 from pullback.check.diagnosis.whole import lies_over
-from pullback.check.probe import Array, StepValues
+from pullback.check.probe import Array, OutsideDomain, StepValues
 
 
 def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
@@ -219,11 +218,12 @@ def differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
             continue
         inputs = [m[1] if m else at.inputs[s] for s, m in enumerate(made)]
         cotangents = [m[2] if m else at.cotangents[s] for s, m in enumerate(made)]
-        back: Nested = []
-        with contextlib.suppress(Exception):  # an operation may refuse such values
+        try:
             back = inside.local(inside.here, inputs, cotangents)
+        except OutsideDomain:  # an operation may refuse such values
+            continue
         for s, m in enumerate(made):
-            if m and back:
+            if m:
                 yield from _fitting(inside, s, m[0], back[s], _swapped(inside, swap, s))
 
 
@@ -266,6 +266,8 @@ def _swap(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Sw
     if i < 0:
         return how, a.inputs[s], [value]
     inputs = list(a.inputs[s])
+    if np.iscomplexobj(value) and not np.iscomplexobj(inputs[i]):
+        return None
     inputs[i] = np.asarray(value, inputs[i].dtype)
     return how, inputs, a.cotangents[s]
 
@@ -286,7 +288,14 @@ def moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
     known = ("positive throughout", np.abs(here))
     if np.iscomplexobj(here):
         known = ("conjugated", np.conj(here))
-    return [(f"as if {name} were {how}", value) for how, value in (known, *_in_places(here))]
+    doubt = {
+        "conjugated": " (a conjugate is missing, or one too many)",
+        "transposed": " (a transposition is missing, or one too many)",
+    }
+    return [
+        (f"as if {name} were {how}{doubt.get(how, '')}", value)
+        for how, value in (known, *_in_places(here))
+    ]
 
 
 def others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:

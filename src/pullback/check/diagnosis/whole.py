@@ -60,7 +60,7 @@ def scalar_factor(case: Case) -> Iterator[Explanation]:
     numbers = [case.factor(case.g, case.r, (draw,)) for draw in draws]
     if None in numbers:
         return
-    for name, quantity in _scalars(case):
+    for name, quantity in scalars(case, "xyw"):
         for form, apply in forms(name):
             wanted = [apply(quantity(draw)) for draw in draws]
             if np.allclose(np.array(wanted, float), np.array(numbers, float), n.AGREE, 0):
@@ -79,9 +79,9 @@ _SUMMARIES: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _scalars(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
+def scalars(case: Case, order: str) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
-    for name, leaf, of in _arrays(case, "xyw"):
+    for name, leaf, of in _arrays(case, order):
         if leaf.size == 1:
             yield name, lambda d, f=of: f(d)[0]
             continue
@@ -125,16 +125,16 @@ def conjugated_input(case: Case) -> Iterator[Explanation]:
             )
 
 
-def rounded(case: Case) -> Iterator[Explanation]:
-    """Right to the digits of a shorter format."""
+def rounded(case: Case, *, traced: bool = True) -> Iterator[Explanation]:
+    """Right to the digits of a shorter format; half of float32 only if it was seen in the program."""
     for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
         if _is_rounded(case, 2.0**-bits):
+            how = f"computed or rounded in {kind} inside the rule"
+            if not traced:
+                how = "digits cancel inside the rule, or it computes in a shorter format"
             # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
-            yield Explanation(
-                "precision",
-                f"is right to {bits} bits only: computed or rounded in {kind} inside the rule",
-                case.r,
-            )
+            if not traced or kind == "float32" or case.short:
+                yield Explanation("precision", f"is right to {bits} bits only: {how}", case.r)
 
 
 def _is_rounded(case: Case, unit: float) -> bool:
@@ -155,6 +155,23 @@ def _is_rounded(case: Case, unit: float) -> bool:
 def _relative(case: Case, draw: Draw) -> Array:
     g, r = case.g(draw), case.r(draw)
     return np.where(np.isfinite(g) & (g != 0), (r - g) / np.where(g == 0, 1, g), 0.0)
+
+
+def not_transposed(case: Case) -> Iterator[Explanation]:
+    """The derivative as it is, in place of the transposed one: what runs forwards should run backwards."""
+    (output, *more), size = case.subject.outputs.leaves, case.leaf.size
+    if more or output.shape != case.leaf.shape or output.is_complex or size > n.MANY:
+        return
+    text = (
+        "is the derivative applied forwards, not transposed: it runs in the direction of the function, "
+        "and should run in the other one"
+    )
+
+    def predict(draw: Draw) -> Array:
+        rows = [case.vjp(draw.x, row).ravel() for row in np.eye(size)]
+        return (np.array(rows) @ draw.w).reshape(case.shape)
+
+    yield Explanation("transposed", text, predict)
 
 
 def passed_through(case: Case) -> Iterator[Explanation]:

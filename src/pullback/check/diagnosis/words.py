@@ -1,6 +1,7 @@
 """Diagnoses in words: what is said after "the gradient for `x`", with short numbers."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -27,7 +28,14 @@ def sentence(names: Sequence[str], text: str) -> str:
     quoted = [f"`{name}`" for name in names]
     joined = quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
     many = "s" if text.startswith("are ") else ""
-    return f"the gradient{many} for {joined} {text}"
+    return f"the gradient{many} for {joined} {_plain_names(text)}"
+
+
+def _plain_names(text: str) -> str:
+    """Types of operations without the number of their version, but for what is quoted."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"\b(?:Real)?([A-Z]\w+?)(?:V\d)?\b", r"\1", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def short(number: float) -> str:
@@ -90,8 +98,10 @@ def _named(amount: float) -> str:
 
 def times(number: float) -> str:
     """A factor inside a region or condition."""
-    sign = is_minus_one(number)
-    return "has the wrong sign" if sign else f"is {short(number)}× what it should be"
+    if is_minus_one(number):
+        return "has the wrong sign"
+    near = short(number) == "1"
+    return factor(number) if near else f"is {short(number)}× what it should be"
 
 
 def named_factor(form: str) -> str:
@@ -236,6 +246,14 @@ def altered(how: str, steps: Sequence[Step]) -> str:
 
 
 # other findings
+
+
+def stopped(where: str) -> str:
+    """A gradient that the function itself stops."""
+    return (
+        f"the function stops the gradient at {where}. If that is meant, name the function whose "
+        "derivative it is with against="
+    )
 
 
 def shape(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:

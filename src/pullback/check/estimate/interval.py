@@ -70,7 +70,7 @@ class Window:
         moved = np.maximum(np.abs(self.low - smaller.low), np.abs(self.high - smaller.high))
         near = np.fmin(self.beyond(claim), smaller.beyond(claim))
         near = np.where(np.isfinite(claim), near, 0.0)
-        return moved <= n.NOISE_FACTOR * (self.rounding + smaller.rounding) + n.STILL * near
+        return moved <= n.NOISE_FACTOR * (self.rounding + smaller.rounding) + n.COARSE**2 * near
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def judge(line: Line, claim: Claim) -> Judgement:
     """What the function says of a claim, entry by entry."""
     radii, search, smaller = _radii(claim.epsilon), _Search(claim), None
     with np.errstate(all="ignore"):
-        search.support(_window(line, radii[n.FIRST_WINDOW :][:3], claim.noise))
+        search.support(_window(line, radii[n.RADII // 3 :][:3], claim.noise))
         if search.is_open.any():
             search.jumps = jumps(line, claim.noise, claim.epsilon)
         for k in range(n.RADII - 2):

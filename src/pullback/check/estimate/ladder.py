@@ -46,7 +46,7 @@ def plan_for(epsilon: float, *, brief: bool = False) -> Plan:
     """Accurate, for points where every error is to be found; `brief` where a rule is right or grossly wrong."""
     ratio = 4.0 if epsilon < n.LONG_FORMAT else 2.0
     if brief:
-        return Plan(epsilon**n.FIRST_STEP_BRIEF, ratio, *n.LEVELS_BRIEF, epsilon**n.ENOUGH_BRIEF)
+        return Plan(epsilon**n.FIRST_STEP_BRIEF, ratio, *n.LEVELS_BRIEF, epsilon ** (n.ENOUGH / 2))
     return Plan(epsilon**n.FIRST_STEP, ratio, *n.LEVELS, epsilon**n.ENOUGH)
 
 
@@ -137,7 +137,7 @@ class _Table:
             better += entry
             self._judge(better, entry, self.row[k])
             self.row[k], entry = entry, better
-        if len(self.row) < n.COLUMNS:
+        if len(self.row) < n.LEVELS[0]:
             self.row.append(entry)
 
     def _judge(self, entry: Array, left: Array, above: Array) -> None:

@@ -10,7 +10,7 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -113,7 +113,8 @@ class Facts:
 
     `constants` are what values are compared with. `branches` says that there are comparisons at all,
     `branches_on_sign` that there is one with zero, `custom` that somebody's own gradient is at work; these are taken
-    for granted where nothing could be read. `short` says that something is computed in half precision.
+    for granted where nothing could be read. `short` says that something is computed in half precision, `margins` that
+    there are comparisons of which constants do not tell where they turn.
     """
 
     constants: tuple[float, ...] = ()
@@ -121,6 +122,7 @@ class Facts:
     branches_on_sign: bool = True
     custom: bool = True
     short: bool = False
+    margins: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -148,6 +150,25 @@ class StepValues:
     outputs: Sequence[Arrays]
     cotangents: Sequence[Arrays]
     held: Sequence[Arrays]
+
+
+class Margins(Protocol):
+    """How far the comparisons of function and rule are from turning.
+
+    A margin is the difference of the two sides, entry by entry; `exact` says of each comparison whether it asks for
+    equality, so that nothing but zero will do. `epsilon` is the rounding unit in which they are computed.
+    """
+
+    exact: tuple[bool, ...]
+    epsilon: float
+
+    def values(self, xs: Arrays) -> list[Array]:
+        """The margins of all comparisons."""
+        ...
+
+    def slope(self, xs: Arrays, which: int, entry: int) -> Sequence[Array | None]:
+        """The derivative of one entry of one margin."""
+        ...
 
 
 class Steps(Protocol):
@@ -196,6 +217,51 @@ class Steps(Protocol):
 
     def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
         """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
+        ...
+
+
+@dataclass(frozen=True)
+class RuleStep:
+    """One operation of the rule: its type, that with a number where its line has several, and its line.
+
+    Operands and results are numbers of tensors, −1 for what holds no numbers. `options` are other ways to take it, in
+    words that have a place for what it is called.
+    """
+
+    op: str
+    name: str
+    line: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: tuple[str, ...]
+
+
+class RuleProgram(Protocol):
+    """Function and rule as one program whose steps are those of the rule, for a change to be made in them.
+
+    Tensors, of the function and of the rule, have numbers: `names` is what they are called, in backticks where that is
+    in the source, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns. `epsilon` is the
+    rounding unit in which it runs.
+    """
+
+    steps: tuple[RuleStep, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    lines: tuple[str, ...]
+    gradients: tuple[int | None, ...]
+    epsilon: float
+
+    def values(self, xs: Arrays, ws: Arrays) -> list[Array]:
+        """Every tensor."""
+        ...
+
+    def run(
+        self,
+        values: Arrays,
+        operands: Mapping[tuple[int, int], Callable[[Array], Array]],
+        options: Mapping[int, int],
+    ) -> Sequence[Array | None]:
+        """The gradients if operands of steps are changed, or steps taken in another way; returning is the last step."""
         ...
 
 
@@ -282,12 +348,24 @@ class Probe(Protocol):
         """The program whose derivative `own_vjp` gives, operation by operation."""
         ...
 
+    def rule_program(self, xs: Arrays, ws: Arrays) -> RuleProgram | Unsupported:
+        """Function and rule as one program, operation by operation."""
+        ...
+
     def facts(self, xs: Arrays, ws: Arrays) -> Facts:
         """What the program of function and rule compares its values with."""
         ...
 
+    def margins(self, xs: Arrays, ws: Arrays) -> Margins | Unsupported:
+        """The comparisons of something computed from the inputs, or for equality, in function and rule."""
+        ...
+
     def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
         """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
+        ...
+
+    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
+        """Those that function or rule are made of, whose derivative is wrong: it spoils that of a right rule."""
         ...
 
     def modes(self) -> tuple[str, ...]:
@@ -341,6 +419,13 @@ class Probes(Protocol):
 
     def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
         """A tensor to try a function on; another one for another `which`."""
+        ...
+
+    def making(self, fn: Any, most: int) -> tuple[str, str] | None:
+        """A name for a layer and the lines that make it, with its weights if these are at most so many numbers.
+
+        Nothing for what is no layer.
+        """
         ...
 
     def as_code(self, value: Any, numbers: str) -> tuple[str, str] | None:

@@ -17,6 +17,8 @@ Piece = tuple[str, str]
 MARKS = {"right": "✓", "wrong": "✗", "undecided": "?"}
 FARED = {True: "✓", False: "✗", None: "·"}
 STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
+# With so many digits a float64 is told from every other.
+_MOST_DIGITS = np.finfo(np.float64).precision + 2
 _AGAIN = "the function must give the same each time it is called with the same arguments"
 
 
@@ -34,10 +36,13 @@ def _lines(report: Report) -> Iterator[list[Piece]]:
     mark, name = MARKS[report.verdict], f"{report.name}: {headline(report)}"
     yield [(f"{mark} ", STYLES[mark]), (name, "bold"), (f"  ({cost(report)})", "dim")]
     yield from map(_leaf, (*report.inputs, *report.outputs))
+    before: list[str] = []
     for k, finding in enumerate(report.findings):
         if k:  # the first is the headline
             yield [("  ✗ ", "red"), (finding.diagnosis, "")]
-        yield from ([("    " + text, "")] for text in details(report, finding))
+        told = [text for text in details(report, finding) if text not in before]
+        yield from ([("    " + text, "")] for text in told)
+        before += told
     yield from ([("  " + text, "")] for text in undecided(report))
     yield from ([("  " + text, "dim")] for text in covered(report))
     if report.findings:
@@ -110,7 +115,7 @@ def tell_apart(*numbers: float) -> list[str]:
     size = max(map(abs, finite), default=0.0)
     gap = max(finite, default=0.0) - min(finite, default=0.0)
     digits = math.ceil(-math.log10(gap / size)) + n.MORE_DIGITS if gap else 0
-    digits = min(max(digits, n.LEAST_DIGITS), n.MOST_DIGITS)
+    digits = min(max(digits, n.LEAST_DIGITS), _MOST_DIGITS)
     power = math.floor(math.log10(size)) if size else 0
     if -n.LEAST_DIGITS < power < n.LEAST_DIGITS:
         decimals = max(0, digits - 1 - power)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pullback.check import numbers as n
 from pullback.check.probe import Array
 from pullback.check.probe.vectors import blocks
 from pullback.check.subject import Layout
@@ -15,6 +16,29 @@ STEPS_APART = 64
 def leaf_scales(layout: Layout, x: Array) -> Array:
     """A typical magnitude per position: that of its leaf, one where the leaf is zero."""
     return layout.fill([_scale(x[layout.span(k)]) for k in range(len(layout.leaves))])
+
+
+def shared_scales(layout: Layout, x: Array) -> Array:
+    """One magnitude for all positions, so that inputs can be equal; its own for an input of quite another size."""
+    scales = leaf_scales(layout, x)
+    shared = float(np.median(scales[:: max(1, x.size // SAMPLE)])) if x.size else 1.0
+    return np.where(_is_near(scales, shared), shared, scales)
+
+
+def kept_in_scale(layout: Layout, x: Array, base: Array) -> Array:
+    """The point, with entries of `base` where they are of quite another size than an input far from one suggests."""
+    scales = leaf_scales(layout, base)
+    far = ~_is_near(scales, 1.0)
+    if not far.any():
+        return x
+    odd = far & ~_is_near(np.abs(x), scales) & (x != 0)
+    return np.where(odd, base, x)
+
+
+def _is_near(sizes: Array, scale: Array | float) -> Array:
+    with np.errstate(all="ignore"):
+        ratio = sizes / scale
+    return (ratio <= n.IN_SCALE) & (ratio >= 1 / n.IN_SCALE)
 
 
 def _scale(part: Array) -> float:
@@ -40,7 +64,7 @@ def relative(rng: Rng, layout: Layout, x: Array) -> Array:
 def tie_keeping(rng: Rng, layout: Layout, x: Array) -> Array:
     """Moves equal entries equally, so that ties stay ties along the whole line."""
     phase, pitch = rng.uniform(0, 6), rng.uniform(0.5, 2)
-    scale = float(np.median(leaf_scales(layout, x)[:: max(1, x.size // SAMPLE)]))
+    scale = shared_scales(layout, x)
     return scale * (1 + 0.5 * np.sin(pitch * x / scale + phase))
 
 

@@ -47,6 +47,11 @@ class Domain:
         """The same domain, with these leaves symmetric and positive definite where they were."""
         return replace(self, definite=which)
 
+    def slack(self, bound: Array) -> Array:
+        """What a bound may be off by in the format of each input."""
+        rounding = self.layout.fill([leaf.epsilon for leaf in self.layout.leaves])
+        return np.where(np.isfinite(bound), rounding * np.abs(bound), 0.0)
+
     def into(self, x: Array) -> Array:
         """The point, or the one inside that corresponds to it."""
         if not self.bounded and not self.matrices:
@@ -64,6 +69,9 @@ class Domain:
         """The direction, kept short enough to stay inside and symmetric where it must be."""
         if self.bounded:
             room = np.minimum(x - self.lower, self.upper - x)
+            # what was given as the bound itself moves a little to either side
+            at_bound = room <= self.slack(x)
+            room = np.where(at_bound, _MARGIN * leaf_scales(self.layout, self.start), room)
             u = np.sign(u) * np.minimum(np.abs(u), np.maximum(room, 0))
         return symmetric(self.layout, u, self.matrices) if self.matrices else u
 
@@ -86,7 +94,9 @@ def parse(spec: Any, layout: Layout, start: Array) -> Domain:
         elif one is not None:
             bounds[k] = _interval(one)
     domain = Domain(layout, start, tuple(bounds), **matrices)
-    outside = (start <= domain.lower) | (start >= domain.upper)
+    outside = (start <= domain.lower - domain.slack(domain.lower)) & (start > -np.inf)
+    outside |= (start >= domain.upper + domain.slack(domain.upper)) & (start < np.inf)
+    outside |= np.isinf(start) & ((start < domain.lower) | (start > domain.upper))
     if outside.any():
         at = layout.locate(int(np.flatnonzero(outside)[0]))
         raise CheckError(f"the given {at} lies outside domain={spec!r}. Pass arguments inside it.")

@@ -2,16 +2,16 @@
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.probe import Array
-from pullback.check.search.directions import Rng, leaf_scales
+from pullback.check.search.directions import Rng, kept_in_scale, leaf_scales, shared_scales
 from pullback.check.subject import Layout
 
-NOTHING = np.zeros(0, bool)
+NOTHING, NO_VALUES = np.zeros(0, bool), np.zeros(0)
 
 
 class Kind(enum.Enum):
@@ -33,6 +33,7 @@ class Kind(enum.Enum):
     BELOW_THRESHOLDS = "values below the program's constants"
     WITHIN_THRESHOLDS = "values within the program's constants"
     AT_THRESHOLDS = "values at the program's constants"
+    AT_TURNS = "values at which comparisons of the program turn"
     NOT_REACHED = "values for entries whose gradient was zero so far"
 
     @property
@@ -42,8 +43,8 @@ class Kind(enum.Enum):
 
     @property
     def is_threshold(self) -> bool:
-        """Made from constants that the program compares with."""
-        return self.name.endswith("_THRESHOLDS")
+        """Made for the comparisons of the program."""
+        return self.name.endswith(("_THRESHOLDS", "_TURNS"))
 
     @property
     def is_generic(self) -> bool:
@@ -97,7 +98,12 @@ def opposite(rng: Rng, layout: Layout, x: Array) -> Array:
 
 def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> Iterator[Point]:
     """The points of a full check, the most telling first."""
-    scale = leaf_scales(layout, x)
+    for point in _special(rng, layout, x, constants):
+        yield replace(point, x=kept_in_scale(layout, point.x, np.where(x == 0, point.x, x)))
+
+
+def _special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> Iterator[Point]:
+    scale, shared = leaf_scales(layout, x), shared_scales(layout, x)
     base = np.where(x == 0, scale * rng.normal(size=x.size), x)
     zeros = n.ZEROS if base.size <= n.MANY else n.ZEROS[:1]
     yield from _threshold_points(rng, layout, base, [c for c in constants if c])
@@ -105,9 +111,8 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
     for share in zeros:
         yield _zeros(rng, layout, -np.abs(base), share, Kind.ZEROS_AMONG_NEGATIVES)
     # each leaf one value, leaves alike: every comparison between entries is a tie
-    tied = float(np.median(scale)) * rng.uniform(0.7, 1.3)
-    yield Point(Kind.TIES, np.full(layout.size, tied), keep_ties=True)
-    yield _grid(rng, base, scale)
+    yield Point(Kind.TIES, shared * rng.uniform(0.7, 1.3), keep_ties=True)
+    yield _grid(rng, base, shared)
     yield _scaled(rng, base, Kind.LARGE, 1.5, 8)
     yield _scaled(rng, base, Kind.TINY, 1e-4, 1e-1)
     if base.size <= n.LARGE_INPUT:
@@ -120,7 +125,9 @@ def special(rng: Rng, layout: Layout, x: Array, constants: Sequence[float]) -> I
 def made_largest(rng: Rng, x: Array, which: Array) -> Array:
     """The point with some entries above all others."""
     out = x.copy()
-    out[which] = np.max(np.abs(x), initial=0.0) * rng.uniform(1.1, 2.0, int(which.sum()))
+    out[which] = np.max(np.abs(x), initial=0.0, where=np.isfinite(x)) * rng.uniform(
+        1.1, 2.0, int(which.sum())
+    )
     return out
 
 
@@ -143,7 +150,7 @@ def _zeros(rng: Rng, layout: Layout, base: Array, share: float, kind: Kind) -> P
 
 def _grid(rng: Rng, base: Array, scale: Array) -> Point:
     """Multiples of a power of two, in pairs: zeros, ties within and between leaves, all of them exact."""
-    unit = 2.0 ** np.round(np.log2(float(np.median(scale)) / 2))
+    unit = 2.0 ** np.round(np.log2(scale / 2))
     steps = np.repeat(rng.integers(-4, 5, base.size // 2 + 1), 2)[: base.size]
     return Point(Kind.GRID, steps * unit, keep_ties=True)
 
@@ -158,12 +165,15 @@ def _threshold_points(
 ) -> Iterator[Point]:
     if not constants:
         return
-    at, between = _candidates(constants)
+    at, gaps, others = _candidates(constants)
     leaves = [layout.span(k) for k in range(min(len(layout.leaves), n.SEVERAL))]
-    for span in [slice(None), *leaves * (2 if base.size <= n.MANY else 1)]:
-        x, (part, _) = base.copy(), _sprinkle(rng, base[span], between)
+    # few entries have no room for all values: once more with what lies between two constants first
+    again = [(span, gaps) for span in leaves if base.size <= n.MANY]
+    every = np.union1d(gaps, others)
+    for span, first in [(span, NO_VALUES) for span in (slice(None), *leaves)] + again:
+        x, (part, _) = base.copy(), _sprinkle(rng, base[span], every, first)
         # hardly moved, so that no two entries are equal by chance
-        x[span] = part * rng.uniform(0.998, 1.002, part.size)
+        x[span] = part + _room(part, at) * rng.uniform(-1, 1, part.size)
         yield Point(Kind.BETWEEN_THRESHOLDS, x)
     sizes = np.abs(constants)
     reach = max(float(np.max(sizes)), 1e-3) * rng.uniform(1.1, 2, base.size)
@@ -173,20 +183,31 @@ def _threshold_points(
     yield Point(Kind.AT_THRESHOLDS, *_sprinkle(rng, base, at))
 
 
-def _candidates(constants: Sequence[float]) -> tuple[Array, Array]:
-    """Values at the constants of either sign, and values between, beside and beyond them."""
+def _room(x: Array, constants: Array) -> Array:
+    """How far entries may be moved without coming near a constant."""
+    above = np.clip(np.searchsorted(constants, x), 1, constants.size - 1)
+    apart = np.minimum(np.abs(x - constants[above - 1]), np.abs(x - constants[above]))
+    return np.minimum(0.002 * np.abs(x), n.NEAR * apart)
+
+
+def _candidates(constants: Sequence[float]) -> tuple[Array, Array, Array]:
+    """Values at the constants of either sign; those between, and those beside and beyond them."""
     known = np.unique(np.array([s * c for c in constants for s in (1, -1)] + [0.0]))
     gaps = (known[1:] + known[:-1]) / 2
     reach = max(float(np.max(np.abs(known))), 1e-3)
     beyond = np.array([-2.5, -1.4, 1.4, 2.5]) * reach
     beside = np.concatenate([known * 1.01, known * 0.99])
-    return known, np.unique(np.concatenate([gaps, beyond, beside[beside != 0]]))
+    return known, gaps, np.unique(np.concatenate([beyond, beside[beside != 0]]))
 
 
-def _sprinkle(rng: Rng, base: Array, values: Array) -> tuple[Array, Array]:
+def _sprinkle(
+    rng: Rng, base: Array, values: Array, first: Array = NO_VALUES
+) -> tuple[Array, Array]:
     """Most entries take these values, every value at least once where there is room; and which entries."""
     order = rng.permutation(base.size)[: max(1, int(0.7 * base.size))]
-    picks = np.concatenate([rng.permutation(values), rng.choice(values, order.size)])
+    picks = np.concatenate(
+        [rng.permutation(first), rng.permutation(values), rng.choice(values, order.size)]
+    )
     out, mask = base.copy(), np.zeros(base.size, bool)
     out[order], mask[order] = picks[: order.size], True
     return out, mask

@@ -133,7 +133,7 @@ def _ordered(layout: Layout, parts: Sequence[Array]) -> list[tuple[int, int, flo
         pair = layout.leaves[a], layout.leaves[b]
         if one.shape == other.shape and all(map(_is_plain, pair)):
             many = one.size > n.SEVERAL or all(_BOUNDS.search(leaf.name) for leaf in pair)
-            if many and (one < other).all():
+            if many and (one < other).all() and np.isfinite(other - one).all():
                 found.append((a, b, float(np.median(other - one))))
     return found
 

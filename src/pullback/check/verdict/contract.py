@@ -1,7 +1,7 @@
 """What holds for every gradient: finite as the user gets it, linear in its upstream, independent of other calls."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def contract(course: "Course") -> Iterator[Problem]:
     """At the given arguments: their own format, upstreams of other sizes and of zeros, another forward call before."""
     subject, x = course.subject, course.start
-    w = np.where(np.isfinite(course.first), course.upstream, 0.0)  # as for what is given
+    finite = np.isfinite(course.first)
+    w = course.upstream if finite.all() else np.where(finite, course.upstream, 0.0)  # as given
     plain = course.given.r if course.given is not None else subject.pull(x, w)[1]
     if not np.isfinite(plain).all():
         return
@@ -37,7 +38,7 @@ def contract(course: "Course") -> Iterator[Problem]:
         yield broken
         return
     opposite = points.opposite(course.rng, subject.inputs, x)
-    for other in (course.suggested.into(course.domain.into(opposite)), course.elsewhere(2)):
+    for other in (course.within(Kind.ANOTHER)(opposite), course.elsewhere(2)):
         with contextlib.suppress(OutsideDomain):
             if not _alike(course, plain, subject.pull_after(x, other, w)):
                 yield Problem(Failure.STALE, Point(Kind.GIVEN, x))
@@ -49,12 +50,15 @@ def _broken_as_given(course: "Course", plain: Array, w: Array) -> Problem | None
     subject, x = course.subject, course.start
     inputs, outputs = subject.inputs, subject.outputs
     shorter = any(leaf.epsilon > subject.rule.rule_epsilon for leaf in inputs.leaves)
+    if not shorter:
+        _keep_for_modes(course, w, inputs.split(plain))
     if not shorter or np.any(np.abs(course.first) > _largest(outputs)):
         return None
     subject.calls += 1
     found = subject.rule.plain("vjp", inputs.split(x), outputs.split(w), ())
     if isinstance(found, Unsupported):
         return None
+    _keep_for_modes(course, w, found)
     broken = ~np.isfinite(inputs.join(found)) & (np.abs(plain) < _largest(inputs))
     if not broken.any():
         return None
@@ -62,6 +66,12 @@ def _broken_as_given(course: "Course", plain: Array, w: Array) -> Problem | None
     dtype = inputs.leaves[leaf].dtype
     text = f"is NaN or infinite as it runs in {dtype}, though it is not when computed in a longer format"
     return Problem(Failure.NOT_FINITE, Point(Kind.GIVEN, x), positions=np.array([leaf]), text=text)
+
+
+def _keep_for_modes(course: "Course", w: Array, found: Sequence[Array | None]) -> None:
+    """What other ways of running are compared with; long vectors are rather worked out again."""
+    if course.start.size < n.LARGE_INPUT:
+        course.as_given = w, found
 
 
 def _largest(layout: Layout) -> Array:
@@ -100,8 +110,10 @@ def _not_linear(course: "Course", plain: Array, w: Array) -> Problem | None:
 
 def _out_of_proportion(course: "Course", plain: Array, w: Array, short: bool) -> float:
     """A factor of the upstream by which the gradient is not multiplied; zero if there is none."""
+    largest = _largest(course.subject.inputs)
     for factor in other_sizes(short):
-        if not _alike(course, plain, course.subject.pull(course.start, factor * w)[1] / factor):
+        found = course.subject.pull(course.start, factor * w)[1] / factor
+        if not _alike(course, plain, np.where(factor * np.abs(plain) > largest, plain, found)):
             return factor
     return 0.0
 

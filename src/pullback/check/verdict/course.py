@@ -4,7 +4,7 @@ It stops at the first point with a finding. What was tested, and what stayed ope
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
 from pullback.check.search.suggested import suggested_by
+from pullback.check.search.turns import turns
 from pullback.check.subject import RuleOutput, Subject
 from pullback.check.verdict.contract import contract
 from pullback.check.verdict.intermediate import is_unsettled
@@ -30,6 +31,7 @@ from pullback.check.verdict.trial import (
     as_whole,
     is_finite,
     run,
+    sizes_of,
     stands_for_rule,
     usual_size,
 )
@@ -46,15 +48,17 @@ class Course:
     ) -> None:
         self.subject, self.domain = subject, domain
         self.order, self.is_order_asked_for = order or 2, order is not None
-        self.tolerance = tolerance
+        self.tolerance, self.second_at_placed = tolerance, True
         self.rng = np.random.default_rng(seed)
         self.start = domain.start
-        self.reached = np.zeros(subject.inputs.size, bool)
+        self.reached = ~np.isfinite(self.start)
         self.record = Record()
-        self.facts, self.has_read = Facts(), False
+        self.facts, self._facts, self.has_read = Facts(), None, False
         self.suggested = suggested_by(subject.inputs, self.start, signs=True)
         self.upstream = directions.signed(self.rng, subject.outputs.size)
         self.given: RuleOutput | None = None
+        # an upstream and the gradient for it, as it runs in the arguments' own format
+        self.as_given: tuple[Array, Sequence[Array | None]] | None = None
 
     # the parts of a check, each giving the problems it meets
 
@@ -63,9 +67,13 @@ class Course:
         self.measure_scale()
         try:
             yield from self._at(Point(Kind.GIVEN, self.start))
+            # long vectors are let go of as soon as nobody needs them
+            if self.given is not None:
+                self.given = self.given.without_values()
             yield from contract(self)
-            if self.given is not None:  # long vectors that nobody needs any more
-                self.given = replace(self.given, values=_NO_NUMBERS, r=_NO_NUMBERS, jvp=None)
+            if self.given is not None:
+                self.given = replace(self.given, r=_NO_NUMBERS)
+            self.first = _NO_NUMBERS
             yield from self._another()
         except RuleFault as fault:
             yield Problem(Failure.FAULT, fault=fault)
@@ -73,29 +81,38 @@ class Course:
     def full(self) -> Iterator[Problem]:
         """Points where rules tend to be wrong."""
         self.read_program()
-        is_long = n.ROUNDINGS * self.subject.epsilon < 1  # else large values are all rounding
+        # else large values are all rounding
+        is_long = n.ROUNDINGS * max(self.subject.epsilon, self.subject.rule.rule_epsilon) < 1
         made = points.special(self.rng, self.subject.inputs, self.start, self.facts.constants)
         for point in made:
             if is_long or not point.kind.is_far_out:
                 yield from self._made_up(point)
+        for point in self._turns():
+            yield from self._made_up(point)
         for moved in (points.flipped_and_grown, points.made_largest):
             dead = ~self.reached
             if dead.any() and not dead.all():
                 x = moved(self.rng, self.elsewhere(0), dead)
                 yield from self._made_up(Point(Kind.NOT_REACHED, x))
 
+    def _turns(self) -> Iterator[Point]:
+        """Points at which comparisons turn of which constants do not tell where they do."""
+        found = self.facts.margins and self.subject.margins(self.start, self.upstream)
+        for margins in found or ():
+            yield from turns(margins, self.subject.inputs, self.start)
+
     # what others ask of it
 
     def read_facts(self) -> Facts:
         """What function and rule compare their values with, read when it is first asked for."""
-        if not self.has_read:
-            self.read_program()
-        return self.facts
+        if self._facts is None:
+            self._facts = self.subject.facts(self.start, self.upstream)
+        return self._facts
 
     def read_program(self) -> None:
-        """Learn what function and rule compare their values with."""
+        """Let what function and rule compare their values with say where to look."""
         self.has_read = True
-        self.facts = self.subject.facts(self.start, self.upstream)
+        self.facts = self.read_facts()
         self.record.notes += self.facts.notes
         signs = not self.facts.branches_on_sign
         self.suggested = suggested_by(self.subject.inputs, self.start, signs=signs)
@@ -122,21 +139,21 @@ class Course:
         """
         at_branch = kind.is_threshold or (kind is Kind.NEGATIVE and self.facts.branches_on_sign)
         suggested = self.suggested.in_order if at_branch else self.suggested.into
-        return lambda x: suggested(self.domain.into(x))
+        return lambda x: self.subject.keep_held(suggested(self.domain.into(x)), self.start)
 
     # the end
 
-    def finish(self) -> None:
-        """The function must still be what it was when the check began, and the given arguments have been tested."""
+    def finish(self) -> bool:
+        """Whether the function is still what it was when the check began; and the given arguments have been tested."""
         if not any(point.is_given for point in self.record.points[1]):
             self.record.reasons.append("nothing could be compared at the given arguments")
         try:
-            same = np.array_equal(self.subject.value(self.start), self.first, equal_nan=True)
+            same = self.subject.gives(self.at_first, self.start)
+            why = "" if same else "the function gave other values at the end of the check"
         except OutsideDomain as error:
-            self.record.reasons.append(f"the function began to raise during the check: {error}")
-            return
-        if not same:
-            self.record.reasons.append("the function gave other values at the end of the check")
+            why = f"the function began to raise during the check: {error}"
+        self.record.reasons += [why] * bool(why)
+        return not why
 
     # given arguments and contract
 
@@ -146,21 +163,20 @@ class Course:
             y = self.first = self.subject.value(self.start)
         except OutsideDomain as error:
             raise CheckError(f"the function raised for the given arguments: {error}") from error
+        # to be compared with at the end; a long vector in fewer bytes
+        self.at_first = y if y.size < n.LARGE_INPUT else y.astype(np.float32)
         if y.size and not np.isfinite(y).any():
             raise CheckError(
                 f"{self.subject.rule.name} gives no finite value at the given arguments "
                 f"(all of its {y.size} outputs are NaN or infinite). Pass arguments inside its domain."
             )
-        sizes = self._sizes(y)
+        layout = self.subject.outputs
+        sizes = sizes_of(layout, y)
         if not all(sizes):  # zero here: of what size it is elsewhere
             with contextlib.suppress(OutsideDomain):
-                there = self._sizes(self.subject.value(self.elsewhere(0)))
+                there = sizes_of(layout, self.subject.value(self.elsewhere(0)))
                 sizes = [here or other for here, other in zip(sizes, there, strict=True)]
-        self.subject.scale = self.subject.outputs.fill(sizes)
-
-    def _sizes(self, y: Array) -> list[float]:
-        layout = self.subject.outputs
-        return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
+        self.subject.scale = layout.fill(sizes)
 
     # points
 
@@ -201,7 +217,8 @@ class Course:
         """Everything about one point: along a generic direction, and where kinks were met one entry of each kind."""
         progress.say(f"point {self._tested + 1}, {point}")
         for u in self._directions(point):
-            problem = next(self._along(point, self.domain.along(point.x, u)), None)
+            u = self.subject.keep_held(self.domain.along(point.x, u), 0.0)
+            problem = next(self._along(point, u), None)
             if problem is not None and self._is_for_symmetric(problem):
                 yield from self._at(point)
                 return
@@ -252,22 +269,23 @@ class Course:
         if not u.any():
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
-        first, again = run(subject, point, u, w, rule, plan)
-        before = self._met
-        yield from self._first_order(first)
-        if again is not None and before == self._met and np.isfinite(rule.r).all():
-            yield from self._second_order(again)
+        trials, before = run(subject, point, u, w, rule, plan), self._met
+        yield from self._first_order(next(trials))
+        rule = rule.without_values()
+        if rule.second is not None and before == self._met and np.isfinite(rule.r).all():
+            for again in trials:
+                yield from self._second_order(again)
         elif second and rule.no_second:
             self.record.note(f"second order not available: {rule.no_second.reason}")
         self.reached |= rule.r != 0
 
     def _wants_second(self, point: Point) -> bool:
-        """Second order at another point than the given one; where the rule has branches, at all but the given."""
-        return (
-            self.order > 1
-            and not point.is_given
-            and (point.kind is Kind.ANOTHER or self.facts.branches)
-        )
+        """Second order at a generic point; where the rule has branches, at all points, the given one first."""
+        if self.order == 1 or self.subject.is_rule_rounded:
+            return False
+        if point.is_placed and not self.second_at_placed:
+            return False
+        return point.kind is Kind.ANOTHER or self.read_facts().branches
 
     def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
         broken = ~np.isfinite(rule.r)
@@ -309,28 +327,22 @@ class Course:
             )
 
     def _second_order(self, trial: Trial) -> Iterator[Problem]:
-        """Where values were put at a branch of the program, its own derivative is one-sided: that is a note.
+        """Unless second derivatives were asked for, those at values put at a branch of the program are a note.
 
-        So is what nobody but the engine has a part in, unless second derivatives were asked for.
+        So are those that nobody but the engine has a part in.
         """
         for problem in self._judged(trial, Failure.SECOND):
-            if trial.point.is_placed:
-                self.record.note(
-                    f"second derivatives at {trial.point} are not those of the function"
-                )
-            elif self.is_order_asked_for or self.reads_custom():
+            if self.is_order_asked_for or (self.reads_custom() and not trial.point.is_placed):
                 yield problem
+            elif trial.point.is_placed:
+                self.record.note(
+                    f"second derivatives at {trial.point} are not those of the function (order=2 makes this a finding)"
+                )
+                self.second_at_placed = False
             else:
-                self.record.note(self._second_of_engine(trial))
+                names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
+                self.record.note_second_of_engine(names)
                 self.order = 1
-
-    def _second_of_engine(self, trial: Trial) -> str:
-        names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
-        of = f" of {', '.join(names)}" if names else ""
-        return (
-            f"right to first order; second derivatives{of} are wrong or missing, which no rule of yours has a part in "
-            "(order=2 makes this a finding)"
-        )
 
     def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
         epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
@@ -363,18 +375,17 @@ class Course:
         """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""
         if trial.point.kind.is_generic or not suspects.size:
             return suspects
-        size = np.abs(trial.claimed[suspects]) + trial.size[suspects]
-        most = np.abs(trial.claimed[suspects]) + np.abs(trial.slope.value[suspects])
-        hidden = n.BARS * epsilon * size > n.COARSE * most
+        hidden = trial.hidden(suspects, epsilon)
         if hidden.any() and trial.order == 1:
             self._open(trial.point, int(hidden.sum()), "")
         return suspects[~hidden]
 
     def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
-        usual = np.abs(trial.claimed[positions]) + usual_size(trial.slope.value)
-        share = np.where(off <= 0, 0.0, off / usual)
+        share = trial.share(positions, off, with_values=self.subject.is_rule_rounded)
         rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
+        if self.subject.is_rule_rounded:
+            rounded = max(rounded, n.UNITS * self.subject.rule.rule_epsilon)
         tolerated = share <= max(self.tolerance, rounded)
         self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
         return tolerated
@@ -397,4 +408,4 @@ class Course:
     def elsewhere(self, attempt: int) -> Array:
         """A generic point away from the given one; each further attempt strays less."""
         made = points.another(self.rng, self.subject.inputs, self.start, attempt)
-        return self.suggested.into(self.domain.into(made))
+        return self.within(Kind.ANOTHER)(made)

@@ -13,11 +13,12 @@ from pullback.check.verdict.record import Failure, Problem
 
 def in_modes(course: Course, wanted: Sequence[str]) -> Iterator[Problem]:
     """The other ways of running, compared with the plain one."""
-    x, w, rule = course.start, course.upstream, course.subject.rule
+    x, rule = course.start, course.subject.rule
+    w, first = course.as_given or (course.upstream, None)
     split = course.subject.inputs.split
     u = course.domain.along(x, directions.generic(course.rng, course.subject.inputs, x))
     place = split(x), course.subject.outputs.split(w), split(u)
-    plain: dict[str, Sequence[Array | None] | Unsupported] = {}
+    plain: dict[str, Sequence[Array | None] | Unsupported] = {} if first is None else {"vjp": first}
     for mode in wanted:
         course.subject.calls += 1
         answer = rule.in_mode(mode, *place)
@@ -44,7 +45,7 @@ def _compared(
     gap = np.where(np.isnan(gap), 0.0, gap)
     size = float(np.max(np.abs(known[np.isfinite(known)]), initial=0.0))
     worst = int(np.argmax(gap)) if gap.size else 0
-    if gap.size and gap[worst] > n.MODE_UNITS * answer.epsilon * size:
+    if gap.size and gap[worst] > min(n.ROUNDINGS * answer.epsilon, n.COARSE) * size:
         numbers = (float(found[worst]), float(known[worst]))
         text = f"{mode} gives another gradient than eager execution"
         yield Problem(Failure.MODE, text=text, numbers=numbers, where=layout.locate(worst))

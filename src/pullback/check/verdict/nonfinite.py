@@ -82,7 +82,7 @@ def _grows(line: Line, side: float, claim: Claim) -> Array:
     """
     near, far = (claim.epsilon**power for power in n.BALLS[:2])
     steep, less = (np.abs(line(side * h) - line(0.0)) / h for h in (near, far))
-    return steep > (1 + n.STILL) * less + n.BARS * claim.noise / near
+    return steep > (1 + n.COARSE**2) * less + n.BARS * claim.noise / near
 
 
 def _is_overflow(subject: Subject, y: Array) -> bool:
@@ -93,7 +93,8 @@ def _is_overflow(subject: Subject, y: Array) -> bool:
 
 def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array) -> bool:
     """Whether one of the entries, put alone where it is, makes the gradient there not finite."""
-    x = np.where(start == point.x, start * (1 + n.NEAR) + (start == 0), start)
+    scales = directions.leaf_scales(subject.inputs, start)
+    x = np.where(start == point.x, start * (1 + n.NEAR) + (start == 0) * scales, start)
     which = int(np.flatnonzero(broken)[0])
     x[which] = point.x[which]
     try:

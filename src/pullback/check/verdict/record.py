@@ -1,6 +1,7 @@
 """What a check has met: problems before they are explained, and what was tested."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -59,6 +60,14 @@ class Record:
             # told in the report by name: with their numbers, points of long vectors would fill the memory
             named = replace(point, x=np.empty(0), placed=np.empty(0, bool))
             self.points[order].append(named)
+
+    def note_second_of_engine(self, names: Sequence[str]) -> None:
+        """The same, of the engine's own operations whose second derivatives are wrong."""
+        of = f" of {', '.join(names)}" if names else ""
+        self.note(
+            f"right to first order; second derivatives{of} are wrong or missing, which no rule of yours has a part in "
+            "(order=2 makes this a finding)"
+        )
 
     def note(self, text: str) -> None:
         """Remember something for the report, once."""

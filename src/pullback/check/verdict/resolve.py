@@ -16,6 +16,7 @@ from pullback.check.estimate.interval import Claim, Judgement, Line, State, judg
 from pullback.check.estimate.noise import lasting_noise, noise_along, usual_unit
 from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
+from pullback.check.search.points import Kind
 from pullback.check.subject import Subject
 from pullback.check.verdict.intermediate import rounding_inside
 from pullback.check.verdict.trial import Trial, usual_size
@@ -102,8 +103,6 @@ def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
 
 def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
     """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one."""
-    if trial.order == 2 and trial.point.is_placed:
-        return (_noise,)
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
     last = (_stairs, _plainly) if trial.point.is_given and trial.order == 1 else ()
@@ -195,14 +194,17 @@ def _sample(subject: Subject) -> Array:
 def _claim_noise(doubt: Doubt) -> Array:
     """Claims off by no more than they scatter when the point moves by a few units of rounding.
 
-    At the given arguments the claim itself is not among them: one that is wrong there alone does not scatter.
+    Where the claim may be wrong there alone, at the given arguments and where a comparison turns, it is not among them.
     """
     subject, trial = doubt.subject, doubt.trial
     moves = (_claimed_at(subject, trial, _moved(subject, trial, step)) for step in n.CLAIM_MOVES)
     others = [claimed[doubt.chosen] for claimed in moves if claimed is not None]
     if len(others) < len(n.CLAIM_MOVES):
         return doubt.found.state
-    scatter = np.ptp(others if trial.point.is_given else [*others, doubt.claimed], axis=0)
+    alone = trial.point.is_given or trial.point.kind is Kind.AT_TURNS
+    among = [np.where(claimed == doubt.claimed, np.nan, claimed) for claimed in others]
+    among = among if alone else [*others, doubt.claimed]
+    scatter = np.fmax.reduce(among) - np.fmin.reduce(among)
     return np.where(doubt.off <= n.NOISE_FACTOR * scatter, State.RIGHT, doubt.found.state)
 
 
@@ -235,7 +237,8 @@ def _neighbours(doubt: Doubt) -> Array:
     least = balls[0] * subject.epsilon**n.MOST_RADIUS  # the shortest step
     rounding = unit_of(subject) * trial.size[doubt.chosen] / least
     # where there are kinks, few places may all be on one side by chance
-    enough = n.FEW_NEIGHBOURS * np.where(doubt.found.bends | trial.point.is_placed, 3, 1)
+    few = 2 * n.SEVERAL
+    enough = few * np.where(doubt.found.bends | trial.point.is_placed, 3, 1)
     state = doubt.found.state
     low, high = np.full((2, len(balls), claimed.size), np.inf) * [[[1.0]], [[-1.0]]]
     rng = np.random.default_rng(2)
@@ -249,7 +252,7 @@ def _neighbours(doubt: Doubt) -> Array:
         slack = n.BARS * doubt.found.error + n.COARSE * near
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
         smooth = np.max(high - low, axis=0) < n.COARSE * doubt.off
-        noisy &= k + 1 >= n.FEW_NEIGHBOURS
+        noisy &= k + 1 >= few
         if ((state == State.RIGHT) | (smooth & (k + 1 >= enough)) | noisy).all():
             break
     return state

@@ -1,16 +1,16 @@
 """One trial: what the rule claims against what the function does, at one point, along one direction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check.estimate.interval import Line
-from pullback.check.estimate.ladder import Plan, Scale, Slope, slopes
+from pullback.check.estimate.ladder import Part, Plan, Scale, Slope, plan_for, slopes
 from pullback.check.probe import Array
 from pullback.check.search.points import Point
-from pullback.check.subject import RuleOutput, Subject
+from pullback.check.subject import Layout, RuleOutput, Subject
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ class Trial:
             nothing &= bar <= epsilon**n.FINE * self.size
             return np.flatnonzero(~((self.gap <= bar) & (fine | nothing)))
 
+    def share(self, positions: Array, off: Array, *, with_values: bool) -> Array:
+        """What share of their size entries are off by; of that of the values, too, where these are what is rounded."""
+        usual = np.abs(self.claimed[positions]) + usual_size(self.slope.value)
+        usual = usual + self.size[positions] if with_values else usual
+        return np.where(off <= 0, 0.0, off / usual)
+
+    def hidden(self, positions: Array, epsilon: float) -> Array:
+        """Which of them rounding hides from differences."""
+        claimed = np.abs(self.claimed[positions])
+        most = claimed + np.abs(self.slope.value[positions])
+        return n.BARS * epsilon * (claimed + self.size[positions]) > n.COARSE * most
+
     def line(self, subject: Subject, chosen: Array, u: Array | None = None) -> Line:
         """The chosen entries of what this is about, along its line or another one from the same point."""
         return Line(self.values(subject, chosen, self.x, self.u if u is None else u))
@@ -75,26 +87,41 @@ def weighted(y: Array, w: Array) -> float:
 
 def run(
     subject: Subject, point: Point, u: Array, w: Array, rule: RuleOutput, plan: Plan
-) -> tuple[Trial, Trial | None]:
-    """The first-order trial and, where the rule was differentiated, the second-order one along the same line."""
-    x, twice = point.x, rule.second is not None
+) -> Iterator[Trial]:
+    """The first-order trial and, where the rule was differentiated, the second-order one along the same line.
 
-    def line(t: float) -> tuple[Array, ...]:
-        there = x + t * u
-        return subject.pull_or_nan(there, w) if twice else (subject.value_or_nan(there),)
+    Both take the same steps, unless vectors are so long that two ladders of them would fill the memory.
+    """
+    twice, is_long = rule.second is not None, u.size >= n.LARGE_INPUT
 
-    scales: list[Scale] = [subject.scale.__getitem__]
-    rule_size = np.empty(0)
-    if twice:
-        rule_size = np.abs(rule.r) + np.fmax(usual_size(rule.r), subject.rule_scale)
-        scales.append(rule_size.__getitem__)
-    measured, *more = slopes(line, plan, subject.epsilon, scales)
+    def values(t: float) -> tuple[Array, ...]:
+        return (subject.value_or_nan(point.x + t * u),)
+
+    def both(t: float) -> tuple[Array, ...]:
+        return subject.pull_or_nan(point.x + t * u, w)
+
+    def gradient(t: float) -> tuple[Array, ...]:
+        return both(t)[1:]
+
+    def of_rule(part: Part) -> Array:
+        return np.abs(rule.r[part]) + usual
+
+    usual = np.fmax(usual_size(rule.r), subject.rule_scale)
+    scales: list[Scale] = [subject.scale.__getitem__, of_rule]
+    together = twice and not is_long
+    measured, *more = slopes(
+        both if together else values, plan, subject.epsilon, scales[: 1 + together]
+    )
     size = np.abs(rule.values) + subject.scale
-    first = Trial(point, x, u, w, rule, measured.value, measured, size)
-    if rule.second is None:
-        return first, None
-    second = replace(first, claimed=rule.second, slope=more[0], size=rule_size, order=2)
-    return first, second
+    yield Trial(point, point.x, u, w, rule, measured.value, measured, size)
+    claimed = rule.second
+    if claimed is None:
+        return
+    if is_long:
+        del measured, size
+        rule, plan = rule.without_values(), plan_for(subject.epsilon, brief=True)
+    again = more[0] if together else slopes(gradient, plan, subject.epsilon, scales[1:])[0]
+    yield Trial(point, point.x, u, w, rule, claimed, again, of_rule(slice(None)), order=2)
 
 
 def usual_size(values: Array) -> float:
@@ -102,6 +129,11 @@ def usual_size(values: Array) -> float:
     some = np.abs(values[:: max(1, values.size // n.SAMPLE)])
     used = some[(some > 0) & np.isfinite(some)]
     return float(np.median(used)) if used.size else 0.0
+
+
+def sizes_of(layout: Layout, y: Array) -> list[float]:
+    """The usual size of each leaf's part of a vector."""
+    return [usual_size(y[layout.span(k)]) for k in range(len(layout.leaves))]
 
 
 def as_whole(trial: Trial) -> Trial:

@@ -160,8 +160,8 @@ class Again:
         if restore:
             state.restore(state.changed())
         gradients = steps.Gradients(self.stream.position, self.lines.here)
-        with gradients.seen():
-            result = seeded(functools.partial(self.subject.run, moved), _SEED)
+        with gradients.seen(), seeded(_SEED):
+            result = self.subject.run(moved)
         step = steps.chosen(self.subject.fn, gradients, result)
         outputs = outputs_of(result).values() if step is None else step.outputs
         return [np.array(y) for y in outputs]

@@ -2,6 +2,7 @@
 
 from pullback.engines.tensorflow.probing.callee import as_code as as_code
 from pullback.engines.tensorflow.probing.callee import sample as sample
+from pullback.engines.tensorflow.probing.layer_code import making as making
 from pullback.engines.tensorflow.probing.make import make_probe as make_probe
 from pullback.engines.tensorflow.tf_private import (
     is_custom_gradient as is_custom_gradient,

@@ -76,8 +76,7 @@ class Arguments:
             tensor = lifted(movable(value), lift) if tensor is None else tensor
             return values.with_gradient_tensor(value, tensor)
         twin = self._twin(position, lift)
-        if tensor is not None:
-            twin.assign(tensor)
+        twin.assign(lifted(value, lift) if tensor is None else tensor)
         return twin
 
     def _twin(self, position: int, lift: Lift) -> tf.Variable:
@@ -115,7 +114,8 @@ def is_variable(value: Any) -> bool:
 
 def to_array(tensor: Any) -> Array:
     """A float64 or complex128 array of any float tensor, without a copy where it is one already."""
-    array = np.asarray(tf.convert_to_tensor(tensor) if is_variable(tensor) else tensor)
+    value = tf.convert_to_tensor(tensor) if is_variable(tensor) else tensor
+    array = np.asarray(value.numpy() if isinstance(value, tf.Tensor) else value)
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64, copy=False)
 
 

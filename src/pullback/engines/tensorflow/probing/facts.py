@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow.attach.closed_over import is_framework_code
+from pullback.engines.tensorflow.probing.margins import turns
 from pullback.engines.tensorflow.probing.modes import Untraceable, traced_inside
 from pullback.engines.tensorflow.tf_private import registered_gradient
 from pullback.extend import Arrays, Facts
@@ -36,9 +37,10 @@ Node = Any
 def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
     """Constants in the comparisons of function and rule, from a trace of both."""
     try:
-        graph = _graph_of(probe, xs, ws)
+        program = _program_of(probe, xs, ws)
     except Untraceable as error:
         return Facts(notes=(f"not traced, so no thresholds were looked for: {error}",))
+    graph = program.graph.as_graph_def()
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     found = [constant for nodes in bodies for constant in _constants_in(nodes)]
     kept = dict.fromkeys(round(c, 12) for c in found if math.isfinite(c) and abs(c) < _LARGEST)
@@ -50,6 +52,7 @@ def facts_of(probe: Any, xs: Arrays, ws: Arrays) -> Facts:
         short=any(
             a.type in _HALF for nodes in bodies for node in nodes for a in node.attr.values()
         ),
+        margins=any(turns(program.graph, program.graph.inputs)),
     )
 
 
@@ -85,12 +88,12 @@ def _is_filled(cell: Any) -> bool:
         return False
 
 
-def _graph_of(probe: Any, xs: Arrays, ws: Arrays) -> Any:
-    """The graph at the precision of the arguments, or else at that of the check."""
+def _program_of(probe: Any, xs: Arrays, ws: Arrays) -> Any:
+    """The program at the precision of the arguments, or else at that of the check."""
     try:
-        return traced_inside(probe.as_given or probe, xs, ws).graph.as_graph_def()
+        return traced_inside(probe.as_given or probe, xs, ws)
     except Untraceable:
-        return traced_inside(probe, xs, ws).graph.as_graph_def()
+        return traced_inside(probe, xs, ws)
 
 
 def _constants_in(nodes: Iterable[Node]) -> list[float]:

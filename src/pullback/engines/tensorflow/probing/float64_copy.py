@@ -15,6 +15,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow.attach.closed_over import is_framework_code
 from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.probing.precision import double, lifted
+from pullback.engines.tensorflow.probing.state import carried_on
 from pullback.engines.tensorflow.tf_private import is_custom_gradient
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 from pullback.engines.tensorflow.values import underlying
@@ -87,7 +88,8 @@ def _layer(layer: Any, variables: dict[int, Any], build: Callable[[Any], Any] | 
     elif not getattr(made, "built", True):
         made.build_from_config(layer.get_build_config())
     if isinstance(layer, keras.Layer | keras.Metric):
-        for old, new in zip(layer.variables, made.variables, strict=True):
+        pairs = ([*one.variables, *carried_on(one)] for one in (layer, made))
+        for old, new in zip(*pairs, strict=True):
             new.assign(old)
             variables[id(underlying(old))] = underlying(new)
     if not _made_of_the_same(layer, made):

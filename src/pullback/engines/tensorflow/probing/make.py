@@ -1,5 +1,6 @@
 """How a probe is made: the function is run as given, then at the highest precision it allows."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,18 +8,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.probing import precision
 from pullback.engines.tensorflow.probing.arguments import Arguments, leaf_of, outputs_of, to_array
 from pullback.engines.tensorflow.probing.callee import function_of, plain_line, require_eager
 from pullback.engines.tensorflow.probing.float64_copy import float64_copy
+from pullback.engines.tensorflow.probing.lifted import lifted_values, short_formats_seen
 from pullback.engines.tensorflow.probing.precision import double
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
-from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
+from pullback.engines.tensorflow.probing.state import State, random_state_kept, variables_of
+from pullback.engines.tensorflow.tf_private.drawing import drawn_in
 from pullback.engines.tensorflow.values import flows
 from pullback.extend import Leaf, OutsideDomain, Probe, describe, refusals
 
 _FINE = 1e-10
+# Values of a short format may be off by so many units of rounding.
+_ROUNDINGS = 4
+_FLOAT64, _SHORT = 2.0**-52, 2.0**-23  # beyond the latter, rounding makes stairs of a function
 
 
 def make_probe(
@@ -28,7 +33,7 @@ def make_probe(
     require_eager()
     fn, name = function_of(fn)
     kept = random_state_kept(seed + 1)
-    state = State([*reachable_variables(fn, args, kwargs), *private.global_generator_state()])
+    state = State(variables_of(fn, args, kwargs))
     arguments = Arguments(fn, args, kwargs, wrt)
     probe = TensorFlowProbe(fn, arguments, name, state=state, seed=seed, kept=kept)
     try:
@@ -42,26 +47,42 @@ def make_probe(
 
 
 def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
-    """The function as given, run once: its outputs, the variables it reads, what it writes."""
+    """The function as given, run once: its outputs, the variables it reads, what it writes, in what it draws."""
     arguments, state = probe.arguments, probe.state
     tensors = probe.tensors(probe.start())
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        result = _run(probe, probe.call, tensors)
-    read = [v for v in tape.watched_variables() if flows(v) and not arguments.holds(v)]
-    if state.add([*reachable_variables(probe.fn), *read]):
-        # made by the call itself, so that only another one shows what it writes
-        result = _run(probe, probe.call, tensors)
+    with short_formats_seen() as seen:
+        result, read, drawn = _recorded(probe, tensors)
+        if state.add([*variables_of(probe.fn), *read]):
+            # made by the call itself, so that only another one shows what it writes, and what it gives once it is built
+            state.restore()
+            result, read, drawn = _recorded(probe, tensors)
     leaves = replace(probe, variables=read).inputs[len(arguments.slots) :]
     known = [*arguments.movable.values(), *leaves]
     refusals.require_known(probe.name, arguments.wrt, known)
     asked = [v for v, leaf in zip(read, leaves, strict=True) if arguments.is_asked(leaf)]
     written = state.changed()
-    state.restore(written)
-    probe = replace(probe, variables=asked, written=written)
+    state.restore(written)  # among them may be variables that are moved from here
+    probe = replace(probe, variables=asked, written=written, drawn_in=drawn)
     refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
+    probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *seen])
     return _held_fixed(probe, [to_array(y) for y in outputs_of(result).values()])
+
+
+def _recorded(
+    probe: TensorFlowProbe, tensors: list[Any]
+) -> tuple[Any, list[Any], frozenset[tf.DType]]:
+    """The result, the variables that it was read from, and the formats of random numbers that were drawn."""
+    drawn = set[tf.DType]()
+    with tf.GradientTape() as tape, drawn_in(lambda dtype: drawn.add(dtype) or dtype):
+        tape.watch(tensors)
+        result = _run(probe, probe.call, tensors)
+    held = probe.arguments.holds
+    read = [v for v in tape.watched_variables() if flows(v) and not held(v)]
+    # the rule may write variables, too; what it raises is told later
+    with contextlib.suppress(Exception):
+        tape.gradient(list(outputs_of(result).values()), [*tensors, *read])
+    return result, read, frozenset(drawn)
 
 
 def _run(probe: TensorFlowProbe, run: Callable[[Any], Any], point: Any) -> Any:
@@ -109,14 +130,29 @@ def _alike(
 
 def _at_best(first: TensorFlowProbe) -> TensorFlowProbe:
     """The function at the highest precision at which it runs and means the same."""
-    first.value_epsilon = first.rule_epsilon = precision.coarsest(first.dtypes)
     best = _in_float64(first) or _verified(replace(first, lift=precision.single)) or first
     if best is not first:
         best.as_given = first
-    if best.value_epsilon > _FINE:
-        kind = precision.format_name(best.value_epsilon)
+    if best.value_epsilon > _SHORT:
+        best.lifted = _lifted(best)
+        best.value_epsilon = _FLOAT64 if best.lifted else best.value_epsilon
+    if best.rule_epsilon > _FINE:
+        kind = precision.format_name(best.rule_epsilon)
         best.notes += (f"runs in {kind} only: small errors cannot be told from rounding",)
     return best
+
+
+def _lifted(probe: TensorFlowProbe) -> Any:
+    """The values of a function that rounds to a short format without that rounding, if they can be had."""
+    try:
+        values = lifted_values(probe)
+        if values is None:
+            return None
+        some, others = values(probe.start()), probe.values(probe.start())
+        share = _ROUNDINGS * probe.rule_epsilon
+        return values if _alike([to_array(y) for y in some], others, share, share) else None
+    except Exception:  # an operation has no kernel for float64, or none for what it is given then
+        return None
 
 
 def _in_float64(first: TensorFlowProbe) -> TensorFlowProbe | None:
@@ -130,16 +166,13 @@ def _in_float64(first: TensorFlowProbe) -> TensorFlowProbe | None:
 
 def _copied(first: TensorFlowProbe) -> TensorFlowProbe | None:
     """A probe of the function's float64 copy, which also puts back what is done to the function itself."""
-    if first.seed is not None:  # random numbers of another precision are other numbers
-        return None
+    first.state.restore()  # which is what is copied
     found = float64_copy(first.fn, lambda copy: _called_in_float64(copy, first.arguments))
     try:
         made = None if found is None else _of_copy(first, *found)
         return None if made is None else _verified(made, first)
     except Exception:  # the copy does not run
         return None
-    finally:
-        first.state.restore()
 
 
 def _called_in_float64(fn: Any, arguments: Arguments) -> Any:
@@ -151,12 +184,19 @@ def _of_copy(first: TensorFlowProbe, fn: Any, copies: dict[int, Any]) -> TensorF
     variables = [copies.get(id(v), v) for v in first.variables]
     if any(double(v.dtype) is not v.dtype for v in variables):
         return None
-    state = State([*reachable_variables(fn), *variables])
-    made = replace(first, fn=fn, lift=double, variables=variables, state=state, source_of=first.fn)
+    state = State([*variables_of(fn), *variables])
+    made = replace(
+        first,
+        fn=fn,
+        lift=double,
+        variables=variables,
+        state=state,
+        written=(),
+        source_of=first.fn,
+    )
     made.inputs = first.inputs
-    made.call(made.tensors(made.start()))
+    _outcome(made)
     made.written = state.changed()
-    state.restore()
     state.saved |= first.state.saved
     return made
 
@@ -169,15 +209,21 @@ def _verified(
     A rule that breaks its contract here may not do so at the precision of the arguments.
     """
     try:
+        seen = _rounded_to(probe) if probe.value_epsilon > _SHORT else set[Any]()
         dtypes, found = _outcome(probe)
         same = first is None or _alike(found, _outcome(first)[1], 1e-2, 1e-3)
     except Exception:
         return None
-    finally:
-        probe.state.restore(probe.written)
     probe.result_dtypes = dtypes
-    probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes])
+    probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes, *seen])
     return probe if same else None
+
+
+def _rounded_to(probe: TensorFlowProbe) -> set[Any]:
+    """The short formats in which the function itself computes; that its rule rounds is a mistake of the rule."""
+    with short_formats_seen() as seen:
+        probe.call(probe.tensors(probe.start()))
+    return seen
 
 
 def _outcome(probe: TensorFlowProbe) -> tuple[list[Any], list[Any]]:

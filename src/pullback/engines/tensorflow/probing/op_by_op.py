@@ -1,15 +1,17 @@
 """Whose gradient is wrong: every op of the traced function by itself, against differences of its own.
 
-It is asked for only when a gradient is wrong and no custom gradient is at work, so that the blame lies with TensorFlow.
+It is asked for when a gradient is wrong and no custom gradient is at work, so that the blame lies with TensorFlow; and
+of what a rule is made of, where it is right and its own derivative is not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.modes import Point
+from pullback.engines.tensorflow.probing.lines import line_of
+from pullback.engines.tensorflow.probing.modes import Point, traced_inside
 from pullback.extend import Array, Arrays
 
 # Steps of differences relative to an op's inputs, in powers of the rounding unit; and a mismatch that is no rounding.
@@ -24,19 +26,43 @@ def wrong_ops(probe: Any, xs: Arrays, order: int) -> tuple[str, ...]:
     traced = tf.function(lambda *tensors: at.outputs(*tensors), autograph=False)
     probe.assign(at.tensors)
     concrete = traced.get_concrete_function(*at.tensors)
-    captures = [outer for outer, _ in concrete.graph.captures]
-    found = _Interpreter(order)
-    found.run(concrete.graph, [*at.arguments, *captures][: len(concrete.graph.inputs)])
+    wrong = _wrong_in(probe, concrete, at.arguments, order)
     # nothing but what was stopped on purpose: right to first order, as in the variance of `tf.nn.moments`
-    stopped = [op.type for op in concrete.graph.get_operations() if op.type == "StopGradient"]
-    return tuple(found.wrong or stopped[:1])
+    stopped = [op for op in concrete.graph.get_operations() if op.type == "StopGradient"]
+    wrong = [name for name in wrong if name != "StopGradient"]
+    return tuple(wrong or map(_stopping, stopped[:1]))
+
+
+def _stopping(op: Any) -> str:
+    """The line in which a user stops a gradient; the type of the op where the engine does."""
+    text, place = line_of(op)
+    return f"{place} (tf.stop_gradient)" if "stop_gradient" in text else op.type
+
+
+def wrong_in_rule(probe: Any, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
+    """The types of ops in function and rule whose gradient is wrong at `xs`: with them the derivative of a rule is."""
+    at = Point(probe, xs)
+    probe.assign(at.tensors)
+    upstream = probe.upstream_tensors(ws)
+    found = _wrong_in(probe, traced_inside(probe, xs, ws), [*at.tensors, *upstream], 1)
+    return tuple(name for name in found if name != "StopGradient")  # which is there to do this
+
+
+def _wrong_in(probe: Any, concrete: Any, inputs: list[Any], order: int) -> list[str]:
+    captures = [outer for outer, _ in concrete.graph.captures]
+    for symmetric in (True, False):
+        found = _Interpreter(order, symmetric, probe.put_back)
+        found.run(concrete.graph, [*inputs, *captures][: len(concrete.graph.inputs)])
+        if found.wrong:
+            return found.wrong
+    return []
 
 
 class _Interpreter:
     """Runs the ops of a graph one by one and tests each on the way."""
 
-    def __init__(self, order: int) -> None:
-        self.order = order
+    def __init__(self, order: int, symmetric: bool, put_back: Callable[[], None]) -> None:
+        self.order, self.symmetric, self.put_back = order, symmetric, put_back
         self.wrong: list[str] = []
 
     def run(self, graph: Any, inputs: list[Any]) -> None:
@@ -65,7 +91,8 @@ class _Interpreter:
         if not all(np.isfinite(value).all() for value in [*taken, *results] if _is_real(value)):
             return False  # what is not finite came from elsewhere
         try:
-            return _Alone(op, taken, which).is_wrong(self.order)
+            alone = _Alone(op, taken, which, symmetric=self.symmetric, put_back=self.put_back)
+            return alone.is_wrong(self.order)
         except LookupError:
             return True  # there is no gradient to be had
         except Exception:
@@ -73,14 +100,26 @@ class _Interpreter:
 
 
 class _Alone:
-    """One op as a function of its floating-point inputs, weighted to one number."""
+    """One op as a function of its floating-point inputs, weighted to one number, always from the same state.
 
-    def __init__(self, op: Any, taken: list[Any], which: list[int]) -> None:
+    Matrices that are symmetric are moved within those if they shall stay so.
+    """
+
+    def __init__(
+        self,
+        op: Any,
+        taken: list[Any],
+        which: list[int],
+        *,
+        symmetric: bool,
+        put_back: Callable[[], None],
+    ) -> None:
         self.op, self.taken, self.which = op, taken, which
+        self.symmetric, self.put_back = symmetric, put_back
         self.rng = np.random.default_rng(0)
-        self.start = [taken[k] for k in which]
+        self.start = [tf.identity(taken[k]) for k in which]  # each by itself, also in x · x
         self.u, self.v = self._direction(), self._direction()
-        outputs = [y for y in _as_list(_call(op, taken)) if _is_real(y)]
+        outputs = self._outputs(taken)
         self.w = [tf.constant(self.rng.uniform(0.5, 1.5, y.shape), y.dtype) for y in outputs]
 
     def is_wrong(self, order: int) -> bool:
@@ -122,8 +161,12 @@ class _Alone:
         taken = list(self.taken)
         for k, tensor in zip(self.which, moved, strict=True):
             taken[k] = tensor
-        outputs = [y for y in _as_list(_call(self.op, taken)) if _is_real(y)]
-        return tf.add_n([tf.reduce_sum(w * y) for w, y in zip(self.w, outputs, strict=True)])
+        pairs = zip(self.w, self._outputs(taken), strict=True)
+        return tf.add_n([tf.reduce_sum(w * y) for w, y in pairs])
+
+    def _outputs(self, taken: list[Any]) -> list[Any]:
+        self.put_back()
+        return [y for y in _as_list(_call(self.op, taken)) if _is_real(y)]
 
     def _moved(self, along: list[Any], t: float) -> list[Any]:
         return [x + tf.cast(t, x.dtype) * u for x, u in zip(self.start, along, strict=True)]
@@ -133,7 +176,11 @@ class _Alone:
 
     def _like(self, x: Array) -> Array:
         size = np.abs(x) + (np.mean(np.abs(x)) or 1.0)
-        return size * self.rng.uniform(0.5, 1.5, x.shape) * self.rng.choice([-1, 1], x.shape)
+        made = size * self.rng.uniform(0.5, 1.5, x.shape) * self.rng.choice([-1, 1], x.shape)
+        is_square = x.ndim > 1 and x.shape[-1] == x.shape[-2]
+        if self.symmetric and is_square and np.allclose(x, np.swapaxes(x, -1, -2)):
+            return (made + np.swapaxes(made, -1, -2)) / 2
+        return made
 
 
 def _size(terms: Any) -> float:

@@ -1,7 +1,7 @@
 """A TensorFlow function as the check sees it: arrays in, arrays out, and what the rule says.
 
 Runs in float64 where the function allows it, at the argument's own precision otherwise; eagerly, until tracing pays.
-Variables that a call moves or writes are put back; random numbers are held fixed when they matter.
+Every run begins with the state that the user left; random numbers are held fixed when they matter.
 """
 
 import contextlib
@@ -26,13 +26,16 @@ from pullback.engines.tensorflow.probing.callee import (
     rule_location,
 )
 from pullback.engines.tensorflow.probing.facts import facts_of
+from pullback.engines.tensorflow.probing.margins import margins_of
 from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
-from pullback.engines.tensorflow.probing.op_by_op import wrong_ops
+from pullback.engines.tensorflow.probing.op_by_op import wrong_in_rule, wrong_ops
 from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.programs import Programs
+from pullback.engines.tensorflow.probing.rule_program import rule_program_of
 from pullback.engines.tensorflow.probing.state import State, seeded
 from pullback.engines.tensorflow.probing.steps import program_of
+from pullback.engines.tensorflow.tf_private.drawing import drawn_in
 from pullback.engines.tensorflow.values import dense
 from pullback.extend import (
     Array,
@@ -60,7 +63,8 @@ class TensorFlowProbe:
 
     `variables` are moved like arguments, `written` are those that a call changes. `as_given` is the
     probe at the precision of the arguments, `source_of` the function where `fn` is a copy of it. `kept` puts the
-    random numbers of the process back.
+    random numbers of the process back; real ones are drawn in the one format that is in `drawn_in`, if there is one.
+    `lifted` gives the values in float64 of what runs in a short format.
     """
 
     fn: Callable[..., Any]
@@ -70,6 +74,7 @@ class TensorFlowProbe:
     variables: Sequence[Any] = ()
     state: State = field(default_factory=lambda: State(()))
     seed: int | None = None
+    drawn_in: frozenset[tf.DType] = frozenset()
     kept: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     outputs: tuple[Leaf, ...] = ()
     written: Sequence[Any] = ()
@@ -78,9 +83,11 @@ class TensorFlowProbe:
     as_given: "TensorFlowProbe | None" = None
     value_epsilon: float = 0.0
     rule_epsilon: float = 0.0
+    lifted: Callable[[Arrays], list[Any]] | None = None
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
     own: Any = field(init=False, default=None)
+    given: list[Array] | None = field(init=False, default=None)
     programs: Programs = field(init=False)
     result_dtypes: Sequence[Any] = field(init=False, default=())
     steps: Any = field(init=False, default=None)
@@ -94,18 +101,33 @@ class TensorFlowProbe:
 
     def start(self) -> list[Array]:
         """The inputs as given."""
-        return self.arguments.start() + [to_array(v) for v in self.variables]
+        if self.given is None:
+            self.given = self.arguments.start() + [to_array(v) for v in self.variables]
+        return list(self.given)
 
     def values(self, xs: Arrays) -> list[Array]:
-        """The outputs at `xs`."""
-        return [to_array(y) for y in self.programs.run("values", self.forward, self.tensors(xs))]
+        """The outputs at `xs`; at the given inputs, Python itself runs, which may do otherwise than it did."""
+        if self.lifted is not None:
+            return [to_array(y) for y in self.lifted(xs)]
+        tensors = self.tensors(xs)
+        again = self.programs.made.get("values") is not None and _same(xs, self.start())
+        ys = self.forward(tensors) if again else self.programs.run("values", self.forward, tensors)
+        return list(map(to_array, ys))
 
     def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
         """Outputs, and the rule's gradients."""
         ys, gradients = self.programs.run(
             "vjp", self.pull, self.tensors(xs), self.upstream_tensors(ws)
         )
-        return [to_array(y) for y in ys], self.fitting(gradients)
+        return self.best_values(xs, ys), self.fitting(gradients)
+
+    def best_values(self, xs: Arrays, ys: Sequence[Any]) -> list[Array]:
+        """Outputs that are known, or the same in float64 where they are rounded to a short format that holds them."""
+        known = [to_array(y) for y in ys]
+        if self.lifted is None:
+            return known
+        pairs = zip(known, self.values(xs), strict=True)
+        return [np.where(np.isfinite(y), better, y) for y, better in pairs]
 
     def vjp_after(self, xs: Arrays, others: Arrays, ws: Arrays) -> list[Array | None]:
         """The rule at `xs`, after a forward call at `others`."""
@@ -122,7 +144,7 @@ class TensorFlowProbe:
         if isinstance(jvp, list) and all(part is None for part in jvp):
             jvp = _NO_UPSTREAM if any(g is not None for g in gradients) else jvp
         again = _as_arrays(again) if second else _NOT_ASKED
-        return Claims([to_array(y) for y in ys], vjp, jvp, again)
+        return Claims(self.best_values(xs, ys), vjp, jvp, again)
 
     def own_vjp(self, xs: Arrays, ws: Arrays) -> Any:
         """The gradient by TensorFlow's own rules alone."""
@@ -143,13 +165,25 @@ class TensorFlowProbe:
         except Exception:  # whom to blame is a help, never a verdict
             return ()
 
+    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
+        """The same, of all that function and rule are made of."""
+        try:
+            return wrong_in_rule(self, xs, ws)
+        except Exception:
+            return ()
+
     def program_steps(self) -> Any:
         """The function operation by operation, made once."""
         if self.steps is None:
             self.steps = program_of(self, self.own)
         return self.steps
 
+    def rule_program(self, xs: Arrays, ws: Arrays) -> Any:
+        """Function and rule operation by operation."""
+        return rule_program_of(self, xs, ws)
+
     facts = facts_of
+    margins = margins_of
     source = rule_location
     source_line = rule_line
 
@@ -211,19 +245,24 @@ class TensorFlowProbe:
             ys = list(outputs_of(self.call(tensors)).values())
         except Exception as error:
             raise OutsideDomain(plain_line(error)) from error
-        finally:
-            if self.written:
-                self.state.restore(self.written)
         if self.outputs and not _fits(ys, self.outputs):
             raise OutsideDomain("the outputs have other shapes than at the given arguments")
         return ys
 
     def call(self, tensors: list[Any]) -> Any:
-        """The function itself, on these tensors, with random numbers held fixed."""
+        """The function itself, on these tensors, in the state that the user left, with the same random numbers."""
         args, kwargs = self.arguments.build(tensors, self.lift)
-        if self.seed is None:
+        self.put_back()
+        with contextlib.ExitStack() as stack:
+            if len(self.drawn_in) == 1:  # at any precision the same numbers
+                stack.enter_context(drawn_in(lambda _: next(iter(self.drawn_in))))
+            if self.seed is not None:
+                stack.enter_context(seeded(self.seed))
             return self.fn(*args, **kwargs)
-        return seeded(lambda: self.fn(*args, **kwargs), self.seed)
+
+    def put_back(self) -> None:
+        """Undo what earlier runs wrote, but for variables that are moved, which `assign` sets."""
+        self.state.restore(v for v in self.written if not _is_among(v, self.variables))
 
     def pull(
         self, tensors: list[Any], ws: Arrays, between: list[Any] | None = None
@@ -278,6 +317,14 @@ class TensorFlowProbe:
             None if g is None else _fit(g, leaf, dtype, k)
             for k, (g, leaf, dtype) in enumerate(wanted)
         ]
+
+
+def _same(some: Arrays, others: Arrays) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(some, others, strict=True))
+
+
+def _is_among(variable: Any, others: Sequence[Any]) -> bool:
+    return any(variable is one for one in others)
 
 
 def _fits(ys: list[Any], outputs: Sequence[Leaf]) -> bool:

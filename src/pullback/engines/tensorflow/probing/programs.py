@@ -6,6 +6,7 @@ which multiplies constants beforehand and so hides what overflows. Where it rais
 
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Generator
 from typing import Any
@@ -19,6 +20,8 @@ from pullback.engines.tensorflow.probing.arguments import to_array
 # much as ten or more eager runs, which most checks do not make. Time is that of this thread, where Python runs: that
 # of kernels on other threads is not saved.
 _SLOW, _RUNS, _RUNS_OF_VALUES = 5e-3, 16, 2
+# Of so many numbers a program is made at once: it lets go of what it has used, where a tape holds everything.
+_LARGE = 200_000
 # The same kernels in another order: so many units of rounding apart at most.
 _UNITS = 2.0**10
 _SWITCH = "disable_meta_optimizer"
@@ -36,28 +39,37 @@ class Programs:
 
     def run(self, what: str, body: Body, *inputs: list[Any]) -> Any:
         """What the body gives for lists of tensors, traced or eagerly."""
+        is_large = sum(math.prod(tensor.shape) for tensor in inputs[0]) >= _LARGE
+        if is_large and what == "second" and self.made.get("jvp") is not None:
+            self._make(
+                what, body, inputs
+            )  # the same program and more: eagerly it would take the most memory
         program = self.made.get(what)
         if program is not None:
             with contextlib.suppress(Exception), _unoptimized():
                 return program(*inputs)
         began = time.thread_time()
         found = body(*inputs)
-        if time.thread_time() - began >= _SLOW:
-            self._consider(what, body, inputs, found)
+        if is_large or time.thread_time() - began >= _SLOW:
+            self._consider(what, body, inputs, found, at_once=is_large)
         return found
 
-    def _consider(self, what: str, body: Body, inputs: Any, found: Any) -> None:
+    def _consider(self, what: str, body: Body, inputs: Any, found: Any, *, at_once: bool) -> None:
         runs = self.slow_runs[what] = self.slow_runs.get(what, 0) + 1
-        if (
-            runs < (_RUNS_OF_VALUES if what == "values" else _RUNS)
-            or what in self.made
-            or self.probe.seed is not None
-        ):
+        wanted = 1 if at_once else _RUNS_OF_VALUES if what == "values" else _RUNS
+        if runs >= wanted:
+            self._make(what, body, inputs, found)
+
+    def _make(self, what: str, body: Body, inputs: Any, found: Any = None) -> None:
+        """Trace a program, once; it must give what was found eagerly, if that is known."""
+        if what in self.made or self.probe.seed is not None:
             return
         self.made[what] = None
         with contextlib.suppress(Exception), _unoptimized():
             program = traced(body, *inputs)
-            if _has_fixed_shapes(program) and self._same(program(*inputs), found):
+            if _has_fixed_shapes(program) and (
+                found is None or self._same(program(*inputs), found)
+            ):
                 self.made[what] = program
 
     def _same(self, some: Any, others: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import keras
@@ -20,7 +20,11 @@ _HOLDERS = (tf.Module, keras.Layer, keras.Metric, keras.Optimizer)
 
 
 class State:
-    """Variables that a call may change, with the values they had."""
+    """Variables that a call may change, with the values they had.
+
+    Every run of the function begins with these values, and so does every program traced from it: what an earlier run
+    wrote is put back by the run itself. Nothing is put back between a run and its gradient, as nobody does.
+    """
 
     def __init__(self, variables: Iterable[Any]) -> None:
         self.saved: dict[int, tuple[Any, Any]] = {}
@@ -37,10 +41,16 @@ class State:
         return [v for v, old in self.saved.values() if not _same(_read(v), old)]
 
     def restore(self, only: Iterable[Any] | None = None) -> None:
-        """Write the saved values back, to all variables or to these only."""
+        """Write the saved values back, to all variables or to these only; in a graph, whenever it runs."""
         known = self.saved if only is None else [id(v) for v in only]
         for variable, old in map(self.saved.__getitem__, known):
             variable.assign(old)
+
+
+def variables_of(*things: Any) -> list[Any]:
+    """All variables that a call of these may write, with those that random numbers are drawn from."""
+    drawn_from = [*private.global_generator_state(), *keras_models.global_seeds()]
+    return [*reachable_variables(*things), *drawn_from]
 
 
 def reachable_variables(*things: Any) -> list[Any]:
@@ -52,16 +62,18 @@ def reachable_variables(*things: Any) -> list[Any]:
 
 
 def _variables_of(holder: Any) -> list[Any]:
-    """Those of a model's optimizer and metrics, and what stateful layers carry on, are not among its own."""
+    """Those of a model's optimizer and metrics, and what recurrent layers carry on, are not among its own."""
     optimizer = getattr(holder, "optimizer", None)
     own = [] if optimizer is None or not optimizer.built else optimizer.variables
-    carried = [
-        state
-        for layer in keras_models.layers_inside(holder)
-        for state in tf.nest.flatten(getattr(layer, "states", None) or ())
-        if is_variable(state)
-    ]
+    carried = carried_on(holder)
     return [*holder.variables, *own, *carried, *getattr(holder, "metrics_variables", ())]
+
+
+def carried_on(holder: Any) -> list[Any]:
+    """The states that recurrent layers inside take from one call to the next."""
+    layers = keras_models.layers_inside(holder)
+    states = tf.nest.flatten([getattr(layer, "states", None) or () for layer in layers])
+    return list(filter(is_variable, states))
 
 
 def _is_end(thing: Any) -> bool:
@@ -96,8 +108,9 @@ def random_state_kept(seed: int) -> contextlib.ExitStack:
     return stack
 
 
-def seeded(run: Callable[[], Any], seed: int) -> Any:
-    """Run with the global random numbers of TensorFlow, NumPy and Python at a fixed start."""
+@contextlib.contextmanager
+def seeded(seed: int) -> Generator[None]:
+    """Let the global random numbers of TensorFlow, NumPy and Python be those from a fixed start."""
     with random_state_kept(seed):
         tf.random.set_seed(seed)
-        return run()
+        yield

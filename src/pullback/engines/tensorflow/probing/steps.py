@@ -6,30 +6,29 @@ another, and what a change of the cotangent at one edge does to the gradient fro
 and branches are single steps.
 """
 
-import ast
-import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow.probing.callee import described
+from pullback.engines.tensorflow.probing.lines import assigned, line_of
 from pullback.engines.tensorflow.probing.modes import Point
 from pullback.engines.tensorflow.probing.own_derivative import OwnDerivative, stripped
 from pullback.engines.tensorflow.probing.variants import variants_of
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.extend import Array, Arrays, Step, StepValues, Unsupported
+from pullback.extend import Array, Arrays, OutsideDomain, Step, StepValues, Unsupported
 
+# What an operation raises that is given other values than it is made for.
+REFUSALS = (tf.errors.OpError, ValueError, TypeError, IndexError)
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 _PASSING = frozenset(["Identity", "IdentityN"])
 # Operations whose second operand is where something is taken from or summed to, or along which axes.
 _INDEXED = ("Gather", "Segment", "Sum", "Mean", "Max", "Min", "Prod")
 # Operations beyond so many: the first and the last of them are looked at.
 _MOST, _ENDS = 150, 50
-_OURS = str(Path(__file__).parents[3])
 
 Nested = Sequence[Sequence[Any]]
 
@@ -70,7 +69,8 @@ class Program:
 
     def local(self, xs: Arrays, inputs: Nested, cotangents: Nested) -> list[list[Array]]:
         """The cotangents that each step by itself makes of others, at other values of its inputs."""
-        return _arrays(self._local(self.probe.tensors(xs), _tensors(inputs), _tensors(cotangents)))
+        fed = self.probe.tensors(xs), _tensors(inputs), _tensors(cotangents)
+        return _arrays(_unless_refused(self._local, *fed))
 
     def pull(self, xs: Arrays, changes: Nested) -> list[Array]:
         """What changes of cotangents at the edges add to the gradients of the inputs."""
@@ -83,7 +83,8 @@ class Program:
     def altered(self, xs: Arrays, ws: Arrays, held: Nested) -> list[Array]:
         """The gradients of the program with other operands than constants, masks, indices and axes that it has."""
         ys = self.copy.outputs
-        found = self._alter(self.probe.tensors(xs), self.probe.upstream(ys, ws), _tensors(held))
+        fed = self.probe.tensors(xs), self.probe.upstream(ys, ws), _tensors(held)
+        found = _unless_refused(self._alter, *fed)
         return _arrays([found])[0]
 
     def swept(
@@ -180,8 +181,15 @@ class Program:
     def _lines(self) -> dict[tuple[str, str], tuple[str, str]]:
         graphs = overriding.graphs_by_name(self.own.traced)
         return {
-            (name, op.name): _line_of(op) for name, g in graphs.items() for op in g.get_operations()
+            (name, op.name): line_of(op) for name, g in graphs.items() for op in g.get_operations()
         }
+
+
+def _unless_refused(run: Callable[..., Any], *fed: Any) -> Any:
+    try:
+        return run(*fed)
+    except REFUSALS as error:
+        raise OutsideDomain(described(error)) from error
 
 
 class _Once:
@@ -237,13 +245,12 @@ class _Replay:
         self.xs = xs
         for k, x in enumerate(xs):
             self.origin[x.ref()] = (-1, k)
-        fed = [*xs, *copy.captured_inputs]
-        return self._graph(copy.graph, fed, "")
+        return self._graph(copy.graph, [*xs, *copy.captured_inputs], "")
 
     def _graph(self, graph: Any, arguments: Sequence[Any], within: str) -> list[Any]:
         known = {t.ref(): a for t, a in zip(graph.inputs, arguments, strict=True)}
         for op in graph.get_operations():
-            if op.type != "Placeholder" and op.outputs:
+            if op.type != "Placeholder" and (op.outputs or op.op_def.is_stateful):  # or writes
                 inputs = [known[t.ref()] for t in op.inputs]
                 made = self._operation(op, inputs, (within, op.name))
                 known |= {t.ref(): m for t, m in zip(op.outputs, made, strict=True)}
@@ -297,7 +304,7 @@ def _filled(gradients: Sequence[Any], like: Sequence[Any]) -> list[Any]:
 
 
 def _arrays(nested: Any) -> list[list[Array]]:
-    return [[np.asarray(t) for t in tensors] for tensors in nested]
+    return [[np.asarray(t.numpy()) for t in tensors] for tensors in nested]
 
 
 def _tensors(nested: Nested) -> list[list[Any]]:
@@ -307,21 +314,12 @@ def _tensors(nested: Nested) -> list[list[Any]]:
 # words
 
 
-def _line_of(op: Any) -> tuple[str, str]:
-    """The user's own line that an operation comes from, and where it is; nothing if there is none."""
-    for frame in reversed(list(op.traceback or ())):
-        if not frame.filename.startswith((_OURS, "<")) and "site-packages" not in frame.filename:
-            text = linecache.getline(frame.filename, frame.lineno).strip()
-            return text, f"{Path(frame.filename).name}:{frame.lineno}"
-    return "", ""
-
-
 def _named(
     steps: list[_Step], lines: dict[tuple[str, str], tuple[str, str]], names: list[str]
 ) -> tuple[Step, ...]:
     places = [lines.get(step.name, ("", "")) for step in steps]
     variable = [
-        _assigned(text) if _ends_line(steps, places, k) else ""
+        _one(assigned(text)) if _ends_line(steps, places, k) else ""
         for k, (text, _) in enumerate(places)
     ]
 
@@ -360,23 +358,16 @@ def _ends_line(steps: list[_Step], places: list[tuple[str, str]], k: int) -> boo
     return k == here[-1] or (steps[k].op.type == types[-1] and types.count(types[-1]) == rarest)
 
 
-def _assigned(line: str) -> str:
-    """The variable that a line gives its value to."""
-    try:
-        (statement,) = ast.parse(line).body
-    except (SyntaxError, ValueError):
-        return ""
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            return name
-        case _:
-            return ""
+def _one(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ""
 
 
 def program_of(probe: Any, own: Any) -> Program | Unsupported:
     """The steps of a probe's function, or why they cannot be had."""
     if isinstance(own, Unsupported):
         return own
+    if any(v is moved for v in probe.written for moved in probe.variables):
+        return Unsupported("it writes variables that it is differentiated by")
     try:
         plain = Program(probe, own, keep_stops=True)
         return plain if _stops_nothing(plain, probe) else Program(probe, own, keep_stops=False)

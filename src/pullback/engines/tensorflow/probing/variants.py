@@ -3,10 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 # How it was taken, and what makes the operation so: its result, or a cotangent.
 Variant = tuple[str, Callable[[], Any]]
+
+
+# What a reader of the rule is to look for.
+_DOUBT = " (a transposition is missing, or one too many)"
 
 
 def variants_of(
@@ -59,7 +64,7 @@ def _cumulative(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
         yield f"taken along axis {k}", lambda k=k: function(x, k, exclusive, reverse)
 
 
-def _reduction(op: Any, x: Any, _axis: Any) -> Iterator[Variant]:
+def _reduction(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
     function = {
         "Sum": tf.reduce_sum,
         "Mean": tf.reduce_mean,
@@ -69,13 +74,41 @@ def _reduction(op: Any, x: Any, _axis: Any) -> Iterator[Variant]:
     keep = op.get_attr("keep_dims")
     for k in range(len(x.shape)):
         yield f"taken along axis {k}", lambda k=k: function(x, k, keep)
+    axes = np.ravel(tf.get_static_value(axis))
+    if op.type in ("Max", "Min") and axes.size == 1 and axes[0] is not None:
+        yield from _given_to(x, int(axes[0]) % len(x.shape), keep)
+
+
+def _given_to(x: Any, axis: int, keep: bool) -> Iterator[Variant]:
+    """The upstream of a largest or smallest entry given to others."""
+    size, shape = x.shape[axis], [-1] + [1] * (len(x.shape) - axis - 1)
+    ways = {
+        "given to the first entry": tf.one_hot(0, size, dtype=x.dtype),
+        "given to the last entry": tf.one_hot(size - 1, size, dtype=x.dtype),
+        "given to every entry": tf.ones([size], x.dtype),
+        "shared among all entries": tf.ones([size], x.dtype) / size,
+    }
+    for how, weights in ways.items():
+        weight = tf.reshape(weights, shape) + tf.zeros_like(x)
+
+        def to(w: Any, weight: Any = weight) -> list[Any]:
+            return [weight * (w if keep else tf.expand_dims(w, axis))]
+
+        yield f"with its upstream {how} along axis {axis}", lambda t=to: _Cotangent(t)
+
+
+def _padded(op: Any, x: Any, paddings: Any) -> Iterator[Variant]:
+    other = "SYMMETRIC" if op.get_attr("mode") == b"REFLECT" else "REFLECT"
+    how = "as if zeros were padded: what belongs to the mirrored borders is lost"
+    yield how, lambda: tf.pad(x, paddings)
+    yield f"as if its mode were {other}", lambda: tf.pad(x, paddings, other)
 
 
 def _product(op: Any, a: Any, b: Any) -> Iterator[Variant]:
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     ta, tb = map(op.get_attr, names)
-    yield "as if its first operand were transposed", lambda: tf.matmul(a, b, not ta, tb)
-    yield "as if its second operand were transposed", lambda: tf.matmul(a, b, ta, not tb)
+    yield f"as if its first operand were transposed{_DOUBT}", lambda: tf.matmul(a, b, not ta, tb)
+    yield f"as if its second operand were transposed{_DOUBT}", lambda: tf.matmul(a, b, ta, not tb)
     yield "as if both operands were transposed", lambda: tf.matmul(a, b, not ta, not tb)
     yield "with its operands in the other order", lambda: tf.matmul(b, a, ta, tb)
 
@@ -93,7 +126,7 @@ def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
         pair = (right, left) if adjoint else (left, right)
         return [-tf.matmul(*pair, adjoint_b=True), left]
 
-    yield "as if its matrix were transposed", lambda: solve(b, not adjoint)
+    yield f"as if its matrix were transposed{_DOUBT}", lambda: solve(b, not adjoint)
     yield "with its matrix in place of the transposed one", lambda: _Cotangent(not_turned)
 
 
@@ -140,6 +173,7 @@ _TABLE: dict[str, Callable[..., Iterator[Variant]]] = {
     **dict.fromkeys(["Cumsum", "Cumprod"], _cumulative),
     **dict.fromkeys(["Sum", "Mean", "Max", "Min"], _reduction),
     **dict.fromkeys(["MatMul", "BatchMatMulV2"], _product),
+    "MirrorPad": _padded,
     **dict.fromkeys(["MatrixSolve", "MatrixTriangularSolve"], _solve),
     **dict.fromkeys(["GatherV2", "GatherNd"], _gather),
     **dict.fromkeys(["TopKV2", "SegmentMax", "SegmentMin", "UnsortedSegmentMax"], _picks),

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Generator
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.backend.common import global_state as _global_state
 from keras.src.models.functional import Functional as Functional
 from keras.src.ops.node import Node as _Node
@@ -156,17 +158,20 @@ def global_seeds() -> list[Any]:
 
 @contextlib.contextmanager
 def global_seeds_kept() -> Generator[None]:
-    """Let Keras make its generator of seeds anew after this block, if there was none before."""
+    """Where Keras has no generator of seeds yet, it draws from one of ours in this block, and makes its own later."""
     before = _global_state.get_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR)
+    if before is None:
+        ours = _our_seeds()
+        ours.state.assign([0, 0])
+        _global_state.set_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR, ours)
     try:
         yield
     finally:
-        made = _global_state.get_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR)
-        if before is None and made is not None:
-            _made_meanwhile.append(made)
-            _global_state.set_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR, None)
+        _global_state.set_global_attribute(_seed_generator.GLOBAL_SEED_GENERATOR, before)
 
 
-_made_meanwhile: list[
-    Any
-] = []  # what was traced with one of these needs it for as long as it lives
+@functools.cache
+def _our_seeds() -> Any:
+    """One for all times: what was traced with it needs it for as long as it lives."""
+    with tf.init_scope():
+        return keras.random.SeedGenerator(0)
