@@ -17,6 +17,7 @@ from pullback.functions._lengths import norm as norm
 from pullback.functions._lengths import normalize as normalize
 from pullback.functions._lengths import sqrt as sqrt
 from pullback.functions._lengths import std as std
+from pullback.functions._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from pullback.functions._matrices import eigh as eigh
 from pullback.functions._matrices import funm as funm
 from pullback.functions._matrices import logdet as logdet
