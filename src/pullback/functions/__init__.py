@@ -1,5 +1,6 @@
 """Functions whose gradients are better than what differentiation of their formulas gives."""
 
+from pullback.functions._checkpoint import checkpoint as checkpoint
 from pullback.functions._cross_entropy import binary_cross_entropy as binary_cross_entropy
 from pullback.functions._cross_entropy import categorical_cross_entropy as categorical_cross_entropy
 from pullback.functions._cross_entropy import (

@@ -81,13 +81,27 @@ def block(array: Any, start: Any, size: Any, axis: int) -> Any:
 def with_block(array: Any, start: Any, part: Any, axis: int) -> Any:
     """The array with a part of it replaced; in place, where nothing else holds the array."""
     rank, axis = array.shape.rank, axis % array.shape.rank
-    begin, end = [0] * rank, list(tf.unstack(tf.shape(array)))
-    begin[axis], end[axis] = start, start + extent(part, axis)
+    begin = [start if a == axis else 0 for a in range(rank)]
+    if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
+        return _with_block_by_xla(array, part, tf.stack(begin))
+    end = list(tf.unstack(tf.shape(array)))
+    end[axis] = start + extent(part, axis)
     replaced = tf.raw_ops.TensorStridedSliceUpdate(
         input=array, begin=begin, end=end, strides=[1] * rank, value=part
     )
     replaced.set_shape(array.shape)
     return replaced
+
+
+@tf.custom_gradient
+def _with_block_by_xla(array: Any, part: Any, begin: Any) -> Any:
+    """XLA wants to know the bounds of a strided slice when it compiles; an operation of its own has no gradient."""
+
+    def with_block_pullback(dy: Any) -> Any:
+        none = private.xla_dynamic_update_slice(dy, tf.zeros_like(part), begin)
+        return none, tf.slice(dy, begin, tf.shape(part)), None
+
+    return private.xla_dynamic_update_slice(array, part, begin), with_block_pullback
 
 
 def picked(rows: Any, columns: Any) -> Any:
