@@ -82,7 +82,11 @@ def measure(
     return found
 
 
-def show(title: str, found: Mapping[str, Mapping[str, tuple[float, float]]], bars: Mapping[str, tuple[float, float]]) -> bool:
+def show(
+    title: str,
+    found: Mapping[str, Mapping[str, tuple[float, float]]],
+    bars: Mapping[str, tuple[float | None, float | None]],
+) -> bool:
     """Print memory and time by those of the first kind; return whether the bars hold for the last kind."""
     table = Table(title=title, title_justify="left")
     for heading in ("mode", "case", "MiB", "× memory", "at most", "× CPU time", "at most"):
@@ -98,6 +102,17 @@ def show(title: str, found: Mapping[str, Mapping[str, tuple[float, float]]], bar
             table.add_row(mode, kind, f"{mib:.0f}", *marks[0], *marks[1])
     Console(width=110).print(table)
     return fine
+
+
+def show_by(
+    title: str,
+    found: Mapping[str, Mapping[str, tuple[float, float]]],
+    peer: str,
+    bars: Mapping[str, tuple[float | None, float | None]],
+) -> bool:
+    """The same by another case than the first."""
+    ours = {mode: {k: kinds[k] for k in (peer, list(kinds)[-1])} for mode, kinds in found.items()}
+    return show(title, ours, bars)
 
 
 def _said(ratio: float, bar: float | None) -> tuple[str, str]:

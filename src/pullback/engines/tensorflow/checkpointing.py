@@ -98,8 +98,9 @@ class _Run:
         leaves, structure = flatten((inputs[0], inputs[1]))
         captured = self.captured
         given = [dy for dy in flatten(upstream)[0] if dy is not None]
-        if not tf.executing_eagerly():
-            leaves = _after(given, leaves)
+        never = None if tf.executing_eagerly() else _never(given)
+        if never is not None:
+            leaves = [_and_never(leaf, never) for leaf in leaves]
         flowing = values.differentiable(leaves)
         sources = [*(values.gradient_tensor(leaves[i]) for i in flowing), *captured]
         again = _Second(self.first)
@@ -109,6 +110,8 @@ class _Run:
                 outputs = self._call(*unflatten(structure, leaves))
         again.require_end()
         found = _gradients(tape, outputs, upstream, [*sources, *variables])
+        if never is not None:
+            found = [_apart(gradient, never) for gradient in found]
         flat: list[Any] = [None] * len(leaves)
         for index, gradient in zip(flowing, found, strict=False):
             flat[index] = gradient
@@ -139,23 +142,38 @@ def _gradients(tape: Any, outputs: Any, upstream: Sequence[Any], sources: Sequen
     return list(tape.gradient(list(targets), list(sources), list(weights)))
 
 
-def _after(upstream: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-    """The leaves, of which nothing can be computed before the upstream is there."""
+def _never(upstream: Sequence[Any]) -> Any:
+    """A condition that is never true, which is not known before the upstream is there, nor to Grappler or XLA."""
     numbers = [dy for dy in upstream if values.flows(dy)]
     if not numbers:
-        return list(leaves)
-    first = tf.reshape(values.dense(numbers[0]), [-1])[:1]
-    entry = tf.math.real(tf.reduce_sum(first))
-    # Never true; but that is not known to Grappler or XLA.
-    never = tf.math.is_nan(entry) & tf.math.is_finite(entry)
-    return [_and_never(leaf, never) if isinstance(leaf, tf.Tensor) else leaf for leaf in leaves]
+        return None
+    entry = tf.math.real(tf.reduce_sum(tf.reshape(values.dense(numbers[0]), [-1])[:1]))
+    entry = tf.stop_gradient(entry)
+    return tf.math.is_nan(entry) & tf.math.is_finite(entry)
 
 
 def _and_never(leaf: Any, never: Any) -> Any:
+    """A leaf of which nothing can be computed before the upstream is there."""
+    if not isinstance(leaf, tf.Tensor):
+        return leaf
     if leaf.dtype == tf.bool:
         return leaf | never
     numeric = leaf.dtype.is_floating or leaf.dtype.is_integer or leaf.dtype.is_complex
     return leaf + tf.cast(never, leaf.dtype) if numeric else leaf
+
+
+def _apart(gradient: Any, never: Any) -> Any:
+    """A gradient that is summed up before it is added to those of other calls.
+
+    Grappler makes one sum of a sum of sums, for which it waits with all of its terms.
+    """
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(
+            _apart(gradient.values, never), gradient.indices, gradient.dense_shape
+        )
+    return gradient * (1 + tf.cast(never, gradient.dtype))
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ arange = tf.range
 clamp = tf.clip_by_value
 minimum = tf.minimum
 tanh = tf.tanh
+erfc = tf.math.erfc
+rsqrt = tf.math.rsqrt
 reshape = tf.reshape
 zeros = tf.zeros
 concat = tf.concat
@@ -37,6 +39,20 @@ def program(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 def _traced(function: Callable[..., Any], options: tuple[tuple[str, Any], ...]) -> Any:
     whole = functools.partial(function, **dict(options))
     return tf.function(whole, autograph=False, reduce_retracing=True)
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """A function of arrays as one unit compiled by XLA, in a program that is not compiled as a whole."""
+    if not tf.executing_eagerly():
+        if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
+            return functools.partial(function, **options)
+    return _compiled(function, tuple(options.items()))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(function: Callable[..., Any], options: tuple[tuple[str, Any], ...]) -> Any:
+    whole = functools.partial(function, **dict(options))
+    return tf.function(whole, autograph=False, jit_compile=True)
 
 
 def loop(count: Any, body: Callable[..., Any], state: Sequence[Any]) -> tuple[Any, ...]:
@@ -70,7 +86,8 @@ def blocks(whole: Any, most: Any) -> tuple[Any, Any]:
 def block(array: Any, start: Any, size: Any, axis: int) -> Any:
     """A part of an array along an axis."""
     rank, axis = array.shape.rank, axis % array.shape.rank
-    begin, sizes = [0] * rank, [-1] * rank
+    # All sizes, as far as they are known: XLA pads an array of which a slice has a size of -1.
+    begin, sizes = [0] * rank, [extent(array, a) for a in range(rank)]
     begin[axis], sizes[axis] = start, size
     part = tf.slice(array, begin, sizes)
     known = size if isinstance(size, int) else None
