@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pullback._engine import only_engine
 
 if TYPE_CHECKING:
+    from pullback.engines.tensorflow.keras_support.checkpoint_layer import Checkpoint as Checkpoint
     from pullback.engines.tensorflow.watching import WatchGradients as WatchGradients
 
-__all__ = ["WatchGradients"]
+__all__ = ["Checkpoint", "WatchGradients"]
 
 
 def __getattr__(name: str) -> Any:

@@ -111,7 +111,7 @@ class _Run:
         again.require_end()
         found = _gradients(tape, outputs, upstream, [*sources, *variables])
         if never is not None:
-            found = [_apart(gradient, never) for gradient in found]
+            found = _apart(found, never)
         flat: list[Any] = [None] * len(leaves)
         for index, gradient in zip(flowing, found, strict=False):
             flat[index] = gradient
@@ -162,18 +162,22 @@ def _and_never(leaf: Any, never: Any) -> Any:
     return leaf + tf.cast(never, leaf.dtype) if numeric else leaf
 
 
-def _apart(gradient: Any, never: Any) -> Any:
-    """A gradient that is summed up before it is added to those of other calls.
+def _apart(gradients: Sequence[Any], never: Any) -> list[Any]:
+    """Gradients that are summed up before they are added to those of other calls.
 
-    Grappler makes one sum of a sum of sums, for which it waits with all of its terms.
+    Grappler makes one sum of a sum of sums, and XLA one loop, for which they wait with all of the terms. A product is
+    enough to keep Grappler from it; for XLA it takes a branch, of which it does not know that it is never taken.
     """
-    if gradient is None:
-        return None
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(
-            _apart(gradient.values, never), gradient.indices, gradient.dense_shape
-        )
-    return gradient * (1 + tf.cast(never, gradient.dtype))
+    found = list(gradients)
+    there = [i for i, g in enumerate(found) if isinstance(g, tf.Tensor)]
+    own = [found[i] for i in there]
+    if own and private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
+        own = tf.cond(never, lambda: [g + g for g in own], lambda: [tf.identity(g) for g in own])
+    else:
+        own = [g * (1 + tf.cast(never, g.dtype)) for g in own]
+    for index, gradient in zip(there, own, strict=True):
+        found[index] = gradient
+    return found
 
 
 @contextlib.contextmanager

@@ -93,10 +93,12 @@ class TensorFlowEngine(Engine):
         return explaining
 
     def for_keras(self, name: str) -> Any:
-        """Callbacks, loaded when the first one is asked for."""
+        """Callbacks and layers, loaded when the first one is asked for."""
         from pullback.engines.tensorflow import watching
+        from pullback.engines.tensorflow.keras_support import checkpoint_layer
 
-        return getattr(watching, name)
+        found = next(m for m in (watching, checkpoint_layer) if hasattr(m, name))
+        return getattr(found, name)
 
     @property
     def arrays(self) -> Any:
