@@ -62,6 +62,7 @@ def attention(
     _require_arrays(xp, q, k, v)
     _require_options(window, scale, soft_cap, score, dropout)
     sizes = _Sizes.of(xp, q, k, v)
+    share = 1 if sizes.heads is None else sizes.heads // sizes.groups
     mask = None if mask is None else _mask(xp, mask, sizes)
     if dropout:
         seed = xp.random_seed() if seed is None else xp.astype(xp.packed(seed), "int32")
@@ -72,21 +73,24 @@ def attention(
         soft_cap,
         score,
         float(dropout),
-        sizes.heads // sizes.groups,
+        share,
         (False, False) if mask is None else (mask.shape[0] != 1, mask.shape[2] != 1),
     )
+    grouped = xp.reshape(q, [-1, share, sizes.queries, sizes.depth])
+    groups = xp.extent(grouped, 0)
     found, sums = _attention(
-        xp.reshape(q, [-1, options.share, sizes.queries, sizes.depth]),
-        xp.reshape(k, [-1, sizes.keys, sizes.depth]),
-        xp.reshape(v, [-1, sizes.keys, sizes.values]),
+        grouped,
+        xp.reshape(k, [groups, sizes.keys, sizes.depth]),
+        xp.reshape(v, [groups, sizes.keys, sizes.values]),
         mask,
         seed if dropout else None,
         options=options,
     )
-    found = xp.reshape(found, [*sizes.leading, sizes.heads, sizes.queries, sizes.values])
+    heads = xp.extent(q, -3)
+    found = xp.reshape(found, [*sizes.leading, heads, sizes.queries, sizes.values])
     if not return_logsumexp:
         return found
-    return found, xp.reshape(sums, [*sizes.leading, sizes.heads, sizes.queries])
+    return found, xp.reshape(sums, [*sizes.leading, heads, sizes.queries])
 
 
 class _Options(NamedTuple):
@@ -102,7 +106,7 @@ class _Options(NamedTuple):
 
 class _Sizes(NamedTuple):
     leading: list[Any]
-    heads: int
+    heads: int | None  # unknown only where they are as many as the groups
     groups: int
     queries: Any
     keys: Any
@@ -112,7 +116,9 @@ class _Sizes(NamedTuple):
     @classmethod
     def of(cls, xp: Any, q: Any, k: Any, v: Any) -> _Sizes:
         leading = [xp.extent(q, a) for a in range(len(q.shape) - 3)]
-        return cls(leading, q.shape[-3], k.shape[-3], *(xp.extent(q, -2), xp.extent(k, -2)), xp.extent(q, -1), xp.extent(v, -1))
+        heads, groups = q.shape[-3], xp.extent(k, -3)
+        tokens = xp.extent(q, -2), xp.extent(k, -2)
+        return cls(leading, heads, groups, *tokens, xp.extent(q, -1), xp.extent(v, -1))
 
 
 @with_own_gradient
@@ -324,7 +330,8 @@ def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
         raise ArgumentError(
             f"pb.functions.{_NAME} got a mask {describe(found)}; wanted one that broadcasts to [..., heads, queries, keys]."
         )
-    return xp.grouped_mask(found, rank, sizes.leading, sizes.groups, sizes.heads // sizes.groups)
+    share = 1 if sizes.heads is None else sizes.heads // sizes.groups
+    return xp.grouped_mask(found, rank, sizes.leading, sizes.groups, share)
 
 
 def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
@@ -342,7 +349,8 @@ def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
             f"{came}wanted q and k of one depth, k and v of as many keys, and the same axes before the heads."
         )
     heads, groups, others = q.shape[-3], k.shape[-3], v.shape[-3]
-    if None in (heads, groups) or groups != others or not groups or heads % groups:
+    unknown = heads is None and groups is None
+    if not unknown and (None in (heads, groups) or groups != others or not groups or heads % groups):
         raise ArgumentError(
             f"{came}wanted as many heads of q as of k and v, or a multiple of these, known when the program is traced."
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pullback._project import describe
+from pullback._project import compatible, describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     arrays_for,
@@ -80,7 +80,7 @@ def swiglu(gate: Any, x: Any) -> Any:
     [1.5, 5.4539]
     """
     xp, a, b = real_arrays("swiglu", gate=gate, x=x)
-    if tuple(a.shape) != tuple(b.shape):
+    if not compatible(tuple(a.shape), tuple(b.shape)):
         raise ArgumentError(
             f"pb.functions.swiglu got gate {describe(gate)} and x {describe(x)}; wanted one shape for both."
         )
@@ -131,7 +131,7 @@ def _normalised(name: str, x: Any, scale: Any, offset: Any, *, epsilon: Any, cen
     x = xp.asarray(x)
     scale, offset = (p if p is None or xp.is_array(p) else xp.asarray(p, x.dtype) for p in (scale, offset))
     for what, value in {"scale": scale, "offset": offset}.items():
-        if value is not None and tuple(value.shape) != tuple(x.shape[-1:]):
+        if value is not None and not compatible(tuple(value.shape), tuple(x.shape[-1:])):
             raise ArgumentError(
                 f"pb.functions.{name} got {what} {describe(value)} for x {describe(x)}; wanted one number for each "
                 "entry of the last axis."

@@ -158,7 +158,9 @@ class _Grid:
         self.tokens = xp.extent(given.x, 0)
         self.classes = xp.extent(given.weights, options.class_axis)
         all_rows, self.rows = xp.blocks(self.tokens, _TOKENS)
-        self.down = all_rows if given.count is None else -(-given.count // xp.maximum(self.rows, 1))
+        alone = isinstance(all_rows, int) and all_rows == 1
+        few = given.count is not None and not alone
+        self.down = -(-given.count // xp.maximum(self.rows, 1)) if few else all_rows
         self.across, self.columns = xp.blocks(self.classes, _ENTRIES // _TOKENS)
         even = isinstance(self.classes, int) and self.across * self.columns == self.classes
         self.overlaps = not even

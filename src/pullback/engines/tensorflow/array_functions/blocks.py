@@ -57,6 +57,8 @@ def _compiled(function: Callable[..., Any], options: tuple[tuple[str, Any], ...]
 
 def loop(count: Any, body: Callable[..., Any], state: Sequence[Any]) -> tuple[Any, ...]:
     """The state after `count` steps of `state = body(step, *state)`."""
+    if isinstance(count, int) and count == 1:
+        return tuple(body(0, *state))
     most = count if isinstance(count, int) else None
     _, *after = tf.while_loop(
         lambda i, *_: i < count,
@@ -86,6 +88,8 @@ def blocks(whole: Any, most: Any) -> tuple[Any, Any]:
 def block(array: Any, start: Any, size: Any, axis: int) -> Any:
     """A part of an array along an axis."""
     rank, axis = array.shape.rank, axis % array.shape.rank
+    if isinstance(size, int) and array.shape[axis] == size:
+        return array
     # All sizes, as far as they are known: XLA pads an array of which a slice has a size of -1.
     begin, sizes = [0] * rank, [extent(array, a) for a in range(rank)]
     begin[axis], sizes[axis] = start, size
@@ -98,6 +102,8 @@ def block(array: Any, start: Any, size: Any, axis: int) -> Any:
 def with_block(array: Any, start: Any, part: Any, axis: int) -> Any:
     """The array with a part of it replaced; in place, where nothing else holds the array."""
     rank, axis = array.shape.rank, axis % array.shape.rank
+    if array.shape[axis] is not None and array.shape[axis] == part.shape[axis]:
+        return part
     begin = [start if a == axis else 0 for a in range(rank)]
     if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
         return _with_block_by_xla(array, part, tf.stack(begin))
