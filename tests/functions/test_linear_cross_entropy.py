@@ -55,7 +55,7 @@ def gradients(function: Callable[..., Any], arrays: list[Any], dtype: Any) -> li
 
 @pytest.mark.parametrize(
     "axis, scaled, smoothing, cap, labels",
-    itertools.product([1, 0], [False, True], [0.0, 0.2], [None, 3.0], [Y, IGNORED]),
+    list(itertools.product([1, 0], [False, True], [0.0, 0.2], [None, 3.0], [Y, IGNORED])),
 )
 def test_any_upstream_per_token(
     axis: int, scaled: bool, smoothing: float, cap: float | None, labels: Any
@@ -158,7 +158,7 @@ def test_tied_weights_get_both_gradients() -> None:
         (lambda: loss(X, W, Y, B[:-1]), "wanted one number for each class"),
         (lambda: loss(X, W, np.eye(TOKENS, CLASSES, dtype="f")), "wanted class numbers"),
         (lambda: loss(X.astype("int32"), W, Y), "got x as int32.*Cast it"),
-        (lambda: loss(X, W, Y + CLASSES), "no class: 1.*of 17 classes"),
+        (lambda: loss(X, W, Y + CLASSES), "no class: [0-9]+, of 17 classes"),
         (lambda: loss(X, W, Y, reduction="average"), "'mean', 'sum' or 'none'"),
         (lambda: loss(X, W, Y, label_smoothing=2.0), "label_smoothing=2.0"),
         (lambda: loss(X, W, Y, soft_cap=0.0), "soft_cap=0.0"),

@@ -155,9 +155,9 @@ class _Blocks:
         self.keys = xp.extent(given.k, 1)
         self.dtype = xp.wide(given.q).dtype
         whole = xp.at_least_one(self.keys) * share
-        self.down, self.rows = xp.blocks(self.queries, xp.at_least_one(_ENTRIES // whole))
+        self.down, self.rows = xp.equal_blocks(self.queries, xp.at_least_one(_ENTRIES // whole))
         per_group = xp.at_least_one(self.rows) * whole
-        self.across, self.groups = xp.blocks(self.all, xp.at_least_one(_ENTRIES // per_group))
+        self.across, self.groups = xp.equal_blocks(self.all, xp.at_least_one(_ENTRIES // per_group))
         depth = xp.astype(xp.extent(given.q, 3), self.dtype)
         self.scale = 1.0 / xp.sqrt(depth) if options.scale is None else options.scale
 
@@ -223,6 +223,15 @@ class _Blocks:
         mask = xp.block(mask, at, self.groups, 0) if of_groups else mask
         return xp.block(mask, start, self.rows, 2) if of_queries else mask
 
+    def written(self, array: Any, start: Any, part: Any, new: Any, axis: int) -> Any:
+        """The array with a block of it; each dropout has a block of its own, so that what is there already stays."""
+        xp = self.xp
+        if self.options.dropout:
+            there = xp.block(array, start, xp.extent(part, axis), axis)
+            ones = [-1 if a == axis else 1 for a in range(len(part.shape))]
+            part = xp.where(xp.reshape(new, ones), part, there)
+        return xp.with_block(array, start, part, axis)
+
     def kept(self, at: Any, start: Any, like: Any) -> Any:
         """What dropout multiplies the weights of a block with; the same in both passes."""
         places = self.xp.stacked_pair(at, start)
@@ -235,11 +244,11 @@ def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
     values = xp.extent(given.v, 2)
 
     def groups(i: Any, found: Any, sums: Any) -> tuple[Any, Any]:
-        at, _ = blocks.group(i)
+        at, own = blocks.group(i)
         q, k, v = (blocks.of_groups(each, at) for each in given[:3])
 
         def queries(j: Any, found: Any, sums: Any) -> tuple[Any, Any]:
-            start, _ = blocks.row(j)
+            start, new = blocks.row(j)
             s = blocks.changed(blocks.scores(blocks.of_rows(q, start), k), start)
             allowed = blocks.allowed(at, start)
             s = s if allowed is None else xp.where(allowed, s, xp.minus_infinity(s))
@@ -250,12 +259,12 @@ def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
             if options.dropout:
                 weights = weights * blocks.kept(at, start, weights)
             out = xp.divide_or_zero(xp.matmul(blocks.flat(weights), v), blocks.flat(total)[..., None])
-            found = xp.with_block(found, start, blocks.unflat(out), 2)
+            found = blocks.written(found, start, blocks.unflat(out), new, 2)
             return found, xp.with_block(sums, start, top[..., 0] + xp.log(total), 2)
 
         nothing = xp.zeros([blocks.groups, options.share, blocks.queries, values], dtype)
         part, logs = xp.loop(blocks.down, queries, (nothing, nothing[..., 0]))
-        found = xp.with_block(found, at, xp.astype(part, found.dtype), 0)
+        found = blocks.written(found, at, xp.astype(part, found.dtype), own, 0)
         return found, xp.with_block(sums, at, logs, 0)
 
     shape = [blocks.all, options.share, blocks.queries]
@@ -270,7 +279,7 @@ def _backward(
     xp = blocks.xp
 
     def groups(i: Any, *written: Any) -> tuple[Any, ...]:
-        at, _ = blocks.group(i)
+        at, own = blocks.group(i)
         everything = [blocks.of_groups(a, at) for a in (*given[:3], found, sums, dfound, dsums)]
         q, k, v = everything[:3]
 
@@ -283,12 +292,12 @@ def _backward(
             query, dout = (xp.where(once, a, xp.zeros_like(a)) for a in (rows[0], rows[3]))
             dk = dk + xp.matmul(ds, query, transpose_a=True)
             dv = dv + xp.matmul(weights, dout, transpose_a=True)
-            return xp.with_block(dq, start, blocks.unflat(xp.matmul(ds, k)), 2), dk, dv
+            return blocks.written(dq, start, blocks.unflat(xp.matmul(ds, k)), new, 2), dk, dv
 
         state = tuple(map(xp.zeros_like, (q, k, v)))
         parts = xp.loop(blocks.down, queries, state)
         pairs = zip(written, parts, strict=True)
-        return tuple(xp.with_block(w, at, xp.astype(p, w.dtype), 0) for w, p in pairs)
+        return tuple(blocks.written(w, at, xp.astype(p, w.dtype), own, 0) for w, p in pairs)
 
     return xp.loop(blocks.across, groups, tuple(map(xp.zeros_like, given[:3])))
 

@@ -157,11 +157,11 @@ class _Grid:
         xp = self.xp
         self.tokens = xp.extent(given.x, 0)
         self.classes = xp.extent(given.weights, options.class_axis)
-        all_rows, self.rows = xp.blocks(self.tokens, _TOKENS)
+        all_rows, self.rows = xp.equal_blocks(self.tokens, _TOKENS)
         alone = isinstance(all_rows, int) and all_rows == 1
         few = given.count is not None and not alone
         self.down = -(-given.count // xp.maximum(self.rows, 1)) if few else all_rows
-        self.across, self.columns = xp.blocks(self.classes, _ENTRIES // _TOKENS)
+        self.across, self.columns = xp.equal_blocks(self.classes, _ENTRIES // _TOKENS)
         even = isinstance(self.classes, int) and self.across * self.columns == self.classes
         self.overlaps = not even
         self.dtype = xp.wide(given.x).dtype
@@ -330,7 +330,7 @@ def _arrays(xp: Any, x: Any, weights: Any, bias: Any, labels: Any, axis: int) ->
                 "numbers. Cast it before, to float32 for instance."
             )
     numbers = xp.class_numbers(labels)
-    if numbers is None or (xp.is_array(labels) and xp.kind_of(xp.asarray(labels)) == "floating"):
+    if numbers is None or xp.kind_of(xp.packed(labels)) == "floating":
         raise ArgumentError(
             f"pb.functions.{_NAME} got labels {describe(xp.packed(labels))}; wanted class numbers, as int32 or int64."
         )

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
@@ -23,9 +24,10 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import RecomputationError, UnsupportedError
-from pullback.extend import Kind, flatten, unflatten
+from pullback.extend import Kind, flatten, set_for, unflatten
 
 Keep = Callable[[Any], bool]
+_in_first_run = contextvars.ContextVar("pullback_in_first_run", default=False)
 
 _STATELESS = {
     "RandomUniform": lambda shape, seed, attrs: tf.random.stateless_uniform(
@@ -88,7 +90,7 @@ class _Run:
         expected = [*flatten((args, kwargs))[0], *self.captured]
         self.first = _First(self.keep, expected)
         hiding = private.stop_recording() if tf.executing_eagerly() else contextlib.nullcontext()
-        with hiding, _seen_by(self.first.see):
+        with hiding, set_for(_in_first_run, tf.executing_eagerly()), _seen_by(self.first.see):
             outputs = self._call(args, kwargs)
         self.first.require_all_known()
         return outputs
@@ -241,8 +243,8 @@ class _First:
         elif kind in _STATELESS or kind in _DRAWN:
             self._require_outside_of_loops(kind, graph, "draws random numbers")
             outputs = self._draw(kind, inputs, attrs, outputs)
-        elif kind in _CALLS:
-            _require_stateless(attrs)
+        elif kind in _CALLS and graph is not None:
+            _require_stateless(graph.get_operations()[-1].get_attr("f").name)
         if kind not in _UNCOUNTED and graph is self.graph:
             self.types.append((kind, _text(name or "")))
             if self.keep and self.keep(_described(kind, name, outputs)):
@@ -300,18 +302,22 @@ def _described(kind: str, name: Any, outputs: Any) -> Operation:
     return Operation(kind, _text(name or ""), None if shape.rank is None else tuple(shape), size)
 
 
-def _require_stateless(attrs: Any) -> None:
+def _require_stateless(called: str) -> None:
     """Refuse the call of a traced function that draws random numbers or writes variables."""
-    names = [getattr(a, "name", a) for a in attrs] if isinstance(attrs, tuple) else []
-    called = names[names.index("f") + 1] if "f" in names else None
-    if called is None:
-        return
-    bad = private.types_in_function(_text(called), frozenset([*_STATELESS, *_DRAWN, *_WRITES]))
+    bad = private.types_in_function(called, frozenset([*_STATELESS, *_DRAWN, *_WRITES]))
     if bad:
         raise UnsupportedError(
             f"a function under pb.functions.checkpoint calls a tf.function that runs {', '.join(bad)}, which cannot be "
             "replayed. Call its `python_function`, or put the checkpoint inside of it."
         )
+
+
+def _see_call(name: str) -> None:
+    if _in_first_run.get():
+        _require_stateless(name)
+
+
+private.see_calls(_see_call)
 
 
 class _Second:

@@ -76,7 +76,7 @@ def extent(array: Any, axis: int) -> Any:
     return tf.shape(array)[axis] if known is None else known
 
 
-def blocks(whole: Any, most: Any) -> tuple[Any, Any]:
+def equal_blocks(whole: Any, most: Any) -> tuple[Any, Any]:
     """How many blocks of which size cover a length: of `most` at most, and all of one size. The last ones overlap."""
     if isinstance(whole, int) and isinstance(most, int):
         count = max(-(-whole // most), 1)

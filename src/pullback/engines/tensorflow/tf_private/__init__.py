@@ -360,3 +360,14 @@ def types_in_function(name: str, wanted: frozenset[str]) -> list[str]:
             found |= {node.op} & wanted
             left += [a.func.name for a in node.attr.values() if a.func.name]
     return sorted(found)
+
+
+def see_calls(see: Callable[[str], None]) -> None:
+    """Let a function see the name of every traced function that is called at once: op callbacks are not told."""
+    plain = _context.Context.call_function
+
+    def call_function(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+        see(name.decode() if isinstance(name, bytes) else name)
+        return plain(self, name, *args, **kwargs)
+
+    _context.Context.call_function = call_function
