@@ -79,7 +79,7 @@ def distinct() -> bool:
     found = measure(memory, times, list(KINDS), "distinct")
     bars = {"eager": (0.11, None), "graph": (0.12, None), "XLA": (0.18, None)}
     fine = show("24 distinct layers", found, bars)
-    peer = {mode: (None, 1.0) for mode in found}
+    peer = dict.fromkeys(found, (None, 1.0))
     return show_by("the same, by tf.recompute_grad", found, "tf.recompute_grad", peer) and fine
 
 

@@ -64,7 +64,9 @@ def long() -> bool:
 
 
 def times_of_ignored(mode: str) -> float:
-    cases = {name: step("pullback", mode, 2048, each) for name, each in {"all": 1, "half": 2}.items()}
+    cases = {
+        name: step("pullback", mode, 2048, each) for name, each in {"all": 1, "half": 2}.items()
+    }
     found = least_times(cases, turns=5)
     return found["half"] / found["all"]
 

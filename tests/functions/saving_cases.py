@@ -86,13 +86,16 @@ CASES = [
     ),
     Case(
         "linear cross-entropy",
-        lambda x, w, b: f.linear_cross_entropy(
-            x, w, [1, 3], b, label_smoothing=0.2, soft_cap=3.0
-        ),
+        lambda x, w, b: f.linear_cross_entropy(x, w, [1, 3], b, label_smoothing=0.2, soft_cap=3.0),
         linear,
         [ROWS, WEIGHTS, BIAS],
     ),
     Case("linear cross-entropy, tied", tied_ours, tied, [ROWS, GATE + ROWS]),
-    Case("attention", lambda q, k, v: f.attention(q, k, v, causal=True), causal, [QUERIES, KEYS, VALUES]),
+    Case(
+        "attention",
+        lambda q, k, v: f.attention(q, k, v, causal=True),
+        causal,
+        [QUERIES, KEYS, VALUES],
+    ),
     Case("checkpoint", recomputed, lambda x, w: np.tanh(np.sin(x) @ w), [ROWS, WEIGHTS]),
 ]

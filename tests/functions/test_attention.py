@@ -18,7 +18,9 @@ K = RANDOM.normal(size=(2, 2, 9, 3)).astype("f")
 V = RANDOM.normal(size=(2, 2, 9, 5)).astype("f")
 UPSTREAM = RANDOM.normal(size=(2, 4, 7, 5))
 PLACES = np.arange(7)[:, None] + 2, np.arange(9)[None, :]
-MASKS = {shape: RANDOM.random(shape) > 0.4 for shape in [(2, 1, 1, 9), (7, 9), (2, 4, 7, 9), (4, 1, 9)]}
+MASKS = {
+    shape: RANDOM.random(shape) > 0.4 for shape in [(2, 1, 1, 9), (7, 9), (2, 4, 7, 9), (4, 1, 9)]
+}
 
 
 def nearer(scores: Any, queries: Any, keys: Any) -> Any:
@@ -34,7 +36,9 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     traced._traced.cache_clear()
 
 
-def in_float64(q: Any, k: Any, v: Any, allowed: Any, change: Callable[..., Any], scale: float) -> Any:
+def in_float64(
+    q: Any, k: Any, v: Any, allowed: Any, change: Callable[..., Any], scale: float
+) -> Any:
     k, v = tf.repeat(k, 2, axis=1), tf.repeat(v, 2, axis=1)
     scores = change(tf.matmul(q, k, transpose_b=True) * scale, np.arange(7)[:, None], np.arange(9))
     scores = tf.where(allowed, scores, -1e300)

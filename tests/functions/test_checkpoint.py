@@ -1,5 +1,6 @@
 """`checkpoint`: what is replayed, what is kept, what it takes and refuses."""
 
+import functools
 import gc
 import pickle
 import weakref
@@ -135,7 +136,7 @@ def test_kept_products_are_not_computed_again() -> None:
 
 DROPOUTS: dict[str, Callable[[], Callable[[Any], Any]]] = {
     "tf.nn": lambda: lambda x: tf.nn.dropout(x, 0.5),
-    "keras": lambda: lambda x, layer=keras.layers.Dropout(0.5, seed=3): layer(x, training=True),
+    "keras": lambda: functools.partial(keras.layers.Dropout(0.5, seed=3), training=True),
     "normal": lambda: lambda x: x * tf.random.normal(tf.shape(x)),
     "shuffle": lambda: lambda x: x * tf.random.shuffle(tf.range(1.0, 4.0)),
 }
@@ -222,16 +223,18 @@ def test_a_second_run_that_differs_names_the_operation(run: Any) -> None:
 def test_random_numbers_in_a_loop_are_refused() -> None:
     @checkpoint
     def looped(x: Any) -> Any:
-        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.nn.dropout(y, 0.5)), (0, x))[1]
+        return tf.while_loop(
+            lambda i, _: i < 3, lambda i, y: (i + 1, tf.nn.dropout(y, 0.5)), (0, x)
+        )[1]
 
-    with pytest.raises(UnsupportedError, match="draws random numbers .* inside a tf.while_loop"):
+    with pytest.raises(UnsupportedError, match=r"draws random numbers .* inside a tf.while_loop"):
         tf.function(lambda: gradients(looped))()
 
 
 def test_a_traced_function_that_draws_is_refused() -> None:
     noisy = tf.function(lambda x: tf.nn.dropout(x, 0.5))
     noisy(X)  # from here on it is one operation
-    with pytest.raises(UnsupportedError, match="RandomUniform.*python_function"):
+    with pytest.raises(UnsupportedError, match=r"RandomUniform.*python_function"):
         gradients(checkpoint(lambda x: noisy(x) * 1.0))
 
 
@@ -245,7 +248,9 @@ def test_inside_a_loop() -> None:
 
 def test_bfloat16() -> None:
     def low(x: Any) -> Any:
-        return tf.cast(tf.tanh(tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(W, tf.bfloat16))), tf.float32)
+        return tf.cast(
+            tf.tanh(tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(W, tf.bfloat16))), tf.float32
+        )
 
     assert_same(gradients(checkpoint(low)), gradients(low))
 

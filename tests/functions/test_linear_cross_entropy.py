@@ -83,14 +83,18 @@ def test_any_upstream_per_token(
 
 
 def test_the_mean_is_by_the_weights_of_labels_that_count() -> None:
-    each, _ = in_float64(*(tf.constant(a, tf.float64) for a in (X, W)), 0.0, IGNORED, SCALE, 0.0, None)
+    each, _ = in_float64(
+        *(tf.constant(a, tf.float64) for a in (X, W)), 0.0, IGNORED, SCALE, 0.0, None
+    )
     weights = np.where(IGNORED == -100, 0.0, SCALE[np.maximum(IGNORED, 0)])
     found = loss(X, W, IGNORED, class_weights=SCALE)
     np.testing.assert_allclose(found, np.sum(each) / np.sum(weights), rtol=1e-5)
 
 
 def test_z_loss_comes_apart() -> None:
-    _, sums = in_float64(*(tf.constant(a, tf.float64) for a in (X, W)), 0.0, IGNORED, 1.0, 0.0, None)
+    _, sums = in_float64(
+        *(tf.constant(a, tf.float64) for a in (X, W)), 0.0, IGNORED, 1.0, 0.0, None
+    )
     plain, z = loss(X, W, IGNORED, z_loss=1e-2)
     np.testing.assert_allclose(plain, loss(X, W, IGNORED), rtol=1e-6)
     np.testing.assert_allclose(z, 1e-2 * np.sum(sums**2) / np.sum(IGNORED != -100), rtol=1e-5)

@@ -41,8 +41,8 @@ def attention(
     - `q` is `[..., heads, queries, depth]`, `k` and `v` are `[..., heads, keys, depth]`, or have fewer heads, each of
       which then serves a group of query heads. `scale` is 1/√depth unless it is given.
     - `mask` is of booleans, true where a query may look at a key, of any shape that broadcasts to
-      `[..., heads, queries, keys]`. `causal=True` lets a query look at keys up to its own place, the last query being at
-      the last key; `window=w` at those less than `w` places away. A query that may look at nothing gives 0.
+      `[..., heads, queries, keys]`. `causal=True` lets a query look at keys up to its own place, the last query being
+      at the last key; `window=w` at those less than `w` places away. A query that may look at nothing gives 0.
     - `score(scores, queries, keys)` changes a block of scores, given the places of its queries and keys; what it closes
       over is constant. `soft_cap` makes scores `cap · tanh(score / cap)` after that.
     - `dropout` is the share of weights that are dropped, by `seed` (two whole numbers; drawn anew if it is not given).
@@ -258,7 +258,9 @@ def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
             total = xp.sum(weights, 3)
             if options.dropout:
                 weights = weights * blocks.kept(at, start, weights)
-            out = xp.divide_or_zero(xp.matmul(blocks.flat(weights), v), blocks.flat(total)[..., None])
+            out = xp.divide_or_zero(
+                xp.matmul(blocks.flat(weights), v), blocks.flat(total)[..., None]
+            )
             found = blocks.written(found, start, blocks.unflat(out), new, 2)
             return found, xp.with_block(sums, start, top[..., 0] + xp.log(total), 2)
 
@@ -337,7 +339,8 @@ def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
     rank = len(sizes.leading) + 3
     if len(found.shape) > rank:
         raise ArgumentError(
-            f"pb.functions.{_NAME} got a mask {describe(found)}; wanted one that broadcasts to [..., heads, queries, keys]."
+            f"pb.functions.{_NAME} got a mask {describe(found)}; wanted one that broadcasts to "
+            "[..., heads, queries, keys]."
         )
     share = 1 if sizes.heads is None else sizes.heads // sizes.groups
     return xp.grouped_mask(found, rank, sizes.leading, sizes.groups, share)
@@ -346,7 +349,9 @@ def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
 def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
     came = f"pb.functions.{_NAME} got q {describe(q)}, k {describe(k)}, v {describe(v)}; "
     if any(xp.kind_of(a) != "floating" for a in (q, k, v)) or not q.dtype == k.dtype == v.dtype:
-        raise ArgumentError(f"{came}wanted real floating-point numbers of one dtype. Cast them before.")
+        raise ArgumentError(
+            f"{came}wanted real floating-point numbers of one dtype. Cast them before."
+        )
     ranks = {len(a.shape) for a in (q, k, v)}
     if len(ranks) != 1 or ranks.pop() < 3:
         raise ArgumentError(f"{came}wanted the same axes for all: [..., heads, tokens, depth].")
@@ -359,7 +364,9 @@ def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
         )
     heads, groups, others = q.shape[-3], k.shape[-3], v.shape[-3]
     unknown = heads is None and groups is None
-    if not unknown and (None in (heads, groups) or groups != others or not groups or heads % groups):
+    if not unknown and (
+        None in (heads, groups) or groups != others or not groups or heads % groups
+    ):
         raise ArgumentError(
             f"{came}wanted as many heads of q as of k and v, or a multiple of these, known when the program is traced."
         )

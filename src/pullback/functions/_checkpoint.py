@@ -1,4 +1,4 @@
-"""Recomputation instead of memory: what a function computes on the way is computed again when its gradient is asked for."""
+"""Recomputation instead of memory: what lies between inputs and outputs is computed again for the gradient."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from pullback._tree import flatten
 from pullback.errors import ArgumentError
 
 _MATRIX_PRODUCTS = frozenset(
-    ["MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "Conv1D", "Conv2D", "Conv3D"]
+    [
+        "MatMul",
+        "BatchMatMul",
+        "BatchMatMulV2",
+        "BatchMatMulV3",
+        "Einsum",
+        "Conv1D",
+        "Conv2D",
+        "Conv3D",
+    ]
 )
 _POLICIES = ("nothing", "matmuls", "everything")
 
@@ -22,13 +31,13 @@ def checkpoint(fn: Any = None, *, policy: Any = "nothing") -> Any:
     Use it around the blocks of a deep model when memory is short: it costs one more forward pass of each, and what is
     held is one block's worth instead of all. `fn` may be a function, a method, a layer, a model or a lambda; arguments
     may be of any structure, with keywords and static values. Random numbers are the same in both runs (another sequence
-    than without a checkpoint), and what the function writes to variables, such as the statistics of a BatchNormalization,
-    is written once. A second run that does something else is a `RecomputationError` that names the operation.
+    than without a checkpoint), and what is written to variables, such as statistics of a BatchNormalization, is
+    written once. A second run that does something else is a `RecomputationError` that names the operation.
 
-    `policy` says what is kept all the same, inside of a `tf.function`: `"nothing"`, `"matmuls"` (the results of matrix
-    products and convolutions), `"everything"`; names of operations, as `["MatMul", "Softmax"]`; a number of bytes, up to
-    which a result is kept; or a function of an operation, with `type`, `name`, `shape` and `bytes`. In code that runs at
-    once all is computed again.
+    `policy` says what is kept all the same, inside of a traced function: `"nothing"`, `"matmuls"` (results of matrix
+    products and convolutions), `"everything"`; names of operations, as `["MatMul", "Softmax"]`; a number of bytes, up
+    to which a result is kept; or a function of an operation, with `type`, `name`, `shape` and `bytes`. In code that
+    runs at once all is computed again.
 
     >>> import pullback as pb, tensorflow as tf
     >>> @pb.functions.checkpoint
@@ -56,7 +65,9 @@ def checkpoint(fn: Any = None, *, policy: Any = "nothing") -> Any:
 class Checkpointed:
     """A callable that is computed again when its gradient is asked for."""
 
-    def __init__(self, fn: Callable[..., Any], policy: Any, keep: Callable[[Any], bool] | None) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], policy: Any, keep: Callable[[Any], bool] | None
+    ) -> None:
         self.fn, self.policy, self._keep = fn, policy, keep
         functools.update_wrapper(self, fn, updated=())
 
@@ -84,7 +95,7 @@ def _keep(policy: Any) -> Callable[[Any], bool] | None:
     if isinstance(policy, int) and not isinstance(policy, bool) and policy >= 0:
         return lambda op: op.bytes is not None and op.bytes <= policy
     if callable(policy):
-        return policy
+        return lambda op: bool(policy(op))
     if isinstance(policy, Iterable) and not isinstance(policy, (str, bytes)):
         types = frozenset(policy)
         if types and all(isinstance(t, str) for t in types):

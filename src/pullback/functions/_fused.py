@@ -25,7 +25,7 @@ _TANH = math.sqrt(2.0 / math.pi), 0.044715
 
 @with_own_gradient
 def gelu(x: Any, approximate: bool = False) -> Any:
-    """x · Φ(x), or its approximation by tanh, as `tf.nn.gelu`.
+    """X · Φ(x), or its approximation by tanh, as `tf.nn.gelu`.
 
     Use it in models that run eagerly or in a `tf.function` without XLA, for large tensors: forward and backward are one
     pass over memory each, instead of one for each operation. A new shape is compiled first. Inside of
@@ -102,7 +102,7 @@ def _swiglu_slopes(gate: Any, x: Any, dy: Any) -> tuple[Any, Any]:
 
 
 def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
-    """x / √(mean of squares + epsilon) along the last axis, times `scale`.
+    """X / √(mean of squares + epsilon) along the last axis, times `scale`.
 
     Use it in place of the formula, as with `gelu`: nothing but `x` is held, and it is read once in each direction.
 
@@ -129,7 +129,9 @@ def _normalised(name: str, x: Any, scale: Any, offset: Any, *, epsilon: Any, cen
     require_number(name, epsilon, "epsilon", 0.0, 1.0)
     xp = arrays_for(x, scale, offset)
     x = xp.asarray(x)
-    scale, offset = (p if p is None or xp.is_array(p) else xp.asarray(p, x.dtype) for p in (scale, offset))
+    scale, offset = (
+        p if p is None or xp.is_array(p) else xp.asarray(p, x.dtype) for p in (scale, offset)
+    )
     for what, value in {"scale": scale, "offset": offset}.items():
         if value is not None and not compatible(tuple(value.shape), tuple(x.shape[-1:])):
             raise ArgumentError(

@@ -79,7 +79,9 @@ def linear_cross_entropy(
         labels,
         valid,
         scale,
-        options=_Options(class_axis % 2, label_smoothing, soft_cap, ignore_index is not None or shift),
+        options=_Options(
+            class_axis % 2, label_smoothing, soft_cap, ignore_index is not None or shift
+        ),
     )
     wide_valid = xp.astype(valid, losses.dtype)
     parts = [(losses, wide_valid if scale is None else wide_valid * xp.rows_of(scale, labels))]
@@ -159,8 +161,9 @@ class _Grid:
         self.classes = xp.extent(given.weights, options.class_axis)
         all_rows, self.rows = xp.equal_blocks(self.tokens, _TOKENS)
         alone = isinstance(all_rows, int) and all_rows == 1
-        few = given.count is not None and not alone
-        self.down = -(-given.count // xp.maximum(self.rows, 1)) if few else all_rows
+        self.down = all_rows
+        if given.count is not None and not alone:
+            self.down = -(-given.count // xp.maximum(self.rows, 1))
         self.across, self.columns = xp.equal_blocks(self.classes, _ENTRIES // _TOKENS)
         even = isinstance(self.classes, int) and self.across * self.columns == self.classes
         self.overlaps = not even
@@ -300,7 +303,9 @@ def _backward(
             x = grid.of_tokens(given.x, start)
             dz = grid.to_logits(weights, start, new, at, per_token)
             low = xp.astype(dz, x.dtype)
-            added = xp.matmul(x, low, transpose_a=True) if last else xp.matmul(low, x, transpose_a=True)
+            added = (
+                xp.matmul(x, low, transpose_a=True) if last else xp.matmul(low, x, transpose_a=True)
+            )
             to_x = xp.matmul(low, once, transpose_b=last)
             dx = xp.with_block(dx, start, grid.of_tokens(dx, start) + xp.astype(to_x, dtype), 0)
             db = db if given.bias is None else db + xp.sum(dz, 0)
@@ -374,7 +379,8 @@ def _class_weights(xp: Any, given: Any, classes: Any, x: Any) -> Any:
     found = xp.stop_gradient(xp.astype(xp.asarray(given, dtype), dtype))
     if len(found.shape) != 1 or (isinstance(classes, int) and _differ(found.shape[0], classes)):
         raise ArgumentError(
-            f"pb.functions.{_NAME} got class_weights {describe(found)}; wanted one number for each of {classes} classes."
+            f"pb.functions.{_NAME} got class_weights {describe(found)}; wanted one number for each of {classes} "
+            "classes."
         )
     return found
 

@@ -43,9 +43,9 @@ def _traced(function: Callable[..., Any], options: tuple[tuple[str, Any], ...]) 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """A function of arrays as one unit compiled by XLA, in a program that is not compiled as a whole."""
-    if not tf.executing_eagerly():
-        if private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
-            return functools.partial(function, **options)
+    eager = tf.executing_eagerly()
+    if not eager and private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
+        return functools.partial(function, **options)
     return _compiled(function, tuple(options.items()))
 
 
@@ -116,7 +116,7 @@ def with_block(array: Any, start: Any, part: Any, axis: int) -> Any:
     return replaced
 
 
-@tf.custom_gradient
+@tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator]  # TensorFlow's has no types
 def _with_block_by_xla(array: Any, part: Any, begin: Any) -> Any:
     """XLA wants to know the bounds of a strided slice when it compiles; an operation of its own has no gradient."""
 

@@ -33,9 +33,9 @@ def stacked_pair(first: Any, second: Any) -> Any:
 
 def dropout_mask(like: Any, seed: Any, places: Any, rate: float) -> Any:
     """Zeros for a share of the entries, and for the others what keeps the mean; by a seed and a place."""
-    own = tf.random.experimental.stateless_fold_in(seed, places[0])
-    own = tf.random.experimental.stateless_fold_in(own, places[1])
-    draws = tf.random.stateless_uniform(tf.shape(like), own, dtype=tf.float32)
+    random: Any = tf.random  # whose stubs do not know all of it
+    own = random.fold_in(random.fold_in(seed, places[0]), places[1])
+    draws = random.stateless_uniform(tf.shape(like), own, dtype=tf.float32)
     return tf.where(draws >= rate, tf.cast(1.0 / (1.0 - rate), like.dtype), tf.zeros_like(like))
 
 
