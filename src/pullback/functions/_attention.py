@@ -54,7 +54,7 @@ def attention(
     >>> with tf.GradientTape() as tape:
     ...     tape.watch(v)
     ...     y = pb.functions.attention(q, k, v, causal=True)
-    >>> y.numpy().round(3).tolist(), tape.gradient(y, v).numpy().round(3).tolist()
+    >>> y.numpy().astype(float).round(3).tolist(), tape.gradient(y, v).numpy().astype(float).round(3).tolist()
     ([[[1.0], [1.67]]], [[[1.33], [0.67]]])
     """
     xp = arrays_for(q, k, v)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pullback._define import with_gradient
 from pullback._engine import engine_of
 from pullback._tree import flatten
 from pullback.errors import ArgumentError
@@ -47,7 +48,7 @@ def checkpoint(fn: Any = None, *, policy: Any = "nothing") -> Any:
     >>> with tf.GradientTape() as tape:
     ...     tape.watch(x)
     ...     y = block(x, scale=2.0)
-    >>> tape.gradient(y, x).numpy().round(3).tolist()
+    >>> tape.gradient(y, x).numpy().astype(float).round(3).tolist()
     [1.081, -4.957]
     """
     keep = _keep(policy)
@@ -76,7 +77,8 @@ class Checkpointed:
         if self.policy == "everything":
             return self.fn(*args, **kwargs)
         xp = engine_of([*flatten((args, kwargs))[0], self.fn]).arrays
-        return xp.checkpointed(self.fn, args, kwargs, self._keep)
+        run, rule, captured = xp.checkpointed(self.fn, args, kwargs, self._keep)
+        return with_gradient(run, rule)(args, kwargs, captured)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: bound to its object."""

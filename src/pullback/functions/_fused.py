@@ -36,7 +36,7 @@ def gelu(x: Any, approximate: bool = False) -> Any:
     >>> with tf.GradientTape() as tape:
     ...     tape.watch(x)
     ...     y = pb.functions.gelu(x)
-    >>> tape.gradient(y, x).numpy().round(4).tolist()
+    >>> tape.gradient(y, x).numpy().astype(float).round(4).tolist()
     [-0.0833, 0.5, 1.0852]
     """
     xp, a = real_arrays("gelu", x=x)
@@ -76,7 +76,7 @@ def swiglu(gate: Any, x: Any) -> Any:
     >>> with tf.GradientTape() as tape:
     ...     tape.watch(gate)
     ...     y = pb.functions.swiglu(gate, x)
-    >>> tape.gradient(y, gate).numpy().round(4).tolist()
+    >>> tape.gradient(y, gate).numpy().astype(float).round(4).tolist()
     [1.5, 5.4539]
     """
     xp, a, b = real_arrays("swiglu", gate=gate, x=x)
@@ -107,7 +107,7 @@ def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
     Use it in place of the formula, as with `gelu`: nothing but `x` is held, and it is read once in each direction.
 
     >>> import pullback as pb, tensorflow as tf
-    >>> pb.functions.rms_norm(tf.constant([[3.0, 4.0]])).numpy().round(3).tolist()
+    >>> pb.functions.rms_norm(tf.constant([[3.0, 4.0]])).numpy().astype(float).round(3).tolist()
     [[0.849, 1.131]]
     """
     return _normalised("rms_norm", x, scale, None, epsilon=epsilon, centred=False)
@@ -119,7 +119,7 @@ def layer_norm(x: Any, scale: Any = None, offset: Any = None, epsilon: float = 1
     Use it in place of the formula or of `keras.layers.LayerNormalization`'s, as with `gelu`.
 
     >>> import pullback as pb, tensorflow as tf
-    >>> pb.functions.layer_norm(tf.constant([[1.0, 2.0, 3.0]])).numpy().round(3).tolist()
+    >>> pb.functions.layer_norm(tf.constant([[1.0, 2.0, 3.0]])).numpy().astype(float).round(3).tolist()
     [[-1.225, 0.0, 1.225]]
     """
     return _normalised("layer_norm", x, scale, offset, epsilon=epsilon, centred=True)
@@ -193,7 +193,7 @@ def softmax_cross_entropy(labels: Any, logits: Any) -> Any:
     >>> with tf.GradientTape() as tape:
     ...     tape.watch(logits)
     ...     loss = pb.functions.softmax_cross_entropy(tf.constant([1]), logits)
-    >>> tape.gradient(loss, logits).numpy().round(4).tolist()
+    >>> tape.gradient(loss, logits).numpy().astype(float).round(4).tolist()
     [[0.2689, -0.2689]]
     """
     name = "softmax_cross_entropy"

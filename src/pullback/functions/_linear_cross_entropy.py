@@ -56,7 +56,7 @@ def linear_cross_entropy(
     >>> with tf.GradientTape() as tape:
     ...     tape.watch(weights)
     ...     loss = pb.functions.linear_cross_entropy(x, weights, [0, 1])
-    >>> f"{loss:.4f}", tape.gradient(loss, weights).numpy().round(3).tolist()
+    >>> f"{loss:.4f}", tape.gradient(loss, weights).numpy().astype(float).round(3).tolist()
     ('0.2201', [[-0.134, 0.134], [0.119, -0.119]])
     """
     xp = arrays_for(x, weights, labels)

@@ -15,7 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback import with_gradient
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over
@@ -24,12 +23,16 @@ from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Kind, flatten, unflatten
 
 
-def checkpointed(fn: Callable[..., Any], args: Any, kwargs: Any, keep: Keep | None) -> Any:
-    """Call a function so that of its operations nothing is kept for the gradient but what `keep` says."""
+def checkpointed(
+    fn: Callable[..., Any], args: Any, kwargs: Any, keep: Keep | None
+) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
+    """How a call runs, its rule, and what the function closes over: a function of arguments, keywords and these.
+
+    Of its operations nothing is kept for the gradient but what `keep` says.
+    """
     run = _Run(fn, keep)
-    leaves = flatten((args, kwargs))[0]
-    run.captured = run.closed_over(leaves)
-    return with_gradient(run.forward, run.rule)(args, kwargs, run.captured)
+    run.captured = run.closed_over(flatten((args, kwargs))[0])
+    return run.forward, run.rule, run.captured
 
 
 class _Run:
