@@ -193,7 +193,7 @@ class _Blocks:
 
     def scores(self, q: Any, k: Any) -> Any:
         """The products of queries and keys, with heads and queries as two axes."""
-        return self.unflat(self.xp.matmul(q, k, transpose_b=True)) * self.scale
+        return self.unflat(self.xp.matmul(q * self.scale, k, transpose_b=True))
 
     def changed(self, scores: Any, start: Any) -> Any:
         """The scores after the score function and the cap."""
@@ -292,9 +292,13 @@ def _backward(
             # Rows that an earlier block has had are written again, with the same result, but not added again.
             once = xp.rows_like(new, options.share)[:, None]
             query, dout = (xp.where(once, a, xp.zeros_like(a)) for a in (rows[0], rows[3]))
-            dk = dk + xp.matmul(ds, query, transpose_a=True)
+            dk = dk + xp.matmul(ds, query * blocks.scale, transpose_a=True)
             dv = dv + xp.matmul(weights, dout, transpose_a=True)
-            return blocks.written(dq, start, blocks.unflat(xp.matmul(ds, k)), new, 2), dk, dv
+            return (
+                blocks.written(dq, start, blocks.unflat(xp.matmul(ds, k) * blocks.scale), new, 2),
+                dk,
+                dv,
+            )
 
         state = tuple(map(xp.zeros_like, (q, k, v)))
         parts = xp.loop(blocks.down, queries, state)
@@ -307,7 +311,7 @@ def _backward(
 def _to_scores(
     blocks: _Blocks, at: Any, start: Any, rows: list[Any], k: Any, v: Any
 ) -> tuple[Any, Any]:
-    """The gradient of the products of queries and keys, and the weights, of a block; all rows flat."""
+    """The gradient of the scores, and the weights, of a block; all rows flat."""
     xp, options = blocks.xp, blocks.options
     q, found, sums, dfound, dsums = rows
     plain = blocks.scores(q, k)
@@ -325,7 +329,7 @@ def _to_scores(
     ds = weights * (dweights - mean)
     if options.score is not None or options.cap is not None:
         ds = blocks.flat(xp.vjp(lambda p: blocks.changed(p, start), plain, blocks.unflat(ds)))
-    return ds * blocks.scale, dropped
+    return ds, dropped
 
 
 def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
