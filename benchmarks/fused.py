@@ -3,6 +3,7 @@
 python benchmarks/fused.py [gelu] [swiglu] [rms_norm] [layer_norm] [softmax_cross_entropy]
 """
 
+import math
 import sys
 from typing import Any
 
@@ -20,7 +21,11 @@ MIB = 4.0 * ROWS * WIDTH / 2**20  # of one tensor
 
 
 def gelu(x: Any) -> Any:
-    return 0.5 * x * (1.0 + tf.math.erf(x * 0.5**0.5))
+    return 0.5 * x * (1.0 + tf.tanh((2.0 / math.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
+def fused_gelu(x: Any) -> Any:
+    return pb.functions.gelu(x, approximate=True)
 
 
 def swiglu(gate: Any, x: Any) -> Any:
@@ -47,7 +52,7 @@ def fused_cross_entropy(x: Any) -> Any:
 
 # The formula, ours, how many tensors come in, and what it may take: CPU time eagerly and in a graph.
 PIECES: dict[str, tuple[Any, Any, int, dict[str, float]]] = {
-    "gelu": (gelu, pb.functions.gelu, 1, {"eager": 0.10, "graph": 0.33}),
+    "gelu": (gelu, fused_gelu, 1, {"eager": 0.10, "graph": 0.33}),
     "swiglu": (swiglu, pb.functions.swiglu, 2, {"eager": 0.40, "graph": 0.65}),
     "rms_norm": (rms_norm, pb.functions.rms_norm, 1, {"eager": 0.33, "graph": 0.45}),
     "layer_norm": (layer_norm, pb.functions.layer_norm, 1, {}),
