@@ -9,6 +9,7 @@ PullbackError
  ├── BodyResultError            a function under `custom_gradient` returned no backward function
  ├── UnsupportedError           the engine cannot do this; the message says what to do instead
  │    └── UnreachableOverride   an override cannot reach a place where its target runs
+ ├── RecomputationError         a function under `checkpoint` did something else when it ran again
  ├── EngineError                no engine fits the values, or the framework's version is not supported
  ├── TargetError                an override names something that cannot be a target
  │    └── UnmatchedOverride     an override had no effect in its block or function
@@ -73,6 +74,10 @@ class BodyResultError(PullbackError, TypeError):
 
 class UnsupportedError(PullbackError, NotImplementedError):
     """The engine cannot do this."""
+
+
+class RecomputationError(PullbackError):
+    """A function under `checkpoint` did something else when it ran again."""
 
 
 class UnreachableOverride(UnsupportedError):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pullback._engine import only_engine
 
 if TYPE_CHECKING:
+    from pullback.engines.tensorflow.for_keras import Checkpoint as Checkpoint
     from pullback.engines.tensorflow.for_keras import GradientClip as GradientClip
     from pullback.engines.tensorflow.for_keras import GradientNorms as GradientNorms
     from pullback.engines.tensorflow.for_keras import GradientReversal as GradientReversal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pullback.engines.tensorflow.for_keras import quantize as quantize
 
 __all__ = [
+    "Checkpoint",
     "GradientClip",
     "GradientNorms",
     "GradientReversal",

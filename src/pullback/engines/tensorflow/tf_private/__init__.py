@@ -18,6 +18,11 @@ from typing import Any
 
 import tensorflow as tf
 
+# A part of an array replaced at a place that is known when the program runs, for XLA.
+from tensorflow.compiler.tf2xla.ops.gen_xla_ops import (
+    xla_dynamic_update_slice as xla_dynamic_update_slice,
+)
+
 # How an object is traced that is an argument of a tf.function: as itself, without being kept alive.
 from tensorflow.core.function.trace_type.default_types import Weakref as Weakref
 from tensorflow.python import pywrap_tfe as _tfe
@@ -315,3 +320,54 @@ def pfor_value(loop: Any, body: Any, tensor: Any) -> tuple[Any, bool]:
 def call_with_captures(function: Any, arguments: list[Any], captures: list[Any]) -> Any:
     """Call a concrete function with other values for what it captured."""
     return function._call_flat(arguments, captured_inputs=captures)
+
+
+def outside_of(tensor: Any) -> Any:
+    """The tensor itself that graphs have captured, however far out."""
+    while not isinstance(tensor, EagerTensor) and isinstance(tensor.graph, FuncGraph):
+        captures = {id(inside): outside for outside, inside in tensor.graph.captures}
+        if id(tensor) not in captures:
+            break
+        tensor = captures[id(tensor)]
+    return tensor
+
+
+def dtype_of_handle(handle: Any) -> Any:
+    """The dtype of the variable behind a resource."""
+    return tf.as_dtype(handle._handle_data.shape_and_type[0].dtype)
+
+
+def set_input(operation: Any, index: int, tensor: Any) -> None:
+    """Let an op of a graph read another tensor."""
+    operation._update_input(index, tensor)
+
+
+def types_in_function(name: str, wanted: frozenset[str]) -> list[str]:
+    """Which of these op types a function runs, or one that it calls."""
+    seen: set[str] = set()
+    found: set[str] = set()
+    left = [name]
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            body = _context.context().get_function_def(name)
+        except tf.errors.NotFoundError:
+            continue
+        for node in body.node_def:
+            found |= {node.op} & wanted
+            left += [a.func.name for a in node.attr.values() if a.func.name]
+    return sorted(found)
+
+
+def see_calls(see: Callable[[str], None]) -> None:
+    """Let a function see the name of every traced function that is called at once: op callbacks are not told."""
+    plain = _context.Context.call_function
+
+    def call_function(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+        see(name.decode() if isinstance(name, bytes) else name)
+        return plain(self, name, *args, **kwargs)
+
+    _context.Context.call_function = call_function

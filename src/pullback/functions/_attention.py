@@ -1,0 +1,397 @@
+"""Attention without its matrix of weights in memory.
+
+The weights of some queries towards all keys are computed at a time, once in the forward pass and once more in the
+backward pass. What is held between the passes is the result and one number per query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pullback._project import describe
+from pullback.errors import ArgumentError
+from pullback.functions._arguments import arrays_for, require_number, with_own_gradient
+
+_NAME = "attention"
+# A block of weights has as many entries at most: 4 MiB of float32.
+_ENTRIES = 2**20
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    soft_cap: float | None = None,
+    score: Callable[..., Any] | None = None,
+    dropout: float = 0.0,
+    seed: Any = None,
+    return_logsumexp: bool = False,
+) -> Any:
+    """softmax(scale · q kᵀ) v, where the matrix of weights never is in memory.
+
+    Use it in place of attention written out, or of `keras.ops.dot_product_attention`, wherever sequences are long: at
+    4096 tokens and 4 heads the weights take 256 MiB, and their gradient several times that.
+
+    - `q` is `[..., heads, queries, depth]`, `k` and `v` are `[..., heads, keys, depth]`, or have fewer heads, each of
+      which then serves a group of query heads. `scale` is 1/√depth unless it is given.
+    - `mask` is of booleans, true where a query may look at a key, of any shape that broadcasts to
+      `[..., heads, queries, keys]`. `causal=True` lets a query look at keys up to its own place, the last query being
+      at the last key; `window=w` at those less than `w` places away. A query that may look at nothing gives 0.
+    - `score(scores, queries, keys)` changes a block of scores, given the places of its queries and keys; what it closes
+      over is constant. `soft_cap` makes scores `cap · tanh(score / cap)` after that.
+    - `dropout` is the share of weights that are dropped, by `seed` (two whole numbers; drawn anew if it is not given).
+    - With `return_logsumexp` the result is `(attention, log-sum-exp of each query's scores)`; both have gradients.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> q = k = tf.constant([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> v = tf.constant([[[1.0], [2.0]]])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(v)
+    ...     y = pb.functions.attention(q, k, v, causal=True)
+    >>> y.numpy().astype(float).round(3).tolist(), tape.gradient(y, v).numpy().astype(float).round(3).tolist()
+    ([[[1.0], [1.67]]], [[[1.33], [0.67]]])
+    """
+    xp = arrays_for(q, k, v)
+    q, k, v = (xp.asarray(each) for each in (q, k, v))
+    _require_arrays(xp, q, k, v)
+    _require_options(window, scale, soft_cap, score, dropout)
+    sizes = _Sizes.of(xp, q, k, v)
+    share = 1 if sizes.heads is None else sizes.heads // sizes.groups
+    mask = None if mask is None else _mask(xp, mask, sizes)
+    if dropout:
+        seed = xp.random_seed() if seed is None else xp.astype(xp.packed(seed), "int32")
+    options = _Options(
+        causal,
+        window,
+        scale,
+        soft_cap,
+        score,
+        float(dropout),
+        share,
+        (False, False) if mask is None else (mask.shape[0] != 1, mask.shape[2] != 1),
+    )
+    grouped = xp.reshape(q, [-1, share, sizes.queries, sizes.depth])
+    groups = xp.extent(grouped, 0)
+    found, sums = _attention(
+        grouped,
+        xp.reshape(k, [groups, sizes.keys, sizes.depth]),
+        xp.reshape(v, [groups, sizes.keys, sizes.values]),
+        mask,
+        seed if dropout else None,
+        options=options,
+    )
+    heads = xp.extent(q, -3)
+    found = xp.reshape(found, [*sizes.leading, heads, sizes.queries, sizes.values])
+    if not return_logsumexp:
+        return found
+    return found, xp.reshape(sums, [*sizes.leading, heads, sizes.queries])
+
+
+class _Options(NamedTuple):
+    causal: bool
+    window: int | None
+    scale: float | None
+    cap: float | None
+    score: Callable[..., Any] | None
+    dropout: float
+    share: int  # query heads for each head of keys
+    mask_axes: tuple[bool, bool]  # whether a mask differs between groups, and between queries
+
+
+class _Sizes(NamedTuple):
+    leading: list[Any]
+    heads: int | None  # unknown only where they are as many as the groups
+    groups: int
+    queries: Any
+    keys: Any
+    depth: Any
+    values: Any
+
+    @classmethod
+    def of(cls, xp: Any, q: Any, k: Any, v: Any) -> _Sizes:
+        leading = [xp.extent(q, a) for a in range(len(q.shape) - 3)]
+        heads, groups = q.shape[-3], xp.extent(k, -3)
+        tokens = xp.extent(q, -2), xp.extent(k, -2)
+        return cls(leading, heads, groups, *tokens, xp.extent(q, -1), xp.extent(v, -1))
+
+
+@with_own_gradient
+def _attention(q: Any, k: Any, v: Any, mask: Any, seed: Any, *, options: _Options) -> Any:
+    """Of queries `[groups, heads of a group, queries, depth]`; the result, and the log-sum-exp of the scores."""
+    xp = arrays_for(q)
+    given = _Given(q, k, v, mask, seed)
+    found, sums = xp.program(_forward, options=options)(given)
+
+    def attention_pullback(dfound: Any, dsums: Any) -> Any:
+        run = xp.program(_backward, options=options)
+        dq, dk, dv = run(given, found, sums, dfound, dsums)
+        return {"q": dq, "k": dk, "v": dv}
+
+    return (found, sums), attention_pullback
+
+
+class _Given(NamedTuple):
+    q: Any
+    k: Any
+    v: Any
+    mask: Any
+    seed: Any
+
+
+class _Blocks:
+    """Some groups at a time, and some queries of these."""
+
+    def __init__(self, given: _Given, options: _Options) -> None:
+        self.xp: Any = arrays_for(given.q)
+        self.given, self.options = given, options
+        xp, share = self.xp, options.share
+        self.all, self.queries = xp.extent(given.q, 0), xp.extent(given.q, 2)
+        self.keys = xp.extent(given.k, 1)
+        self.dtype = xp.wide(given.q).dtype
+        whole = xp.at_least_one(self.keys) * share
+        self.down, self.rows = xp.equal_blocks(self.queries, xp.at_least_one(_ENTRIES // whole))
+        per_group = xp.at_least_one(self.rows) * whole
+        self.across, self.groups = xp.equal_blocks(self.all, xp.at_least_one(_ENTRIES // per_group))
+        depth = xp.astype(xp.extent(given.q, 3), self.dtype)
+        self.scale = 1.0 / xp.sqrt(depth) if options.scale is None else options.scale
+
+    def group(self, i: Any) -> tuple[Any, Any]:
+        """Where a block of groups starts, and which of them are in no block before."""
+        xp = self.xp
+        start = xp.minimum(i * self.groups, self.all - self.groups)
+        return start, start + xp.arange(self.groups) >= i * self.groups
+
+    def row(self, j: Any) -> tuple[Any, Any]:
+        """Where a block of queries starts, and which of them are in no block before."""
+        xp = self.xp
+        start = xp.minimum(j * self.rows, self.queries - self.rows)
+        return start, start + xp.arange(self.rows) >= j * self.rows
+
+    def of_groups(self, array: Any, at: Any) -> Any:
+        """The part of an array for a block of groups, in the dtype of the computation."""
+        return self.xp.astype(self.xp.block(array, at, self.groups, 0), self.dtype)
+
+    def of_rows(self, array: Any, start: Any) -> Any:
+        """The part of an array of groups for a block of queries; the heads of a group are rows as well."""
+        return self.flat(self.xp.block(array, start, self.rows, 2))
+
+    def flat(self, block: Any) -> Any:
+        """Heads and queries as one axis."""
+        xp, rest = self.xp, [self.xp.extent(block, a) for a in range(3, len(block.shape))]
+        return xp.reshape(block, [self.groups, self.options.share * self.rows, *rest])
+
+    def unflat(self, block: Any) -> Any:
+        """Heads and queries as two axes again."""
+        xp, rest = self.xp, [self.xp.extent(block, a) for a in range(2, len(block.shape))]
+        return xp.reshape(block, [self.groups, self.options.share, self.rows, *rest])
+
+    def scores(self, q: Any, k: Any) -> Any:
+        """The products of queries and keys, with heads and queries as two axes."""
+        return self.unflat(self.xp.matmul(q * self.scale, k, transpose_b=True))
+
+    def changed(self, scores: Any, start: Any) -> Any:
+        """The scores after the score function and the cap."""
+        xp, options = self.xp, self.options
+        if options.score is not None:
+            places = (start + xp.arange(self.rows))[:, None], xp.arange(self.keys)[None, :]
+            scores = xp.like_block(options.score(scores, *places), scores, _NAME)
+        return scores if options.cap is None else options.cap * xp.tanh(scores / options.cap)
+
+    def allowed(self, at: Any, start: Any) -> Any:
+        """Which queries of a block may look at which keys; `None`: all at all."""
+        xp, options, found = self.xp, self.options, self._masked(at, start)
+        if options.causal or options.window is not None:
+            query = (start + xp.arange(self.rows))[:, None] + (self.keys - self.queries)
+            ahead = xp.arange(self.keys)[None, :] - query
+            places = ahead <= 0 if options.causal else ahead < options.window
+            if options.window is not None:
+                places = places & (ahead > -options.window)
+            found = places if found is None else found & places
+        return found
+
+    def _masked(self, at: Any, start: Any) -> Any:
+        xp, mask = self.xp, self.given.mask
+        if mask is None:
+            return None
+        of_groups, of_queries = self.options.mask_axes
+        mask = xp.block(mask, at, self.groups, 0) if of_groups else mask
+        return xp.block(mask, start, self.rows, 2) if of_queries else mask
+
+    def written(self, array: Any, start: Any, part: Any, new: Any, axis: int) -> Any:
+        """The array with a block of it; each dropout has a block of its own, so that what is there already stays."""
+        xp = self.xp
+        if self.options.dropout:
+            there = xp.block(array, start, xp.extent(part, axis), axis)
+            ones = [-1 if a == axis else 1 for a in range(len(part.shape))]
+            part = xp.where(xp.reshape(new, ones), part, there)
+        return xp.with_block(array, start, part, axis)
+
+    def kept(self, at: Any, start: Any, like: Any) -> Any:
+        """What dropout multiplies the weights of a block with; the same in both passes."""
+        places = self.xp.stacked_pair(at, start)
+        return self.xp.dropout_mask(like, self.given.seed, places, self.options.dropout)
+
+
+def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
+    blocks = _Blocks(given, options)
+    xp, dtype = blocks.xp, blocks.dtype
+    values = xp.extent(given.v, 2)
+
+    def groups(i: Any, found: Any, sums: Any) -> tuple[Any, Any]:
+        at, own = blocks.group(i)
+        q, k, v = (blocks.of_groups(each, at) for each in given[:3])
+
+        def queries(j: Any, found: Any, sums: Any) -> tuple[Any, Any]:
+            start, new = blocks.row(j)
+            s = blocks.changed(blocks.scores(blocks.of_rows(q, start), k), start)
+            allowed = blocks.allowed(at, start)
+            s = s if allowed is None else xp.where(allowed, s, xp.minus_infinity(s))
+            top = xp.max(s, 3, keepdims=True)
+            top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+            weights = xp.exp(s - top)
+            total = xp.sum(weights, 3)
+            if options.dropout:
+                weights = weights * blocks.kept(at, start, weights)
+            out = xp.divide_or_zero(
+                xp.matmul(blocks.flat(weights), v), blocks.flat(total)[..., None]
+            )
+            found = blocks.written(found, start, blocks.unflat(out), new, 2)
+            return found, xp.with_block(sums, start, top[..., 0] + xp.log(total), 2)
+
+        nothing = xp.zeros([blocks.groups, options.share, blocks.queries, values], dtype)
+        part, logs = xp.loop(blocks.down, queries, (nothing, nothing[..., 0]))
+        found = blocks.written(found, at, xp.astype(part, found.dtype), own, 0)
+        return found, xp.with_block(sums, at, logs, 0)
+
+    shape = [blocks.all, options.share, blocks.queries]
+    start = xp.zeros([*shape, values], given.q.dtype), xp.zeros(shape, dtype)
+    return xp.loop(blocks.across, groups, start)  # pyright: ignore[reportReturnType]  # as many as given
+
+
+def _backward(
+    given: _Given, found: Any, sums: Any, dfound: Any, dsums: Any, *, options: _Options
+) -> tuple[Any, ...]:
+    blocks = _Blocks(given, options)
+    xp = blocks.xp
+
+    def groups(i: Any, *written: Any) -> tuple[Any, ...]:
+        at, own = blocks.group(i)
+        everything = [blocks.of_groups(a, at) for a in (*given[:3], found, sums, dfound, dsums)]
+        q, k, v = everything[:3]
+
+        def queries(j: Any, dq: Any, dk: Any, dv: Any) -> tuple[Any, ...]:
+            start, new = blocks.row(j)
+            rows = [blocks.of_rows(a, start) for a in (q, *everything[3:])]
+            ds, weights = _to_scores(blocks, at, start, rows, k, v)
+            # Rows that an earlier block has had are written again, with the same result, but not added again.
+            once = xp.rows_like(new, options.share)[:, None]
+            query, dout = (xp.where(once, a, xp.zeros_like(a)) for a in (rows[0], rows[3]))
+            dk = dk + xp.matmul(ds, query * blocks.scale, transpose_a=True)
+            dv = dv + xp.matmul(weights, dout, transpose_a=True)
+            return (
+                blocks.written(dq, start, blocks.unflat(xp.matmul(ds, k) * blocks.scale), new, 2),
+                dk,
+                dv,
+            )
+
+        state = tuple(map(xp.zeros_like, (q, k, v)))
+        parts = xp.loop(blocks.down, queries, state)
+        pairs = zip(written, parts, strict=True)
+        return tuple(blocks.written(w, at, xp.astype(p, w.dtype), own, 0) for w, p in pairs)
+
+    return xp.loop(blocks.across, groups, tuple(map(xp.zeros_like, given[:3])))
+
+
+def _to_scores(
+    blocks: _Blocks, at: Any, start: Any, rows: list[Any], k: Any, v: Any
+) -> tuple[Any, Any]:
+    """The gradient of the scores, and the weights, of a block; all rows flat."""
+    xp, options = blocks.xp, blocks.options
+    q, found, sums, dfound, dsums = rows
+    plain = blocks.scores(q, k)
+    s = blocks.changed(plain, start)
+    allowed = blocks.allowed(at, start)
+    s = s if allowed is None else xp.where(allowed, s, xp.minus_infinity(s))
+    sums = xp.where(xp.isfinite(sums), sums, xp.zeros_like(sums))
+    weights = xp.exp(blocks.flat(s) - sums[..., None])
+    dweights = xp.matmul(dfound, v, transpose_b=True)
+    dropped = weights
+    if options.dropout:
+        kept = blocks.flat(blocks.kept(at, start, s))
+        dweights, dropped = dweights * kept, weights * kept
+    mean = xp.sum(dfound * found, 2, keepdims=True) - dsums[..., None]
+    ds = weights * (dweights - mean)
+    if options.score is not None or options.cap is not None:
+        ds = blocks.flat(xp.vjp(lambda p: blocks.changed(p, start), plain, blocks.unflat(ds)))
+    return ds, dropped
+
+
+def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
+    """A mask with axes for groups, heads of a group, queries and keys, each of size one where nothing depends on it."""
+    found = xp.as_condition(mask)
+    if found is None:
+        raise ArgumentError(
+            f"pb.functions.{_NAME} got a mask {describe(xp.asarray(mask))}; wanted booleans, true where a query may "
+            "look at a key. For numbers to be added to the scores, write score=lambda s, queries, keys: s + ..."
+        )
+    rank = len(sizes.leading) + 3
+    if len(found.shape) > rank:
+        raise ArgumentError(
+            f"pb.functions.{_NAME} got a mask {describe(found)}; wanted one that broadcasts to "
+            "[..., heads, queries, keys]."
+        )
+    share = 1 if sizes.heads is None else sizes.heads // sizes.groups
+    return xp.grouped_mask(found, rank, sizes.leading, sizes.groups, share)
+
+
+def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
+    came = f"pb.functions.{_NAME} got q {describe(q)}, k {describe(k)}, v {describe(v)}; "
+    if any(xp.kind_of(a) != "floating" for a in (q, k, v)) or not q.dtype == k.dtype == v.dtype:
+        raise ArgumentError(
+            f"{came}wanted real floating-point numbers of one dtype. Cast them before."
+        )
+    ranks = {len(a.shape) for a in (q, k, v)}
+    if len(ranks) != 1 or ranks.pop() < 3:
+        raise ArgumentError(f"{came}wanted the same axes for all: [..., heads, tokens, depth].")
+    fits = _agree(q.shape[-1], k.shape[-1]) and _agree(k.shape[-2], v.shape[-2])
+    leading = zip(q.shape[:-3], k.shape[:-3], v.shape[:-3], strict=True)
+    fits = fits and all(_agree(a, b) and _agree(a, c) for a, b, c in leading)
+    if not fits:
+        raise ArgumentError(
+            f"{came}wanted q and k of one depth, k and v of as many keys, and the same axes before the heads."
+        )
+    heads, groups, others = q.shape[-3], k.shape[-3], v.shape[-3]
+    unknown = heads is None and groups is None
+    if not unknown and (
+        None in (heads, groups) or groups != others or not groups or heads % groups
+    ):
+        raise ArgumentError(
+            f"{came}wanted as many heads of q as of k and v, or a multiple of these, known when the program is traced."
+        )
+
+
+def _agree(a: int | None, b: int | None) -> bool:
+    return a is None or b is None or a == b
+
+
+def _require_options(window: Any, scale: Any, cap: Any, score: Any, dropout: Any) -> None:
+    whole = isinstance(window, int) and not isinstance(window, bool)
+    if window is not None and not (whole and window > 0):
+        raise ArgumentError(
+            f"pb.functions.{_NAME} got window={window!r}; wanted a whole number of keys above 0."
+        )
+    if scale is not None:
+        require_number(_NAME, scale, "scale", -1e30, 1e30)
+    if cap is not None:
+        require_number(_NAME, cap, "soft_cap", 1e-30, 1e30)
+    if score is not None and not callable(score):
+        raise ArgumentError(
+            f"pb.functions.{_NAME} got score={score!r}; wanted a function of scores, queries and keys."
+        )
+    require_number(_NAME, dropout, "dropout", 0.0, 0.999999)

@@ -1,0 +1,139 @@
+"""`attention` beside the same in float64, with blocks that do not fit evenly, and what it does not take."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.errors import ArgumentError
+from pullback.functions import _attention as module
+
+attention = pb.functions.attention
+RANDOM = np.random.default_rng(0)
+Q = RANDOM.normal(size=(2, 4, 7, 3)).astype("f")
+K = RANDOM.normal(size=(2, 2, 9, 3)).astype("f")
+V = RANDOM.normal(size=(2, 2, 9, 5)).astype("f")
+UPSTREAM = RANDOM.normal(size=(2, 4, 7, 5))
+PLACES = np.arange(7)[:, None] + 2, np.arange(9)[None, :]
+MASKS = {
+    shape: RANDOM.random(shape) > 0.4 for shape in [(2, 1, 1, 9), (7, 9), (2, 4, 7, 9), (4, 1, 9)]
+}
+
+
+def nearer(scores: Any, queries: Any, keys: Any) -> Any:
+    return scores * 1.5 - 0.1 * tf.cast(tf.abs(queries - keys), scores.dtype)
+
+
+@pytest.fixture(autouse=True, params=[2**20, 64], ids=["one block", "many blocks"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ENTRIES", request.param)
+    # What has been traced has the other blocks in it.
+    from pullback.engines.tensorflow.array_functions import blocks as traced
+
+    traced._traced.cache_clear()
+
+
+def in_float64(
+    q: Any, k: Any, v: Any, allowed: Any, change: Callable[..., Any], scale: float
+) -> Any:
+    k, v = tf.repeat(k, 2, axis=1), tf.repeat(v, 2, axis=1)
+    scores = change(tf.matmul(q, k, transpose_b=True) * scale, np.arange(7)[:, None], np.arange(9))
+    scores = tf.where(allowed, scores, -1e300)
+    return tf.matmul(tf.where(allowed, tf.nn.softmax(scores), 0.0), v)
+
+
+def gradients(function: Callable[..., Any], dtype: Any) -> list[Any]:
+    sources = [tf.constant(a, dtype) for a in (Q, K, V)]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        y = function(*sources)
+        total = tf.reduce_sum(tf.cast(y, tf.float64) * UPSTREAM)
+    return [np.asarray(g, np.float64) for g in (y, *tape.gradient(total, sources))]
+
+
+def unchanged(scores: Any, *_: Any) -> Any:
+    return scores
+
+
+CASES: dict[str, tuple[dict[str, Any], Any, Any, float]] = {
+    "plain": ({}, True, unchanged, 3**-0.5),
+    "causal": ({"causal": True}, PLACES[1] <= PLACES[0], unchanged, 3**-0.5),
+    "window": ({"window": 3}, abs(PLACES[1] - PLACES[0]) < 3, unchanged, 3**-0.5),
+    "both": (
+        {"causal": True, "window": 2},
+        (PLACES[1] <= PLACES[0]) & (PLACES[1] > PLACES[0] - 2),
+        unchanged,
+        3**-0.5,
+    ),
+    "cap": ({"soft_cap": 1.5, "scale": 0.7}, True, lambda s, *_: 1.5 * tf.tanh(s / 1.5), 0.7),
+    "score": ({"score": nearer}, True, nearer, 3**-0.5),
+    **{f"mask {s}": ({"mask": m}, m, unchanged, 3**-0.5) for s, m in MASKS.items()},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name: str) -> None:
+    options, allowed, change, scale = CASES[name]
+    allowed = np.broadcast_to(allowed, [2, 4, 7, 9])
+    found = gradients(lambda q, k, v: attention(q, k, v, **options), tf.float32)
+    wanted = gradients(lambda q, k, v: in_float64(q, k, v, allowed, change, scale), tf.float64)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_query_that_may_look_at_nothing_gives_zero() -> None:
+    mask = np.arange(7)[:, None] != np.full([1, 9], 3)
+    found = gradients(lambda q, k, v: attention(q, k, v, mask), tf.float32)
+    assert not found[0][:, :, 3].any()
+    assert not found[1][:, :, 3].any()
+    assert all(np.isfinite(g).all() for g in found)
+
+
+def test_logsumexp_has_a_gradient() -> None:
+    q, k = tf.constant(Q), tf.constant(K)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(q)
+        found = attention(q, k, V, return_logsumexp=True)[1]
+        scores = tf.matmul(q, tf.repeat(k, 2, axis=1), transpose_b=True) * 3**-0.5
+        wanted = tf.reduce_logsumexp(scores, -1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    np.testing.assert_allclose(tape.gradient(found, q), tape.gradient(wanted, q), atol=1e-5)
+
+
+def test_dropout_is_the_same_in_both_passes() -> None:
+    v = tf.constant(V)
+    with tf.GradientTape() as tape:
+        tape.watch(v)
+        y = attention(Q, K, v, dropout=0.5, seed=[3, 4])
+    # It is linear in the values.
+    total = tf.reduce_sum(tape.gradient(y, v) * v)
+    np.testing.assert_allclose(total, tf.reduce_sum(y), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(y, attention(Q, K, v, dropout=0.5, seed=[3, 4]))
+    assert np.abs(y - attention(Q, K, v, dropout=0.5, seed=[3, 5])).max() > 0.1
+    assert np.abs(y - attention(Q, K, v)).max() > 0.1
+
+
+def test_dropout_keeps_the_mean() -> None:
+    drawn = [attention(Q, K, V, dropout=0.3, seed=[1, s]) for s in range(200)]
+    np.testing.assert_allclose(np.mean(drawn, 0), attention(Q, K, V), atol=0.4)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: attention(Q[0, 0], K[0, 0], V[0, 0]), "wanted the same axes"),
+        (lambda: attention(Q[..., :2], K, V), "wanted q and k of one depth"),
+        (lambda: attention(Q[:, :3], K, V), "as many heads of q as of k"),
+        (lambda: attention(Q, K.astype("d"), V), "of one dtype"),
+        (lambda: attention(Q, K, V, np.ones([7, 9], "f")), "wanted booleans.*score="),
+        (lambda: attention(Q, K, V, window=0), "window=0"),
+        (lambda: attention(Q, K, V, dropout=1.0), "dropout=1.0"),
+        (lambda: attention(Q, K, V, score=3.0), "score=3.0; wanted a function"),
+    ],
+)
+def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        call()

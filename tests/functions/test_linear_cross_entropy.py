@@ -1,0 +1,180 @@
+"""`linear_cross_entropy` beside the same in float64, with blocks that do not fit evenly, and what it does not take."""
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.errors import ArgumentError
+from pullback.functions import _linear_cross_entropy as module
+from tests.modes import MODES
+
+loss = pb.functions.linear_cross_entropy
+TOKENS, DEPTH, CLASSES = 21, 5, 17
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(TOKENS, DEPTH)).astype("f")
+W = RANDOM.normal(size=(DEPTH, CLASSES)).astype("f")
+B = RANDOM.normal(size=CLASSES).astype("f")
+SCALE = RANDOM.uniform(0.1, 2.0, CLASSES).astype("f")
+Y = RANDOM.integers(0, CLASSES, TOKENS).astype("int32")
+IGNORED = np.where(np.arange(TOKENS) % 3 == 1, -100, Y).astype("int32")
+UPSTREAM = RANDOM.normal(size=(2, TOKENS))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of tokens and of classes, the last of which overlap."""
+    monkeypatch.setattr(module, "_TOKENS", 8)
+    monkeypatch.setattr(module, "_ENTRIES", 8 * 7)
+
+
+def in_float64(x: Any, w: Any, b: Any, y: Any, scale: Any, smoothing: float, cap: Any) -> Any:
+    z = tf.matmul(x, w) + b
+    z = z if cap is None else cap * tf.tanh(z / cap)
+    sums = tf.reduce_logsumexp(z, -1)
+    shares = tf.one_hot(y, CLASSES, dtype=tf.float64) * (1 - smoothing) + smoothing / CLASSES
+    valid = tf.cast(y != -100, tf.float64)
+    return tf.reduce_sum(shares * scale * (sums[:, None] - z), -1) * valid, sums * valid
+
+
+def gradients(function: Callable[..., Any], arrays: list[Any], dtype: Any) -> list[Any]:
+    """Both results and the gradients for an upstream of their own for each token."""
+    sources = [tf.constant(a, dtype) for a in arrays]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        results = function(*sources)
+        weighted = [tf.cast(r, tf.float64) * u for r, u in zip(results, UPSTREAM, strict=True)]
+        total = tf.reduce_sum(tf.add_n(weighted))
+    return [np.asarray(v, np.float64) for v in (*results, *tape.gradient(total, sources))]
+
+
+@pytest.mark.parametrize(
+    "axis, scaled, smoothing, cap, labels",
+    list(itertools.product([1, 0], [False, True], [0.0, 0.2], [None, 3.0], [Y, IGNORED])),
+)
+def test_any_upstream_per_token(
+    axis: int, scaled: bool, smoothing: float, cap: float | None, labels: Any
+) -> None:
+    def ours(x: Any, w: Any, b: Any) -> Any:
+        return loss(
+            x,
+            w if axis else tf.transpose(w),
+            labels,
+            b,
+            class_axis=axis,
+            class_weights=SCALE if scaled else None,
+            label_smoothing=smoothing,
+            soft_cap=cap,
+            reduction="none",
+            return_logsumexp=True,
+        )
+
+    scale = SCALE.astype("d") if scaled else 1.0
+    plain = functools.partial(in_float64, y=labels, scale=scale, smoothing=smoothing, cap=cap)
+    found = gradients(ours, [X, W, B], tf.float32)
+    wanted = gradients(plain, [X, W, B], tf.float64)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_the_mean_is_by_the_weights_of_labels_that_count() -> None:
+    each, _ = in_float64(
+        *(tf.constant(a, tf.float64) for a in (X, W)), 0.0, IGNORED, SCALE, 0.0, None
+    )
+    weights = np.where(IGNORED == -100, 0.0, SCALE[np.maximum(IGNORED, 0)])
+    found = loss(X, W, IGNORED, class_weights=SCALE)
+    np.testing.assert_allclose(found, np.sum(each) / np.sum(weights), rtol=1e-5)
+
+
+def test_z_loss_comes_apart() -> None:
+    _, sums = in_float64(
+        *(tf.constant(a, tf.float64) for a in (X, W)), 0.0, IGNORED, 1.0, 0.0, None
+    )
+    plain, z = loss(X, W, IGNORED, z_loss=1e-2)
+    np.testing.assert_allclose(plain, loss(X, W, IGNORED), rtol=1e-6)
+    np.testing.assert_allclose(z, 1e-2 * np.sum(sums**2) / np.sum(IGNORED != -100), rtol=1e-5)
+
+
+def test_shift_is_the_next_token() -> None:
+    x, y = X.reshape(3, 7, DEPTH), IGNORED.reshape(3, 7)
+    found = loss(x, W, y, shift=True, reduction="none")
+    wanted = loss(x[:, :-1].reshape(-1, DEPTH), W, y[:, 1:].reshape(-1), reduction="none")
+    assert found.shape == [3, 6]
+    np.testing.assert_allclose(tf.reshape(found, [-1]), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["eager", "tf.function, tape inside", "XLA"])
+def test_all_ignored_is_zero(mode: str) -> None:
+    def ignored(x: Any, w: Any) -> Any:
+        return loss(x, w, np.full([TOKENS], -100, "int32"))
+
+    for gradient in MODES[mode](ignored, [tf.constant(X), tf.constant(W)]):
+        assert gradient is not None
+        assert not gradient.any()
+
+
+@pytest.mark.parametrize("run", [lambda g: g, tf.function], ids=["eager", "traced"])
+def test_certain_labels_in_bfloat16(run: Any) -> None:
+    """At p = 0.999 the gradient of the label's logit is -0.001, of which bfloat16 tells 1 part in 256."""
+    logit = float(np.log(999.0))
+
+    def gradient(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(w)
+            y = loss(x, w, [0], reduction="sum")
+        return tape.gradient(y, w)
+
+    x = tf.constant([[1.0, logit]], tf.bfloat16)
+    w = tf.constant([[0.0, 0.0], [1.0, 0.0]], tf.bfloat16)
+    exact = float(tf.cast(x, tf.float64)[0, 1])
+    found = run(gradient)(x, w)
+    assert found.dtype == tf.bfloat16
+    np.testing.assert_allclose(float(found[0, 0]), -1.0 / (1.0 + np.exp(exact)), rtol=5e-3)
+
+
+def test_tied_weights_get_both_gradients() -> None:
+    table = tf.Variable(W.T)
+    tokens = tf.constant([3, 1, 4, 1, 5])
+
+    def gradient(last_layer: Callable[..., Any]) -> Any:
+        with tf.GradientTape() as tape:
+            y = last_layer(tf.gather(table, tokens[:-1]), table, tokens[1:])
+        return tf.convert_to_tensor(tape.gradient(y, table))
+
+    def plain(x: Any, w: Any, y: Any) -> Any:
+        z = tf.matmul(x, w, transpose_b=True)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, z))
+
+    found = gradient(functools.partial(loss, class_axis=0))
+    np.testing.assert_allclose(found, gradient(plain), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: loss(X, W.T, Y), "depth 5 and weights.*write class_axis=0"),
+        (lambda: loss(X, W, Y[:-1]), "wanted one class number for each token"),
+        (lambda: loss(X, W, Y, B[:-1]), "wanted one number for each class"),
+        (lambda: loss(X, W, np.eye(TOKENS, CLASSES, dtype="f")), "wanted class numbers"),
+        (lambda: loss(X.astype("int32"), W, Y), "got x as int32.*Cast it"),
+        (lambda: loss(X, W, Y + CLASSES), "no class: [0-9]+, of 17 classes"),
+        (lambda: loss(X, W, Y, reduction="average"), "'mean', 'sum' or 'none'"),
+        (lambda: loss(X, W, Y, label_smoothing=2.0), "label_smoothing=2.0"),
+        (lambda: loss(X, W, Y, soft_cap=0.0), "soft_cap=0.0"),
+        (lambda: loss(X, W, Y, class_weights=SCALE[1:]), "class_weights.*17 classes"),
+        (lambda: loss(X[0], W, Y[0], shift=True), "shift=True for a single token"),
+    ],
+)
+def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        call()
+
+
+def test_a_label_that_is_no_class_fails_in_a_graph() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no class"):
+        tf.function(loss)(X, W, Y + CLASSES)

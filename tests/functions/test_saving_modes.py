@@ -1,0 +1,45 @@
+"""The functions that save memory or time in every mode: value, gradient, second order, and what `pb.check` says."""
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from tests.functions.cases import Case
+from tests.functions.saving_cases import CASES
+from tests.functions.test_modes import Together
+from tests.modes import BACKWARD, FORWARD, MODES, SECOND_ORDER, assert_gradients, assert_in_mode
+
+CASE = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+
+
+@CASE
+def test_the_value_is_that_of_the_formula(case: Case) -> None:
+    found = np.asarray(case.function(*case.tensors()))
+    assert found.shape == case.value().shape
+    np.testing.assert_allclose(found, case.value(), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", BACKWARD)
+def test_same_gradient_in_every_mode(mode: str) -> None:
+    group = Together(CASES)
+    wanted = [g for case in group.cases for g in case.gradient()]
+    assert_in_mode(MODES[mode], group.function, group.tensors(), wanted)
+
+
+@CASE
+@pytest.mark.parametrize("mode", FORWARD)
+def test_forward_mode(case: Case, mode: str) -> None:
+    assert_in_mode(MODES[mode], case.function, case.tensors(), case.gradient())
+
+
+@pytest.mark.parametrize("mode", SECOND_ORDER)
+def test_second_order(mode: str) -> None:
+    group = Together(CASES)
+    wanted = [g for case in group.cases for g in case.second()]
+    assert_gradients(SECOND_ORDER[mode](group.function, group.tensors()), wanted, rtol=1e-4)
+
+
+@CASE
+def test_check_says_right(case: Case) -> None:
+    report = pb.check(case.function, *case.tensors())
+    assert report.verdict == "right", str(report)
