@@ -6,6 +6,7 @@ PullbackError
  │    ├── RuleResultError       it returned something that does not fit the inputs
  │    └── NotLinearError        forward mode needs a rule that is linear in its upstream, and seen to be
  ├── ArgumentError              a ready-made function was given something that it does not take
+ ├── NotConverged               an equation was not solved to its tolerance, forward or backward
  ├── BodyResultError            a function under `custom_gradient` returned no backward function
  ├── UnsupportedError           the engine cannot do this; the message says what to do instead
  │    └── UnreachableOverride   an override cannot reach a place where its target runs
@@ -65,6 +66,10 @@ class NotLinearError(RuleError):
 
 class ArgumentError(PullbackError, ValueError):
     """A ready-made function was given something that it does not take."""
+
+
+class NotConverged(PullbackError, ArithmeticError):
+    """An equation was not solved to its tolerance."""
 
 
 class BodyResultError(PullbackError, TypeError):

@@ -11,6 +11,8 @@ from pullback.functions._exponentials import log1mexp as log1mexp
 from pullback.functions._exponentials import log_sub_exp as log_sub_exp
 from pullback.functions._exponentials import logaddexp as logaddexp
 from pullback.functions._exponentials import logsumexp as logsumexp
+from pullback.functions._implicit import Solve as Solve
+from pullback.functions._implicit import SolveLog as SolveLog
 from pullback.functions._lengths import atan2 as atan2
 from pullback.functions._lengths import hypot as hypot
 from pullback.functions._lengths import norm as norm
@@ -25,3 +27,6 @@ from pullback.functions._matrices import sqrtm as sqrtm
 from pullback.functions._more_losses import binary_focal_cross_entropy as binary_focal_cross_entropy
 from pullback.functions._more_losses import gaussian_nll as gaussian_nll
 from pullback.functions._more_losses import kl_divergence as kl_divergence
+from pullback.functions._solutions import argmin as argmin
+from pullback.functions._solutions import fixed_point as fixed_point
+from pullback.functions._solutions import root as root
