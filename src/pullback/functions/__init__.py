@@ -11,6 +11,7 @@ from pullback.functions._exponentials import log1mexp as log1mexp
 from pullback.functions._exponentials import log_sub_exp as log_sub_exp
 from pullback.functions._exponentials import logaddexp as logaddexp
 from pullback.functions._exponentials import logsumexp as logsumexp
+from pullback.functions._external import external as external
 from pullback.functions._implicit import Solve as Solve
 from pullback.functions._implicit import SolveLog as SolveLog
 from pullback.functions._lengths import atan2 as atan2
