@@ -117,6 +117,14 @@ class Layout:
         return [self.xp.reshape(p, s) for p, s in zip(parts, self.shapes, strict=True)]
 
 
+    def unpack_many(self, stacked: Any, count: int) -> list[Any]:
+        """The arrays of rows that are stacked, with the stack in front."""
+        stacked = self.xp.astype(stacked, self.dtype)
+        sizes = [math.prod(shape[self.batch_dims :]) for shape in self.shapes]
+        parts = [stacked] if len(sizes) == 1 else self.xp.split(stacked, sizes, -1)
+        return [self.xp.reshape(p, [count, *s]) for p, s in zip(parts, self.shapes, strict=True)]
+
+
 class Equation:
     """An equation in one structure of arrays, given by a function that is to be zero."""
 

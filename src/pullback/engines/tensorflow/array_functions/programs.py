@@ -151,7 +151,55 @@ def rows_like(array: Any, count: int) -> Any:
     return tf.repeat(array[None], count, axis=0)
 
 
-def loop(goes_on: Callable[..., Any], body: Callable[..., Any], state: Sequence[Any]) -> Any:
+def entry(array: Any, index: Any) -> Any:
+    """One entry of the first axis."""
+    return tf.gather(array, index)
+
+
+def rows_at(array: Any, indices: Any) -> Any:
+    """Some entries of the first axis."""
+    return tf.gather(array, indices)
+
+
+def with_entry(vector: Any, index: Any, value: Any) -> Any:
+    """A vector of numbers, one of them replaced."""
+    return tf.where(tf.range(vector.shape[0]) == index, tf.cast(value, vector.dtype), vector)
+
+
+def unit_at(vector: Any, index: int, value: Any) -> Any:
+    """Zeros, and a number in one place."""
+    return tf.one_hot(index, vector.shape[0], dtype=vector.dtype) * value
+
+
+stacked = tf.stack
+equal = tf.equal
+minimum = tf.minimum
+
+
+def visited(step: Callable[[Any, Any], Any], first: Any, count: Any, most: int) -> Any:
+    """The arrays that a step leads to, one after the other, stacked; it is given its number and the last array."""
+    if tf.executing_eagerly():
+        found = [first]
+        for j in range(int(count)):
+            found.append(step(tf.constant(j), found[-1]))
+        return tf.stack(found[1:])
+    rows = tf.TensorArray(first.dtype, most, element_shape=first.shape, clear_after_read=False)
+
+    def body(j: Any, y: Any, rows: Any) -> Any:
+        y = tf.ensure_shape(step(j, y), first.shape)
+        return j + 1, y, rows.write(j, y)
+
+    state = (tf.constant(0), first, rows)
+    limits = {"parallel_iterations": 1, "maximum_iterations": most}
+    return tf.while_loop(lambda j, *_: j < count, body, state, **limits)[2].stack()
+
+
+def loop(
+    goes_on: Callable[..., Any],
+    body: Callable[..., Any],
+    state: Sequence[Any],
+    most: int | None = None,
+) -> Any:
     """Run a body on a state of arrays, the first of which counts the rounds, as long as a condition holds."""
     state = [tf.convert_to_tensor(s) for s in state]
 
@@ -159,7 +207,9 @@ def loop(goes_on: Callable[..., Any], body: Callable[..., Any], state: Sequence[
         found = [tf.convert_to_tensor(new) for new in body(*old)]
         return [tf.ensure_shape(new, s.shape) for new, s in zip(found, state, strict=True)]
 
-    return tf.while_loop(goes_on, kept, state, parallel_iterations=1)
+    return tf.while_loop(
+        goes_on, kept, state, parallel_iterations=1, maximum_iterations=most
+    )
 
 
 def untracked(compute: Callable[[], Sequence[Any]], reads: Sequence[Any] = ()) -> list[Any]:
