@@ -29,6 +29,7 @@ from pullback.functions._more_losses import binary_focal_cross_entropy as binary
 from pullback.functions._more_losses import gaussian_nll as gaussian_nll
 from pullback.functions._more_losses import kl_divergence as kl_divergence
 from pullback.functions._odeint import odeint as odeint
+from pullback.functions._reversible import reversible as reversible
 from pullback.functions._solutions import argmin as argmin
 from pullback.functions._solutions import fixed_point as fixed_point
 from pullback.functions._solutions import root as root

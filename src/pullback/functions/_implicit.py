@@ -6,13 +6,15 @@ linear solution has a gradient of its own, the solution of the transposed system
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
 from pullback._define import custom_gradient
 from pullback._project import describe
-from pullback._scope import rehearsing
+from pullback._scope import rehearsing, set_for
 from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged
 from pullback.functions._arguments import arrays_for
@@ -20,6 +22,7 @@ from pullback.functions._linear_solvers import SOLVERS, Solved
 
 OnFailure = Literal["raise", "nan", "accept"]
 Arrays = Sequence[Any]
+_depth: ContextVar[int] = ContextVar("depth", default=0)  # of rules inside of rules
 _DENSE = 256  # unknowns of one system, up to which its matrix is made
 
 
@@ -258,7 +261,11 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
         *x, residual, steps = xp.untracked(compute, [*params, *sources])
         return equation.checked("forward", x, Solved(None, residual, steps))
 
-    @custom_gradient
+    def pushed(_: Any, *tangents: Any, inputs: Any, outputs: Any) -> Any:
+        given = list(outputs), list(inputs["params"]), own_sources
+        return _pushed_forward(equation, kind, *given, flatten(tangents)[0])
+
+    @functools.partial(custom_gradient, jvp=pushed)
     def solution(start: list[Any], params: list[Any], sources: list[Any]) -> Any:
         del sources  # read by the function itself; here so that they have a gradient
 
@@ -276,47 +283,104 @@ def _pulled_back(
     equation: Equation, kind: str, x: Arrays, params: Arrays, sources: Arrays, upstream: Arrays
 ) -> dict[str, list[Any]]:
     xp, layout = equation.xp, equation.layout
-
-    def product_with_transpose() -> Callable[[Any], Any]:
-        _, pull = xp.pullback_of(lambda at: equation.residual(at, params), x)
-        return lambda w: layout.pack(pull(layout.unpack(w)))
-
+    matrix = _Matrix.of(equation, x, params)
     reads = [*x, *params, *sources]
-    w = linear_solution(equation, kind, product_with_transpose, layout.pack(upstream), reads)
+    w = linear_solution(equation, kind, matrix.swapped(), layout.pack(upstream), reads)
     _, pull = xp.pullback_of(lambda at: equation.residual(x, at), params, sources, x)
     gradients = pull(layout.unpack(-w))
     return {"params": gradients[: len(params)], "sources": gradients[len(params) :]}
 
 
-def linear_solution(
-    equation: Equation, kind: str, build: Callable[[], Callable[[Any], Any]], b: Any, reads: Arrays
+def _pushed_forward(
+    equation: Equation, kind: str, x: Arrays, params: Arrays, sources: Arrays, tangents: Arrays
+) -> list[Any]:
+    """The tangents of the solution: dx = −F_x⁻¹ F_θ dθ."""
+    xp, layout = equation.xp, equation.layout
+    moved = _tangent(
+        xp, lambda at: [layout.pack(equation.residual(x, at))], params, sources, x, tangents
+    )
+    matrix = _Matrix.of(equation, x, params)
+    with set_for(_depth, _depth.get() + 1):
+        dx = linear_solution(equation, kind, matrix, -moved, [*x, *params, *sources])
+    return layout.unpack(dx)
+
+
+def _tangent(
+    xp: Any, function: Any, xs: Arrays, others: Arrays, fixed: Arrays, tangents: Arrays
 ) -> Any:
-    """What solves A w = b, given what builds the product with A, and the arrays and variables that A is made of."""
+    """The tangent of one array for those of what it is made of: the transpose of the pullback, which is linear."""
+    (y,), pull = xp.pullback_of(function, xs, others, fixed)
+    there = [i for i, t in enumerate(tangents) if t is not None]
+    _, push = xp.pullback_of(lambda u: [pull(u)[i] for i in there], [xp.zeros_like(y)])
+    return push([tangents[i] for i in there])[0]
+
+
+class _Matrix(NamedTuple):
+    """A matrix by what builds the product with it, and the product with its transpose."""
+
+    build: Callable[[], Callable[[Any], Any]]
+    build_transposed: Callable[[], Callable[[Any], Any]]
+
+    @classmethod
+    def of(cls, equation: Equation, x: Arrays, params: Arrays) -> _Matrix:
+        """The derivative of the residual towards x."""
+        xp, layout = equation.xp, equation.layout
+
+        def transposed() -> Callable[[Any], Any]:
+            _, pull = xp.pullback_of(lambda at: equation.residual(at, params), x)
+            return lambda w: layout.pack(pull(layout.unpack(w)))
+
+        def itself() -> Callable[[Any], Any]:
+            product = transposed()
+            zeros = xp.zeros_like(layout.pack(x))
+            _, pull = xp.pullback_of(lambda at: [product(at[0])], [zeros])
+            return lambda v: pull([v])[0]
+
+        return cls(itself, transposed)
+
+    def swapped(self) -> _Matrix:
+        """The transposed matrix."""
+        return _Matrix(self.build_transposed, self.build)
+
+
+def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, reads: Arrays) -> Any:
+    """What solves A w = b, given the arrays and variables that A is made of."""
     xp = equation.xp
     if rehearsing.get():
         # All that counts is what would be read, and each solution would rehearse that of its gradient in turn.
-        return build()(b)
+        return matrix.build()(b)
 
-    @custom_gradient
-    def linear(b: Any, reads: list[Any]) -> Any:
-        del reads
-        product, solver = build(), equation.solver_for(kind)
+    def solve(b: Any) -> Any:
+        product, solver = matrix.build(), equation.solver_for(kind)
         limits = equation.solver_tolerance, equation.options.solver_steps
         scale = _scale_of(xp, b)
         w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b / scale, *limits))
         (w,) = equation.checked("backward", [scale * w], Solved(None, residual, steps))
+        return w
+
+    if _depth.get() > 1:
+        # An accumulator follows what runs for its sake, and would go on for ever.
+        return solve(b)
+
+    def pushed(db: Any, *dreads: Any, outputs: Any) -> Any:
+        tangents = flatten(dreads)[0]
+        rest = 0.0 if db is None else db
+        if any(t is not None for t in tangents):
+            product: Any = lambda _: [matrix.build()(outputs)]
+            rest = rest - _tangent(xp, product, [], own_reads, [outputs], tangents)
+        with set_for(_depth, _depth.get() + 1):
+            return linear_solution(equation, kind, matrix, rest, own_reads)
+
+    @functools.partial(custom_gradient, jvp=pushed)
+    def linear(b: Any, reads: list[Any]) -> Any:
+        del reads
 
         def linear_pullback(dw: Any, *, outputs: Any) -> Any:
-            v = linear_solution(equation, kind, transposed, dw, own_reads)
-            _, pull = xp.pullback_of(lambda _: [build()(outputs)], [], own_reads, [outputs])
+            v = linear_solution(equation, kind, matrix.swapped(), dw, own_reads)
+            _, pull = xp.pullback_of(lambda _: [matrix.build()(outputs)], [], own_reads, [outputs])
             return {"b": v, "reads": pull([-v])}
 
-        return w, linear_pullback
-
-    def transposed() -> Callable[[Any], Any]:
-        product = build()
-        _, pull = xp.pullback_of(lambda at: [product(at[0])], [xp.zeros_like(b)])
-        return lambda v: pull([v])[0]
+        return solve(b), linear_pullback
 
     own_reads = reads
     return linear(b, list(reads))
