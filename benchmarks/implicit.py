@@ -1,6 +1,7 @@
 """Implicit gradients beside autodiff through all the steps: an equilibrium layer, and Kepler's equation.
 
-Memory is that of one step of training above what is held before it, in a process of its own; CPU time is taken in turns.
+Memory is that of one step of training above what is held before it, in a process of its own; CPU time is taken in
+turns.
 """
 
 import gc
@@ -42,8 +43,11 @@ def case(name: str, who: str, mode: str) -> Callable[[], Any]:
             for _ in range(STEPS):
                 x = step(x, *args)
             return x
+
         # Unrolled, a hundred of these steps take XLA many minutes to compile.
-        body: Any = lambda x: (step(x, *args),)
+        def body(x: Any) -> Any:
+            return (step(x, *args),)
+
         return tf.while_loop(lambda x: True, body, (x,), maximum_iterations=STEPS)[0]
 
     fixed: Any = {"tolerance": None, "max_steps": STEPS}
@@ -90,7 +94,7 @@ def memory(name: str, who: str, mode: str) -> float:
 def times(name: str, mode: str) -> list[Any]:
     """The ratio of CPU times, with its quartiles."""
     cases = {who: case(name, who, mode) for who in ("autodiff", "ours")}
-    ours = compare(cases, turns=7, calls=1)[1]
+    ours = compare(cases, turns=5, calls=1)[1]
     return [ours.median, ours.low, ours.high, ours.micros]
 
 
@@ -118,8 +122,14 @@ def main(names: list[str]) -> bool:
 
 def _row(name: str, found: dict[str, list[float]]) -> str:
     """The line of the table in the docs."""
-    cells = [" / ".join(f"{v:.0f}" for v in found["plain"]), " / ".join(f"{v:.1f}" for v in found["ours"])]
-    cells += [" / ".join(f"{v:.3f}" for v in found["memory"]), " / ".join(f"{v:.2f}" for v in found["time"])]
+    cells = [
+        " / ".join(f"{v:.0f}" for v in found["plain"]),
+        " / ".join(f"{v:.1f}" for v in found["ours"]),
+    ]
+    cells += [
+        " / ".join(f"{v:.3f}" for v in found["memory"]),
+        " / ".join(f"{v:.2f}" for v in found["time"]),
+    ]
     return f"| {name} | {' | '.join(cells)} |"
 
 

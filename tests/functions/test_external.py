@@ -45,7 +45,7 @@ def test_gradient_in_every_mode(mode: str, way: str) -> None:
 
 @pytest.mark.parametrize("mode", COMPILED)
 def test_xla_is_refused_in_words(mode: str) -> None:
-    with pytest.raises(UnsupportedError, match="compiled by XLA.*jit_compile"):
+    with pytest.raises(UnsupportedError, match=r"compiled by XLA.*jit_compile"):
         MODES[mode](WAYS["rule"], [X, Y])
 
 
@@ -111,7 +111,7 @@ def test_threads_run_at_once() -> None:
 def test_export_is_refused_in_words(tmp_path: Path, save: Callable[..., Any]) -> None:
     x = keras.Input([2])
     model = keras.Model(x, external(np.square, rule="differences")(x))
-    with pytest.raises(ExportError, match="cannot be exported.*not Python code"):
+    with pytest.raises(ExportError, match=r"cannot be exported.*not Python code"):
         save(model, str(tmp_path / "model"))
 
 
@@ -131,7 +131,7 @@ def test_an_error_of_the_code_in_a_graph() -> None:
 
 
 def test_too_slow() -> None:
-    with pytest.raises(ExternalError, match="took longer than timeout=0.05"):
+    with pytest.raises(ExternalError, match=r"took longer than timeout=0.05"):
         external(lambda x: time.sleep(0.5), timeout=0.05)(X)
 
 
@@ -146,7 +146,7 @@ def test_second_order_is_refused_when_it_runs() -> None:
 
 
 def test_no_rule() -> None:
-    with pytest.raises(ExternalError, match="has no rule.*rule='differences'"):
+    with pytest.raises(ExternalError, match=r"has no rule.*rule='differences'"):
         eager(external(np.sin), [X])
 
 
@@ -155,7 +155,10 @@ def test_no_rule() -> None:
     [
         (external(lambda x: x[:1]), "returned arrays of shapes \\(1,\\); wanted \\(2,\\).*out="),
         (external(lambda x: x, batch="loop", out=(2,)), "wanted \\(2, 2\\)"),
-        (external(np.sin, rule=lambda dy, x: dy[:1]), "shape \\(1,\\) for an input of shape \\(2,\\)"),
+        (
+            external(np.sin, rule=lambda dy, x: dy[:1]),
+            "shape \\(1,\\) for an input of shape \\(2,\\)",
+        ),
         (external(np.sin, rule=lambda dy, x: (dy, dy)), "returned 2 gradients"),
     ],
 )

@@ -42,7 +42,7 @@ def test_variables_have_their_gradients() -> None:
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
 def test_few_digits_are_refused(dtype: Any) -> None:
-    with pytest.raises(ArgumentError, match="so few digits.*float32"):
+    with pytest.raises(ArgumentError, match=r"so few digits.*float32"):
         BLOCK(tf.cast(X1, dtype), tf.cast(X2, dtype))
 
 

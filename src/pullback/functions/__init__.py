@@ -12,8 +12,6 @@ from pullback.functions._exponentials import log_sub_exp as log_sub_exp
 from pullback.functions._exponentials import logaddexp as logaddexp
 from pullback.functions._exponentials import logsumexp as logsumexp
 from pullback.functions._external import external as external
-from pullback.functions._implicit import Solve as Solve
-from pullback.functions._implicit import SolveLog as SolveLog
 from pullback.functions._lengths import atan2 as atan2
 from pullback.functions._lengths import hypot as hypot
 from pullback.functions._lengths import norm as norm
@@ -33,3 +31,5 @@ from pullback.functions._reversible import reversible as reversible
 from pullback.functions._solutions import argmin as argmin
 from pullback.functions._solutions import fixed_point as fixed_point
 from pullback.functions._solutions import root as root
+from pullback.functions._solve_options import Solve as Solve
+from pullback.functions._solve_options import SolveLog as SolveLog

@@ -52,9 +52,9 @@ def external(
     one); "differences" takes central differences of `fn`, two calls for each number of the inputs, of relative length
     `step`; `None` means that no gradient is to flow, and is said so when one is asked for.
 
-    `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not given,
-    the result is like the first input. With `batch="loop"` the function sees one example at a time, without the first
-    axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on meanwhile). After
+    `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
+    given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without the
+    first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on meanwhile). After
     `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported models, no Python
     can run: both are errors that say so.
 
@@ -68,10 +68,13 @@ def external(
     ['-1.27', '-1.00']
     """
     if not callable(fn):
-        raise ArgumentError(f"pb.functions.external got fn={fn!r}; wanted a function of NumPy arrays.")
+        raise ArgumentError(
+            f"pb.functions.external got fn={fn!r}; wanted a function of NumPy arrays."
+        )
     if not (rule is None or callable(rule) or rule in _RULES):
         raise ArgumentError(
-            f"pb.functions.external got rule={rule!r}; wanted a function of upstreams and inputs, 'differences' or None."
+            f"pb.functions.external got rule={rule!r}; wanted a function of upstreams and inputs, "
+            "'differences' or None."
         )
     if batch not in _BATCHES:
         raise ArgumentError(
@@ -101,7 +104,9 @@ class _External:
         """Run the function."""
         settings = self._settings
         if not args:
-            raise ArgumentError(f"{settings.name} under pb.functions.external got no arguments; wanted arrays.")
+            raise ArgumentError(
+                f"{settings.name} under pb.functions.external got no arguments; wanted arrays."
+            )
         xp = arrays_for(*args)
         xp.require_python(f"{settings.name} under pb.functions.external")
         arrays = args if xp.is_symbolic(args) else tuple(xp.asarray(a) for a in args)
@@ -118,7 +123,9 @@ class _External:
 
         return (found[0] if single else tuple(found)), external_pullback
 
-    def _pulled_back(self, xp: Any, inputs: Sequence[Any], outs: Any, upstream: Sequence[Any]) -> Any:
+    def _pulled_back(
+        self, xp: Any, inputs: Sequence[Any], outs: Any, upstream: Sequence[Any]
+    ) -> Any:
         settings = self._settings
         if settings.rule is None:
             raise _no_rule(settings)
@@ -138,7 +145,9 @@ class _External:
         xp = arrays_for(*given)
         outs = _specs(xp, settings, given)
         taking = [i for i, x in enumerate(given) if xp.kind_of(x) in ("floating", "complex")]
-        along = [t if t is not None else xp.zeros_like(x) for t, x in zip(tangents, given, strict=True)]
+        along = [
+            t if t is not None else xp.zeros_like(x) for t, x in zip(tangents, given, strict=True)
+        ]
         forward = _Tangents(settings, len(given), taking)
         arrays = [*(along[i] for i in taking), *given]
         found = xp.python_call(forward, arrays, outs, settings.name)
@@ -150,8 +159,8 @@ class _External:
 
         def no_second() -> ExternalError:
             return ExternalError(
-                f"{title} under pb.functions.external is differentiated once more, and a rule in NumPy has no derivative. "
-                "Write the function in the framework's operations, or give its gradient as another "
+                f"{title} under pb.functions.external is differentiated once more, and a rule in NumPy has no "
+                "derivative. Write the function in the framework's operations, or give its gradient as another "
                 "pb.functions.external in pb.with_gradient."
             )
 
@@ -262,20 +271,31 @@ def _like_input(settings: _Settings, gradient: Any, x: Any) -> Any:
 
 
 def differences(
-    fn: Callable[..., Any], upstream: Sequence[Any], inputs: Sequence[Any], taking: Sequence[int], step: float | None
+    fn: Callable[..., Any],
+    upstream: Sequence[Any],
+    inputs: Sequence[Any],
+    taking: Sequence[int],
+    step: float | None,
 ) -> list[Any]:
     """The gradient by central differences, in float64 as far as the function computes in it."""
     wide = [np.asarray(x, np.float64) if i in taking else x for i, x in enumerate(inputs)]
 
     def along(i: int, place: tuple[int, ...]) -> float:
-        h = (step or float(np.finfo(np.float64).eps) ** (1 / 3)) * max(1.0, abs(float(wide[i][place])))
+        h = (step or float(np.finfo(np.float64).eps) ** (1 / 3)) * max(
+            1.0, abs(float(wide[i][place]))
+        )
         ends = []
         for sign in (1.0, -1.0):
             moved = wide[i].copy()
             moved[place] += sign * h
             found = fn(*wide[:i], moved, *wide[i + 1 :])
             found = _listed(found)
-            ends.append(sum(np.sum(np.asarray(u, np.float64) * y) for u, y in zip(upstream, found, strict=True)))
+            ends.append(
+                sum(
+                    np.sum(np.asarray(u, np.float64) * y)
+                    for u, y in zip(upstream, found, strict=True)
+                )
+            )
         return (ends[0] - ends[1]) / (2 * h)
 
     gradients = [np.zeros_like(wide[i]) for i in taking]
@@ -285,7 +305,9 @@ def differences(
     return [g.astype(inputs[i].dtype) for g, i in zip(gradients, taking, strict=True)]
 
 
-def _on_batch(settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]) -> list[Any]:
+def _on_batch(
+    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+) -> list[Any]:
     """Run for the whole, or for one example after the other, or for all of them at once; no longer than is allowed."""
     try:
         return _on_rows(settings, one, arrays)
@@ -295,7 +317,9 @@ def _on_batch(settings: _Settings, one: Callable[..., list[Any]], arrays: Sequen
         raise
 
 
-def _on_rows(settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]) -> list[Any]:
+def _on_rows(
+    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+) -> list[Any]:
     if settings.batch == "whole":
         return _in_time(settings, lambda: one(*arrays))
     lengths = {len(a) if np.ndim(a) else 0 for a in arrays}
@@ -306,7 +330,9 @@ def _on_rows(settings: _Settings, one: Callable[..., list[Any]], arrays: Sequenc
         )
     rows = list(zip(*arrays, strict=True))
     if not rows:
-        raise ExternalError(f"{settings.name} under pb.functions.external got a batch of no examples.")
+        raise ExternalError(
+            f"{settings.name} under pb.functions.external got a batch of no examples."
+        )
     if settings.batch == "loop":
         found = _in_time(settings, lambda: [one(*row) for row in rows])
     else:
@@ -323,8 +349,8 @@ def _in_time(settings: _Settings, run: Callable[[], Any]) -> Any:
         return pool.submit(run).result(settings.timeout)
     except FutureTimeout:
         raise ExternalError(
-            f"{settings.name} under pb.functions.external took longer than timeout={settings.timeout:g} seconds. Give it "
-            "more time, or find out what it waits for: its thread is left alone, as Python cannot end it."
+            f"{settings.name} under pb.functions.external took longer than timeout={settings.timeout:g} seconds. Give "
+            "it more time, or find out what it waits for: its thread is left alone, as Python cannot end it."
         ) from None
     finally:
         pool.shutdown(wait=False)
@@ -338,8 +364,8 @@ def _outs(out: Any) -> list[Out] | None:
     found = [_one_out(each) for each in (out if several else [out])]
     if any(each is None for each in found) or not found:
         raise ArgumentError(
-            f"pb.functions.external got out={out!r}; wanted a shape, such as (3, None), or (shape, dtype), or a list of "
-            "these for several results."
+            f"pb.functions.external got out={out!r}; wanted a shape, such as (3, None), or (shape, dtype), or a list "
+            "of these for several results."
         )
     return [each for each in found if each is not None]
 
@@ -354,10 +380,9 @@ def _one_out(out: Any) -> Out | None:
 
 
 def _is_shape(value: Any) -> bool:
-    whole = isinstance(value, tuple) and all(
+    return isinstance(value, tuple) and all(
         n is None or (isinstance(n, int) and not isinstance(n, bool)) for n in value
     )
-    return whole
 
 
 def _specs(xp: Any, settings: _Settings, inputs: Sequence[Any]) -> list[Any]:

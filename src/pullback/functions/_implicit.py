@@ -1,7 +1,8 @@
 """Solutions of equations F(x, θ) = 0, differentiated by the implicit function theorem: dx = −F_x⁻¹ F_θ dθ.
 
 Backwards one linear system is solved, F_xᵀ w = x̄, and w is pulled back to θ. Nothing of the iterations is kept. The
-linear solution has a gradient of its own, the solution of the transposed system, so that it can be differentiated again.
+linear solution has a gradient of its own, the solution of the transposed system, so that it can be differentiated
+again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pullback._define import custom_gradient
 from pullback._project import describe
@@ -19,71 +20,11 @@ from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged
 from pullback.functions._arguments import arrays_for
 from pullback.functions._linear_solvers import SOLVERS, Solved
+from pullback.functions._solve_options import Options, Solve, SolveLog
 
-OnFailure = Literal["raise", "nan", "accept"]
 Arrays = Sequence[Any]
 _depth: ContextVar[int] = ContextVar("depth", default=0)  # of rules inside of rules
 _DENSE = 256  # unknowns of one system, up to which its matrix is made
-
-
-class Solve(NamedTuple):
-    """One solve: which pass it belongs to, how well it went, and how many steps it took."""
-
-    kind: str
-    residual: float
-    steps: int
-    converged: bool
-
-
-class SolveLog(list[Solve]):
-    """Collects how the solves of `fixed_point`, `root` and `argmin` went, forward and backward, as they run."""
-
-    @property
-    def forward(self) -> list[Solve]:
-        """The solves of the equations themselves."""
-        return [solve for solve in self if solve.kind == "forward"]
-
-    @property
-    def backward(self) -> list[Solve]:
-        """The linear solves of backward passes."""
-        return [solve for solve in self if solve.kind == "backward"]
-
-
-class Options(NamedTuple):
-    """How equations are solved, as the user said it."""
-
-    name: str
-    tolerance: float | Literal["auto"] | None
-    max_steps: int
-    solver: str
-    solver_tolerance: float | Literal["auto"] | None
-    solver_steps: int
-    batch_dims: int
-    on_failure: OnFailure
-    log: SolveLog | None
-
-    def check(self) -> None:
-        """Complain of what makes no sense."""
-        for name in ("tolerance", "solver_tolerance"):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (value is None or value == "auto" or (number and 0 < value < math.inf)):
-                self.refuse(name, "a positive number, 'auto' (by the dtype), or None (a fixed number of steps)")
-        for name, low in (("max_steps", 1), ("solver_steps", 1), ("batch_dims", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < low:
-                self.refuse(name, f"a whole number from {low} on")
-        for name, known in (("solver", ["auto", *SOLVERS]), ("on_failure", ["raise", "nan", "accept"])):
-            if getattr(self, name) not in known:
-                self.refuse(name, " or ".join(map(repr, known)))
-        if self.log is not None and not isinstance(self.log, SolveLog):
-            self.refuse("log", "a pb.functions.SolveLog() or None")
-
-    def refuse(self, name: str, wanted: str) -> None:
-        """Say what was wanted."""
-        raise ArgumentError(
-            f"pb.functions.{self.name} got {name}={getattr(self, name)!r}; wanted {wanted}."
-        )
 
 
 class Layout:
@@ -119,7 +60,6 @@ class Layout:
         parts = [rows] if len(sizes) == 1 else self.xp.split(rows, sizes, -1)
         return [self.xp.reshape(p, s) for p, s in zip(parts, self.shapes, strict=True)]
 
-
     def unpack_many(self, stacked: Any, count: int) -> list[Any]:
         """The arrays of rows that are stacked, with the stack in front."""
         stacked = self.xp.astype(stacked, self.dtype)
@@ -132,13 +72,20 @@ class Equation:
     """An equation in one structure of arrays, given by a function that is to be zero."""
 
     def __init__(
-        self, xp: Any, options: Options, make: Callable[[Equation], Callable[..., Arrays]], x0: Any, args: Any
+        self,
+        xp: Any,
+        options: Options,
+        make: Callable[[Equation], Callable[..., Arrays]],
+        x0: Any,
+        args: Any,
     ) -> None:
         self.xp, self.options = xp, options
         leaves, self.structure = flatten(x0)
         self.start = [real_array(xp, options.name, leaf) for leaf in leaves]
         if not leaves:
-            raise ArgumentError(f"pb.functions.{options.name} got x0 without any array. Give it at least one.")
+            raise ArgumentError(
+                f"pb.functions.{options.name} got x0 without any array. Give it at least one."
+            )
         self.layout = Layout(xp, options, self.start)
         self._args, self._args_structure = flatten(args)
         self._places = [i for i, leaf in enumerate(self._args) if xp.carries_gradient(leaf)]
@@ -202,7 +149,9 @@ class Equation:
         numbers = [solved.steps, solved.residual]
         return xp.with_failure(arrays, fine, fail, numbers, options.on_failure)
 
-    def _logged(self, log: SolveLog, kind: str, arrays: Arrays, solved: Solved, fine: Any) -> Arrays:
+    def _logged(
+        self, log: SolveLog, kind: str, arrays: Arrays, solved: Solved, fine: Any
+    ) -> Arrays:
         if self.xp.compiled_here():
             raise ArgumentError(
                 f"pb.functions.{self.options.name} got a log in a program compiled by XLA, from which no Python is "
@@ -366,8 +315,9 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
         tangents = flatten(dreads)[0]
         rest = 0.0 if db is None else db
         if any(t is not None for t in tangents):
-            product: Any = lambda _: [matrix.build()(outputs)]
-            rest = rest - _tangent(xp, product, [], own_reads, [outputs], tangents)
+            rest = rest - _tangent(
+                xp, lambda _: [matrix.build()(outputs)], [], own_reads, [outputs], tangents
+            )
         with set_for(_depth, _depth.get() + 1):
             return linear_solution(equation, kind, matrix, rest, own_reads)
 

@@ -35,7 +35,7 @@ def _goes_on(xp: Any, tolerance: float | None, most: int) -> Callable[..., Any]:
 def iterated(
     xp: Any, f: Rows, x: Any, tolerance: float | None, most: int, damping: float
 ) -> Solved:
-    """x ← f(x), or a part of the way there."""
+    """Take x ← f(x), or a part of the way there."""
 
     def stepped(x: Any) -> tuple[Any, Any]:
         y = f(x)
@@ -84,7 +84,7 @@ def anderson(
 def stepped(
     xp: Any, residual: Rows, step: Rows, x: Any, tolerance: float | None, most: int
 ) -> Solved:
-    """x ← step(x), until the residual of the equation is small."""
+    """Take x ← step(x), until the residual of the equation is small."""
     if tolerance is None:
         _, x = xp.loop(lambda k, _: k < most, lambda k, x: (k + 1, step(x)), (0, x))
         return Solved(x, beside(xp, residual(x), x), most)
@@ -103,7 +103,7 @@ Directions = Callable[[Any], tuple[Any, Any]]
 
 
 def newton(xp: Any, direction: Directions, x: Any, tolerance: float | None, most: int) -> Solved:
-    """x ← x + d, given what has the residual and the direction d = −F_x⁻¹ F at x.
+    """Take x ← x + d, given what has the residual and the direction d = −F_x⁻¹ F at x.
 
     A step that makes the residual larger is halved, as often as that helps.
     """
@@ -114,7 +114,10 @@ def newton(xp: Any, direction: Directions, x: Any, tolerance: float | None, most
         size_there = mean_size(xp, r_there)
         worse = xp.logical_not(size_there < mean_size(xp, r))
         retry = xp.logical_and(worse, share > _LEAST)
-        keep = lambda old, new: xp.where(retry, old, new)
+
+        def keep(old: Any, new: Any) -> Any:
+            return xp.where(retry, old, new)
+
         share = xp.where(retry, share / 2.0, xp.ones_like(share))
         measured = keep(size, beside(xp, r_there, moved))
         return k + 1, measured, keep(x, moved), keep(d, d_there), keep(r, r_there), share
@@ -129,7 +132,7 @@ def newton(xp: Any, direction: Directions, x: Any, tolerance: float | None, most
 def descended(
     xp: Any, value: Rows, direction: Directions, x: Any, tolerance: float | None, most: int
 ) -> Solved:
-    """x ← x + s d, given what has the gradient and Newton's direction; s is halved until the value falls enough.
+    """Take x ← x + s d, given what has the gradient and Newton's direction; s is halved until the value falls enough.
 
     Where that direction does not go down, it is the gradient's.
     """

@@ -42,7 +42,7 @@ def _until(xp: Any, whole: Any, tolerance: float | None, most: int) -> Callable[
 
 
 def neumann(xp: Any, apply: Apply, b: Any, tolerance: float | None, most: int) -> Solved:
-    """w ← w + (b − A w): the series of Neumann in 1 − A, whose eigenvalues have to be smaller than 1."""
+    """Take w ← w + (b − A w): the series of Neumann in 1 − A, whose eigenvalues have to be smaller than 1."""
     whole = size_of(xp, b)
 
     def step(k: Any, size: Any, w: Any, r: Any) -> tuple[Any, ...]:
@@ -121,7 +121,15 @@ def gmres(xp: Any, apply: Apply, b: Any, tolerance: float | None, most: int) -> 
         w, r = w + alpha * p, r - alpha * q
         follow = xp.where(xp.magnitude(alpha) > 0.1 * size, r, q)
         slot = k % KEPT
-        return k + 1, size_of(xp, r), w, r, follow, xp.with_row(ps, slot, p), xp.with_row(qs, slot, q)
+        return (
+            k + 1,
+            size_of(xp, r),
+            w,
+            r,
+            follow,
+            xp.with_row(ps, slot, p),
+            xp.with_row(qs, slot, q),
+        )
 
     zeros = xp.zeros_like(b)
     none = xp.rows_like(zeros, KEPT)

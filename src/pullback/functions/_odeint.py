@@ -15,8 +15,9 @@ from pullback._define import custom_gradient
 from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import arrays_for
-from pullback.functions._implicit import Equation, OnFailure, Options, equation_of
+from pullback.functions._implicit import Equation, equation_of
 from pullback.functions._linear_solvers import Solved
+from pullback.functions._solve_options import OnFailure, Options
 
 Slope = Callable[[Any, Any], Any]
 
@@ -54,7 +55,7 @@ _METHODS = {
 
 
 class _Plan(NamedTuple):
-    """The steps: of which interval each is, where it starts and how long it is in parts of that; where intervals end."""
+    """The steps: of which interval each is, where it starts, how long it is in parts of that; where intervals end."""
 
     interval: Any
     start: Any
@@ -76,11 +77,11 @@ def odeint(
     adjoint: Literal["discrete", "continuous"] = "discrete",
     on_failure: OnFailure = "raise",
 ) -> Any:
-    """The solution of dy/dt = f(y, t, *args) from y0 at t[0], at all times t, with its gradient towards all that f reads.
+    """The solution of dy/dt = f(y, t, *args) from y0 at t[0], at all times t, with its gradient.
 
     Use it for neural and physical differential equations. The result is like y0, any structure of arrays, with the
-    times in front. With `steps`, each interval between two times takes so many equal steps of the method; else the error
-    of each step of "dopri5" is kept below the `tolerance`, in at most `max_steps` steps.
+    times in front. With `steps`, each interval between two times takes so many equal steps of the method; else the
+    error of each step of "dopri5" is kept below the `tolerance`, in at most `max_steps` steps.
 
     `adjoint="discrete"`, the default, is the exact gradient of the steps taken and keeps one state a step.
     `"continuous"` solves the adjoint equation backwards: it keeps the states at the times t alone, and is right only as
@@ -91,19 +92,22 @@ def odeint(
     >>> k = tf.constant(0.5)
     >>> with tf.GradientTape() as tape:
     ...     tape.watch(k)
-    ...     y = pb.functions.odeint(lambda y, t: -k * y, tf.constant(2.0), [0.0, 1.0])
-    >>> print(f"{float(y[-1]):.4f} {float(tape.gradient(y[-1], k)):.4f}")  # 2 e^(−k), and its derivative
+    ...     y = pb.functions.odeint(lambda y, t: -k * y, tf.constant(2.0), [0.0, 1.0])[-1]
+    >>> print(f"{float(y):.4f} {float(tape.gradient(y, k)):.4f}")  # 2 e^(−k), and its derivative
     1.2131 -1.2131
     """
-    options = Options(
-        "odeint", tolerance, max_steps, "auto", "auto", 1, 0, on_failure, None
-    )
+    options = Options("odeint", tolerance, max_steps, "auto", "auto", 1, 0, on_failure, None)
     _check(f, method, steps, tolerance, adjoint)
     xp = arrays_for(y0, t, args)
     if xp.is_symbolic(flatten((y0, t, args))[0]):
-        keep = dict(
-            method=method, steps=steps, tolerance=tolerance, max_steps=max_steps, adjoint=adjoint, on_failure=on_failure
-        )  # fmt: skip
+        keep: dict[str, Any] = {
+            "method": method,
+            "steps": steps,
+            "tolerance": tolerance,
+            "max_steps": max_steps,
+            "adjoint": adjoint,
+            "on_failure": on_failure,
+        }
         return xp.as_node(lambda y0, t, *args: odeint(f, y0, t, *args, **keep), y0, t, *args)
     equation = equation_of(options, y0, args, lambda _: lambda *_: [])
     times = xp.wide(xp.asarray(t, equation.layout.dtype))
@@ -127,14 +131,22 @@ def _check(f: Any, method: Any, steps: Any, tolerance: Any, adjoint: Any) -> Non
         refuse("f", f, "a function of y, of the time and of the further arguments")
     if method not in _METHODS:
         refuse("method", method, " or ".join(map(repr, _METHODS)))
-    if not (steps is None or (isinstance(steps, int) and not isinstance(steps, bool) and steps > 0)):
+    if not (
+        steps is None or (isinstance(steps, int) and not isinstance(steps, bool) and steps > 0)
+    ):
         refuse("steps", steps, "a positive whole number, or None for a tolerance")
     if steps is None and method != "dopri5":
-        refuse("steps", steps, f"a number of steps for each interval: method={method!r} knows no error")
+        refuse(
+            "steps", steps, f"a number of steps for each interval: method={method!r} knows no error"
+        )
     if adjoint not in ("discrete", "continuous"):
         refuse("adjoint", adjoint, "'discrete' or 'continuous'")
     if tolerance is None:
-        refuse("tolerance", tolerance, "a positive number or 'auto'; for a fixed number of steps give steps=")
+        refuse(
+            "tolerance",
+            tolerance,
+            "a positive number or 'auto'; for a fixed number of steps give steps=",
+        )
 
 
 class _Solver:
@@ -153,8 +165,9 @@ class _Solver:
         def of_rows(rows: Any, time: Any) -> Any:
             run = self.xp.runnable(self.f)
             time = self.xp.astype(time, self.layout.dtype)
-            with_time = lambda y, *args: run(y, time, *args)
-            found = self.equation.call(with_time, self.layout.unpack(rows), params)
+            found = self.equation.call(
+                lambda y, *args: run(y, time, *args), self.layout.unpack(rows), params
+            )
             return self.layout.pack(self.equation.leaves_like_x(found))
 
         return of_rows
@@ -204,12 +217,37 @@ class _Solver:
             factor = xp.between(0.9 * size**-0.2, 0.2, 5.0)
             following = w * xp.where(xp.isfinite(factor), factor, 0.2 * xp.ones_like(factor))
             s = xp.where(done, xp.zeros_like(s), xp.where(fine, s + w, s))
-            return n + 1, k, xp.where(done, i + 1, i), s, following, xp.where(fine, moved, y), at, starts, widths, ends
+            return (
+                n + 1,
+                k,
+                xp.where(done, i + 1, i),
+                s,
+                following,
+                xp.where(fine, moved, y),
+                at,
+                starts,
+                widths,
+                ends,
+            )
 
         zeros = xp.zeros_of(xp.spec_of([most], times.dtype))
         whole = xp.zeros_of(xp.spec_of([most], "int32"))
-        state = (0, 0, 0, 0.0 * times[0], 0.1 * xp.ones_like(times[0]), y, whole, zeros, zeros, whole[:intervals])
-        goes_on = lambda n, k, i, *_: xp.logical_and(k < most, xp.logical_and(i < intervals, n < 4 * most))
+        state = (
+            0,
+            0,
+            0,
+            0.0 * times[0],
+            0.1 * xp.ones_like(times[0]),
+            y,
+            whole,
+            zeros,
+            zeros,
+            whole[:intervals],
+        )
+
+        def goes_on(n: Any, k: Any, i: Any, *_: Any) -> Any:
+            return xp.logical_and(k < most, xp.logical_and(i < intervals, n < 4 * most))
+
         _, k, i, s, _, _, at, starts, widths, ends = xp.loop(goes_on, step, state)
         reached = (xp.astype(i, times.dtype) + s) / intervals
         return [at, starts, widths, ends, k, reached]
@@ -231,7 +269,10 @@ class _Solver:
                     lambda j, y: self._moved(plan, j, y, times, slope), first, plan.count, plan.most
                 )
                 states = xp.concat([first[None], visited], 0)
-                return [states if discrete else xp.rows_at(states, _places(xp, plan)), _places(xp, plan)]
+                return [
+                    states if discrete else xp.rows_at(states, _places(xp, plan)),
+                    _places(xp, plan),
+                ]
 
             rows, places = xp.untracked(compute, [*start, *params, *own_sources, times])
 
@@ -312,9 +353,7 @@ class _Solver:
         return {"start": start, "params": g[:count], "times": dt, "sources": g[count:]}
 
 
-def runge_kutta(
-    tableau: _Tableau, slope: Slope, y: Any, time: Any, h: Any
-) -> tuple[Any, Any]:
+def runge_kutta(tableau: _Tableau, slope: Slope, y: Any, time: Any, h: Any) -> tuple[Any, Any]:
     """One step, and an estimate of its error where the method has one."""
     found: list[Any] = []
     for c, row in zip(tableau.times, tableau.stages, strict=True):
@@ -324,7 +363,9 @@ def runge_kutta(
     return moved, error
 
 
-def _runge_kutta_of(tableau: _Tableau, slopes: Any, state: Sequence[Any], time: Any, h: Any) -> list[Any]:
+def _runge_kutta_of(
+    tableau: _Tableau, slopes: Any, state: Sequence[Any], time: Any, h: Any
+) -> list[Any]:
     """One step of a state of several arrays."""
     found: list[Sequence[Any]] = []
     for c, row in zip(tableau.times, tableau.stages, strict=True):

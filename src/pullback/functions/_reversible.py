@@ -1,4 +1,4 @@
-"""`reversible`: blocks whose inputs are computed from their outputs, so that a stack of them keeps the last one alone."""
+"""`reversible`: blocks whose inputs are computed from their outputs, so that a stack keeps the last one alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def reversible(f: Callable[[Any], Any], g: Callable[[Any], Any]) -> Callable[[An
     """
     for name, half in (("f", f), ("g", g)):
         if not callable(half):
-            raise ArgumentError(f"pb.functions.reversible got {name}={half!r}; wanted a function of one array.")
+            raise ArgumentError(
+                f"pb.functions.reversible got {name}={half!r}; wanted a function of one array."
+            )
 
     def block(x1: Any, x2: Any) -> Any:
         """The two outputs of the block."""
@@ -74,7 +76,9 @@ def _halves(xp: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
     halves = [xp.asarray(x) for x in (x1, x2)]
     came = ", ".join(map(describe, halves))
     if any(xp.kind_of(x) != "floating" for x in halves) or len(flatten((x1, x2))[0]) != 2:
-        raise ArgumentError(f"pb.functions.reversible got {came}; wanted two arrays of real numbers.")
+        raise ArgumentError(
+            f"pb.functions.reversible got {came}; wanted two arrays of real numbers."
+        )
     if any(xp.eps_of(x.dtype) > 1e-4 for x in halves):
         raise ArgumentError(
             f"pb.functions.reversible got {came}: the inputs cannot be had back from outputs of so few digits. Cast to "
@@ -88,8 +92,8 @@ def _checked(xp: Any, name: str, half: Any) -> Callable[[Any], Any]:
         y = xp.runnable(half)(x)
         if not xp.fits(y, x):
             raise ArgumentError(
-                f"pb.functions.reversible got a function {name} that returns {describe(y)} for {describe(x)}; wanted the "
-                "shape and dtype of the half that it is added to."
+                f"pb.functions.reversible got a function {name} that returns {describe(y)} for {describe(x)}; wanted "
+                "the shape and dtype of the half that it is added to."
             )
         return y
 

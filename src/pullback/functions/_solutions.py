@@ -11,14 +11,12 @@ from pullback.errors import ArgumentError
 from pullback.functions._arguments import arrays_for, require_number
 from pullback.functions._implicit import (
     Equation,
-    OnFailure,
-    Options,
-    SolveLog,
     equation_of,
     solution_of,
 )
 from pullback.functions._iterations import anderson, descended, iterated, newton, stepped
 from pullback.functions._linear_solvers import Solved
+from pullback.functions._solve_options import OnFailure, Options, SolveLog
 
 Tolerance = float | Literal["auto"] | None
 Function = Callable[..., Any]
@@ -45,9 +43,9 @@ def fixed_point(
     Use it for equilibrium layers and other iterations that converge: however many steps it takes, the gradient needs
     the memory of one. x0, any structure of arrays, has no gradient, as the result does not depend on it.
 
-    `method="anderson"` mixes the last `memory` steps; `damping` below 1 goes only a part of each. `tolerance=None` takes
-    exactly `max_steps`. Backwards a linear system is solved by `solver`: "neumann" (the default of large systems: it
-    converges where plain iteration does), "gmres", "bicgstab", "cg" or "dense" (the default up to 256 unknowns). With
+    `method="anderson"` mixes the last `memory` steps; `damping` below 1 goes only a part of each. `tolerance=None`
+    takes exactly `max_steps`. Backwards a linear system is solved by `solver`: "neumann" (the default of large systems:
+    it converges where plain iteration does), "gmres", "bicgstab", "cg" or "dense" (the default up to 256 unknowns). With
     `batch_dims`, leading axes count systems that do not depend on each other. Whatever ends without reaching its
     tolerance is an error (`on_failure="raise"`; "nan", as in programs compiled by XLA, or "accept"). A `SolveLog` given
     as `log` collects the residuals of both solves.
@@ -130,7 +128,8 @@ def root(
             direction = _newton_direction(equation, params, "gmres", symmetric=layout.count == 1)
             return newton(xp, direction, rows, *limits)
         residual = _on_rows(layout, lambda x: equation.residual(x, params))
-        better = _on_rows(layout, lambda x: _image(equation, step, x, params))
+        own: Function = step
+        better = _on_rows(layout, lambda x: _image(equation, own, x, params))
         return stepped(xp, residual, better, rows, *limits)
 
     return _solution(options, x0, args, make, forward, "gmres")
@@ -153,9 +152,9 @@ def argmin(
     """The x at which the number f(x, *args) is smallest near x0, with its gradient towards all that f reads.
 
     Use it for inner problems: hyper-parameters of a regression, projections, energies. f has to be twice
-    differentiable, with a Hessian that can be inverted at the minimum. Newton's directions are taken with a line search;
-    `step(x, *args)`, if given, takes their place. The other options are those of `pb.functions.fixed_point`, and of
-    large systems the solver is "cg".
+    differentiable, with a Hessian that can be inverted at the minimum. Newton's directions are taken with a line
+    search; `step(x, *args)`, if given, takes their place. The other options are those of `pb.functions.fixed_point`, and
+    of large systems the solver is "cg".
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.constant([1.0, 2.0])
@@ -175,20 +174,22 @@ def argmin(
 
     def forward(equation: Equation, rows: Any, params: Any) -> Solved:
         xp, layout, limits = equation.xp, equation.layout, (equation.tolerance, max_steps)
+
+        def value_of(rows: Any) -> Any:
+            return xp.wide(_value(equation, f, layout.unpack(rows), params))
+
         if step is None:
             direction = _newton_direction(equation, params, "cg", symmetric=True)
-            value = lambda rows: xp.wide(_value(equation, f, layout.unpack(rows), params))
-            return descended(xp, value, direction, rows, *limits)
+            return descended(xp, value_of, direction, rows, *limits)
         residual = _on_rows(layout, lambda x: equation.residual(x, params))
-        better = _on_rows(layout, lambda x: _image(equation, step, x, params))
+        own: Function = step
+        better = _on_rows(layout, lambda x: _image(equation, own, x, params))
         return stepped(xp, residual, better, rows, *limits)
 
     return _solution(options, x0, args, make, forward, "cg")
 
 
-def _solution(
-    options: Options, x0: Any, args: Any, make: Any, forward: Any, kind: str
-) -> Any:
+def _solution(options: Options, x0: Any, args: Any, make: Any, forward: Any, kind: str) -> Any:
     xp = arrays_for(x0, args)
     if xp.is_symbolic(flatten((x0, args))[0]):
         return xp.as_node(
@@ -237,15 +238,20 @@ def _newton_direction(equation: Equation, params: Any, kind: str, *, symmetric: 
     solver, tolerance = equation.solver_for(kind), equation.solver_tolerance
 
     def direction(rows: Any) -> tuple[Any, Any]:
-        residual, pull = xp.pullback_of(
-            lambda x: equation.residual(x, params), layout.unpack(rows)
-        )
-        transposed = lambda w: layout.pack(pull(layout.unpack(w)))
-        product = transposed
+        residual, pull = xp.pullback_of(lambda x: equation.residual(x, params), layout.unpack(rows))
+
+        def transposed(w: Any) -> Any:
+            return layout.pack(pull(layout.unpack(w)))
+
+        def itself(v: Any) -> Any:
+            return pull_again([v])[0]
+
+        pull_again: Any = None
         if not symmetric:
             _, pull_again = xp.pullback_of(lambda w: [transposed(w[0])], [xp.zeros_like(rows)])
-            product = lambda v: pull_again([v])[0]
         r = layout.pack(residual)
-        return r, -solver(xp, product, r, tolerance, equation.options.solver_steps).solution
+        return r, -solver(
+            xp, transposed if symmetric else itself, r, tolerance, equation.options.solver_steps
+        ).solution
 
     return direction

@@ -1,4 +1,4 @@
-"""Functions of arrays as ready-made code runs them: loops, what a function reads, its pullback to be used many times."""
+"""Functions of arrays as ready-made code runs them: loops, what a function reads, its pullback to be used often."""
 
 from __future__ import annotations
 
@@ -207,9 +207,7 @@ def loop(
         found = [tf.convert_to_tensor(new) for new in body(*old)]
         return [tf.ensure_shape(new, s.shape) for new, s in zip(found, state, strict=True)]
 
-    return tf.while_loop(
-        goes_on, kept, state, parallel_iterations=1, maximum_iterations=most
-    )
+    return tf.while_loop(goes_on, kept, state, parallel_iterations=1, maximum_iterations=most)
 
 
 def untracked(compute: Callable[[], Sequence[Any]], reads: Sequence[Any] = ()) -> list[Any]:
@@ -224,7 +222,9 @@ def untracked(compute: Callable[[], Sequence[Any]], reads: Sequence[Any] = ()) -
     if not _is_watched(reads):
         return [private.detached(tf.convert_to_tensor(a)) for a in compute()]
     with private.stop_recording():
-        return [private.detached(a) for a in tf.function(functools.partial(compute), autograph=False)()]
+        return [
+            private.detached(a) for a in tf.function(functools.partial(compute), autograph=False)()
+        ]
 
 
 def unrecorded(compute: Callable[[], Sequence[Any]]) -> list[Any]:
@@ -320,7 +320,11 @@ def compiled_here() -> bool:
 
 
 def with_failure(
-    arrays: Sequence[Any], fine: Any, fail: Callable[..., Exception], numbers: Sequence[Any], mode: str
+    arrays: Sequence[Any],
+    fine: Any,
+    fail: Callable[..., Exception],
+    numbers: Sequence[Any],
+    mode: str,
 ) -> list[Any]:
     """The arrays if all is fine when the program runs; else an error, NaN or the arrays, as the mode says.
 

@@ -48,13 +48,16 @@ def require_python(what: str) -> None:
 
 def _no_export(what: str) -> str:
     return (
-        f"{what} cannot be exported: a file keeps operations, not Python code. Export the parts before and after it, or "
-        "write it in TensorFlow's operations."
+        f"{what} cannot be exported: a file keeps operations, not Python code. Export the parts before and after it, "
+        "or write it in TensorFlow's operations."
     )
 
 
 def python_call(
-    function: Callable[..., Sequence[Any]], inputs: Sequence[Any], specs: Sequence[tf.TensorSpec], title: str
+    function: Callable[..., Sequence[Any]],
+    inputs: Sequence[Any],
+    specs: Sequence[tf.TensorSpec],
+    title: str,
 ) -> list[Any]:
     """What a function of NumPy arrays returns, as tensors of these shapes and dtypes."""
     run = functools.partial(_fitted, function, specs, title)
@@ -80,8 +83,8 @@ def _fitted(
     if not fits:
         came = ", ".join(str(a.shape) for a in found)
         raise ExternalError(
-            f"{title} returned arrays of shapes {came}; wanted {wanted}. Say so by out=..., the shape of one result or a "
-            "list of them (for batch='loop' and 'threads' that of one example)."
+            f"{title} returned arrays of shapes {came}; wanted {wanted}. Say so by out=..., the shape of one result or "
+            "a list of them (for batch='loop' and 'threads' that of one example)."
         )
     return [np.asarray(a, s.dtype.as_numpy_dtype) for a, s in zip(found, specs, strict=True)]
 
@@ -97,7 +100,9 @@ def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
         for function in [graph, *saving.graphs_in(graph)]:
             for operation in function.get_operations():
                 if _NAME in operation.name:
-                    raise ExportError(_no_export(f"the op {operation.name!r} under pb.functions.external"))
+                    raise ExportError(
+                        _no_export(f"the op {operation.name!r} under pb.functions.external")
+                    )
         return original(graph, *args, **kwargs)
 
     return trace_gradient_functions
