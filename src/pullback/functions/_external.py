@@ -53,10 +53,10 @@ def external(
     `step`; `None` means that no gradient is to flow, and is said so when one is asked for.
 
     `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
-    given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without the
-    first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on meanwhile). After
-    `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported models, no Python
-    can run: both are errors that say so.
+    given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
+    the first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on
+    meanwhile). After `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported
+    models, no Python can run: both are errors that say so.
 
     >>> import numpy as np, pullback as pb, tensorflow as tf
     >>> sinc = pb.functions.external(np.sinc, rule="differences")

@@ -44,11 +44,11 @@ def fixed_point(
     the memory of one. x0, any structure of arrays, has no gradient, as the result does not depend on it.
 
     `method="anderson"` mixes the last `memory` steps; `damping` below 1 goes only a part of each. `tolerance=None`
-    takes exactly `max_steps`. Backwards a linear system is solved by `solver`: "neumann" (the default of large systems:
-    it converges where plain iteration does), "gmres", "bicgstab", "cg" or "dense" (the default up to 256 unknowns). With
-    `batch_dims`, leading axes count systems that do not depend on each other. Whatever ends without reaching its
-    tolerance is an error (`on_failure="raise"`; "nan", as in programs compiled by XLA, or "accept"). A `SolveLog` given
-    as `log` collects the residuals of both solves.
+    takes exactly `max_steps`. Backwards a linear system is solved by `solver`: "neumann" (the default of large
+    systems: it converges where plain iteration does), "gmres", "bicgstab", "cg" or "dense" (the default up to 256
+    unknowns). With `batch_dims`, leading axes count systems that do not depend on each other. Whatever ends without
+    reaching its tolerance is an error (`on_failure="raise"`; "nan", as in programs compiled by XLA, or "accept"). A
+    `SolveLog` given as `log` collects the residuals of both solves.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.constant(2.0)
@@ -153,8 +153,8 @@ def argmin(
 
     Use it for inner problems: hyper-parameters of a regression, projections, energies. f has to be twice
     differentiable, with a Hessian that can be inverted at the minimum. Newton's directions are taken with a line
-    search; `step(x, *args)`, if given, takes their place. The other options are those of `pb.functions.fixed_point`, and
-    of large systems the solver is "cg".
+    search; `step(x, *args)`, if given, takes their place. The other options are those of `pb.functions.fixed_point`,
+    and of large systems the solver is "cg".
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.constant([1.0, 2.0])
