@@ -97,7 +97,6 @@ class _External:
         self._settings = settings
         self.__name__ = settings.name
         self.__doc__ = settings.fn.__doc__
-        self.__wrapped__ = settings.fn
         self._call = custom_gradient(self._run, jvp=self._pushed)
 
     def __call__(self, *args: Any) -> Any:
