@@ -93,7 +93,8 @@ class Definition:
         rule = Rule(result[-1], FUNCTION_OFFERS, returned_by_body=True)
         if not rule.kept <= self._known:
             self._known |= rule.kept
-            self.kept = self._known & _RECORDED
+            if not self._known & _RECORDED <= self.kept:
+                self.kept = self._known & _RECORDED  # another object: the call is run once more
         if len(result) == 2:
             return result[0], rule
         return tuple(result[:-1]), rule

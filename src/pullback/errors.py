@@ -6,6 +6,8 @@ PullbackError
  │    ├── RuleResultError       it returned something that does not fit the inputs
  │    └── NotLinearError        forward mode needs a rule that is linear in its upstream, and seen to be
  ├── ArgumentError              a ready-made function was given something that it does not take
+ ├── NotConverged               an equation was not solved to its tolerance, forward or backward
+ ├── ExternalError              code behind `pb.functions.external` failed, or returned what was not promised
  ├── BodyResultError            a function under `custom_gradient` returned no backward function
  ├── UnsupportedError           the engine cannot do this; the message says what to do instead
  │    └── UnreachableOverride   an override cannot reach a place where its target runs
@@ -66,6 +68,14 @@ class NotLinearError(RuleError):
 
 class ArgumentError(PullbackError, ValueError):
     """A ready-made function was given something that it does not take."""
+
+
+class NotConverged(PullbackError, ArithmeticError):
+    """An equation was not solved to its tolerance."""
+
+
+class ExternalError(PullbackError, RuntimeError):
+    """Code behind `pb.functions.external` failed, or returned what was not promised."""
 
 
 class BodyResultError(PullbackError, TypeError):

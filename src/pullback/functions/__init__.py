@@ -13,6 +13,7 @@ from pullback.functions._exponentials import log1mexp as log1mexp
 from pullback.functions._exponentials import log_sub_exp as log_sub_exp
 from pullback.functions._exponentials import logaddexp as logaddexp
 from pullback.functions._exponentials import logsumexp as logsumexp
+from pullback.functions._external import external as external
 from pullback.functions._fused import gelu as gelu
 from pullback.functions._fused import layer_norm as layer_norm
 from pullback.functions._fused import rms_norm as rms_norm
@@ -33,4 +34,11 @@ from pullback.functions._matrices import sqrtm as sqrtm
 from pullback.functions._more_losses import binary_focal_cross_entropy as binary_focal_cross_entropy
 from pullback.functions._more_losses import gaussian_nll as gaussian_nll
 from pullback.functions._more_losses import kl_divergence as kl_divergence
+from pullback.functions._odeint import odeint as odeint
+from pullback.functions._reversible import reversible as reversible
+from pullback.functions._solutions import argmin as argmin
+from pullback.functions._solutions import fixed_point as fixed_point
+from pullback.functions._solutions import root as root
+from pullback.functions._solve_options import Solve as Solve
+from pullback.functions._solve_options import SolveLog as SolveLog
 from pullback.functions._svd import svd as svd

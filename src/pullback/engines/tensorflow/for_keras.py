@@ -1,5 +1,6 @@
 """What `pullback.keras` has on TensorFlow."""
 
+from pullback.engines.tensorflow.keras_support.checkpoint_layer import Checkpoint as Checkpoint
 from pullback.engines.tensorflow.keras_support.gradient_callbacks import (
     GradientNorms as GradientNorms,
 )

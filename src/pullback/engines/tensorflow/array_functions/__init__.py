@@ -5,4 +5,6 @@ from pullback.engines.tensorflow.array_functions.for_attention import *
 from pullback.engines.tensorflow.array_functions.for_functions import *
 from pullback.engines.tensorflow.array_functions.for_rules import *
 from pullback.engines.tensorflow.array_functions.matrices import *
+from pullback.engines.tensorflow.array_functions.programs import *
+from pullback.engines.tensorflow.array_functions.python_calls import *
 from pullback.engines.tensorflow.checkpointing import checkpointed as checkpointed

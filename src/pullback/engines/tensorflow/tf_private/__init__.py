@@ -84,6 +84,19 @@ _gradients_helper = _gradients_util._GradientsHelper
 _stops = contextvars.ContextVar[frozenset[Any]]("pullback_stops", default=frozenset())
 
 
+@contextlib.contextmanager
+def recording_again() -> Generator[None]:
+    """Let tapes record inside a block in which they were stopped: code of the user's may have tapes of its own."""
+    stopped = recording_is_stopped()
+    if stopped:
+        _tfe.TFE_Py_TapeSetRestartOnThread()
+    try:
+        yield
+    finally:
+        if stopped:
+            _tfe.TFE_Py_TapeSetStopOnThread()
+
+
 def gradients_across(
     ys: Sequence[Any], xs: Sequence[Any], stops: Sequence[Any], graph: Any, upstream: Sequence[Any]
 ) -> list[Any]:

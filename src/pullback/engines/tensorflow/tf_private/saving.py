@@ -16,3 +16,10 @@ def custom_gradients(graph: Any) -> Iterator[tuple[str, Any]]:
     for function in list(graph._functions.values()):
         for name, operation in save._iterate_op_types(function):
             yield name.decode(), operation
+
+
+def graphs_in(graph: Any) -> Iterator[Any]:
+    """The graphs of the functions of a graph."""
+    for function in list(graph._functions.values()):
+        if getattr(function, "graph", None) is not None:
+            yield function.graph

@@ -1,0 +1,392 @@
+"""Code of another world as a function of arrays: NumPy, SciPy, C++, a simulator, with a rule or differences behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from pullback._bind import name_of
+from pullback._define import custom_gradient
+from pullback.errors import ArgumentError, ExternalError
+from pullback.functions._arguments import arrays_for
+
+Batch = Literal["loop", "threads", "whole"]
+_BATCHES = ("loop", "threads", "whole")
+_RULES = ("differences",)
+
+
+class Out(NamedTuple):
+    """Shape and dtype of one result; a dtype of `None` is that of the first input."""
+
+    shape: tuple[int | None, ...]
+    dtype: Any = None
+
+
+class _Settings(NamedTuple):
+    name: str
+    fn: Callable[..., Any]
+    rule: Any
+    out: Any
+    batch: Batch
+    timeout: float | None
+    step: float | None
+
+
+def external(
+    fn: Callable[..., Any],
+    *,
+    rule: Callable[..., Any] | Literal["differences"] | None = None,
+    out: Any = None,
+    batch: Batch = "whole",
+    timeout: float | None = None,
+    step: float | None = None,
+) -> Callable[..., Any]:
+    """A function of NumPy arrays as a function of tensors, in eager code, graphs and functional models.
+
+    Use it to train through SciPy, a simulator or a library in C++. `fn` gets and returns NumPy arrays. `rule(dy, x)` or
+    `rule(*upstreams, *inputs)` is a function of NumPy arrays, too, and returns one gradient for each input (or a single
+    one); "differences" takes central differences of `fn`, two calls for each number of the inputs, of relative length
+    `step`; `None` means that no gradient is to flow, and is said so when one is asked for.
+
+    `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
+    given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
+    the first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on
+    meanwhile). After `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported
+    models, no Python can run: both are errors that say so.
+
+    >>> import numpy as np, pullback as pb, tensorflow as tf
+    >>> sinc = pb.functions.external(np.sinc, rule="differences")
+    >>> x = tf.constant([0.5, 1.0])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = sinc(x)
+    >>> print([f"{g:.2f}" for g in tape.gradient(y, x)])
+    ['-1.27', '-1.00']
+    """
+    if not callable(fn):
+        raise ArgumentError(
+            f"pb.functions.external got fn={fn!r}; wanted a function of NumPy arrays."
+        )
+    if not (rule is None or callable(rule) or rule in _RULES):
+        raise ArgumentError(
+            f"pb.functions.external got rule={rule!r}; wanted a function of upstreams and inputs, "
+            "'differences' or None."
+        )
+    if batch not in _BATCHES:
+        raise ArgumentError(
+            f"pb.functions.external got batch={batch!r}; wanted 'loop', 'threads' or 'whole'."
+        )
+    for option, value in (("timeout", timeout), ("step", step)):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+        if not (value is None or number):
+            raise ArgumentError(
+                f"pb.functions.external got {option}={value!r}; wanted a positive number or None."
+            )
+    settings = _Settings(name_of(fn), fn, rule, _outs(out), batch, timeout, step)
+    return _External(settings)
+
+
+class _External:
+    """What `external` returns: call it like the function itself."""
+
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
+        self.__name__ = settings.name
+        self.__doc__ = settings.fn.__doc__
+        self._call = custom_gradient(self._run, jvp=self._pushed)
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the function."""
+        settings = self._settings
+        if not args:
+            raise ArgumentError(
+                f"{settings.name} under pb.functions.external got no arguments; wanted arrays."
+            )
+        xp = arrays_for(*args)
+        xp.require_python(f"{settings.name} under pb.functions.external")
+        arrays = args if xp.is_symbolic(args) else tuple(xp.asarray(a) for a in args)
+        return self._call(*arrays)
+
+    def _run(self, *inputs: Any) -> Any:
+        xp, settings = arrays_for(*inputs), self._settings
+        outs = _specs(xp, settings, inputs)
+        found = xp.python_call(_Forward(settings), inputs, outs, settings.name)
+        single = len(outs) == 1
+
+        def external_pullback(*upstream: Any) -> Any:
+            return self._pulled_back(xp, inputs, outs, upstream)
+
+        return (found[0] if single else tuple(found)), external_pullback
+
+    def _pulled_back(
+        self, xp: Any, inputs: Sequence[Any], outs: Any, upstream: Sequence[Any]
+    ) -> Any:
+        settings = self._settings
+        if settings.rule is None:
+            raise _no_rule(settings)
+        whole = [xp.zeros_of(o) if u is None else u for u, o in zip(upstream, outs, strict=True)]
+        taking = [i for i, x in enumerate(inputs) if xp.kind_of(x) in ("floating", "complex")]
+        specs = [xp.spec_like(inputs[i]) for i in taking]
+        backward = _Backward(settings, len(outs), taking)
+        found = iter(self._gradients(xp, backward, [*whole, *inputs], specs))
+        gradients = [next(found) if i in taking else None for i in range(len(inputs))]
+        return gradients[0] if len(gradients) == 1 else tuple(gradients)
+
+    def _pushed(self, *tangents: Any, inputs: Any) -> Any:
+        """The tangents of the results: forward mode."""
+        settings, given = self._settings, _spread(inputs)
+        if settings.rule is None:
+            raise _no_rule(settings)
+        xp = arrays_for(*given)
+        outs = _specs(xp, settings, given)
+        taking = [i for i, x in enumerate(given) if xp.kind_of(x) in ("floating", "complex")]
+        along = [
+            t if t is not None else xp.zeros_like(x) for t, x in zip(tangents, given, strict=True)
+        ]
+        forward = _Tangents(settings, len(given), taking)
+        arrays = [*(along[i] for i in taking), *given]
+        found = xp.python_call(forward, arrays, outs, settings.name)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _gradients(self, xp: Any, backward: Any, given: Sequence[Any], specs: Any) -> Any:
+        """The gradients, of which no gradient can be taken: a rule in NumPy has none."""
+        title = f"the rule of {self._settings.name}"
+
+        def no_second() -> ExternalError:
+            return ExternalError(
+                f"{title} under pb.functions.external is differentiated once more, and a rule in NumPy has no "
+                "derivative. Write the function in the framework's operations, or give its gradient as another "
+                "pb.functions.external in pb.with_gradient."
+            )
+
+        @custom_gradient
+        def rule_in_numpy(*given: Any) -> Any:
+            def refused(*_: Any) -> Any:
+                # In a graph when it runs: maps over rows look at gradients that nobody asks for.
+                like = [xp.zeros_like(x) for x in given]
+                return tuple(xp.with_failure(like, xp.asarray(0.0) > 0, no_second, [], "raise"))
+
+            return tuple(xp.python_call(backward, given, specs, title)), refused
+
+        return rule_in_numpy(*given)
+
+
+class _Forward:
+    """The forward call on arrays of NumPy."""
+
+    def __init__(self, settings: _Settings) -> None:
+        self.settings = settings
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """One array for each result."""
+        return _on_batch(self.settings, self._one, arrays)
+
+    def _one(self, *arrays: Any) -> list[Any]:
+        return _listed(self.settings.fn(*arrays))
+
+
+class _Backward:
+    """The rule, or differences, on arrays of NumPy: upstreams, then inputs."""
+
+    def __init__(self, settings: _Settings, outs: int, taking: Sequence[int]) -> None:
+        self.settings, self.outs, self.taking = settings, outs, taking
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """One array for each input that takes a gradient."""
+        return _on_batch(self.settings, self.one, arrays)
+
+    def one(self, *arrays: Any) -> list[Any]:
+        """The same for one example."""
+        upstream, inputs = arrays[: self.outs], arrays[self.outs :]
+        if self.settings.rule == "differences":
+            return differences(self.settings.fn, upstream, inputs, self.taking, self.settings.step)
+        found = self.settings.rule(*upstream, *inputs)
+        gradients = _listed(found)
+        if len(gradients) == len(inputs) != len(self.taking):
+            gradients = [gradients[i] for i in self.taking]
+        if len(gradients) != len(self.taking):
+            raise ExternalError(
+                f"the rule of {self.settings.name} returned {len(gradients)} gradients; wanted one for each of the "
+                f"{len(self.taking)} inputs of a floating dtype."
+            )
+        wanted = [inputs[i] for i in self.taking]
+        return [_like_input(self.settings, g, x) for g, x in zip(gradients, wanted, strict=True)]
+
+
+class _Tangents:
+    """What a rule, which is linear in its upstreams, says of tangents: its transpose, one unit vector at a time."""
+
+    def __init__(self, settings: _Settings, count: int, taking: Sequence[int]) -> None:
+        self.settings, self.count, self.taking = settings, count, taking
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """One array for each result."""
+        return _on_batch(self.settings, self._one, arrays)
+
+    def _one(self, *arrays: Any) -> list[Any]:
+        tangents, inputs = arrays[: len(self.taking)], arrays[len(self.taking) :]
+        like = _listed(self.settings.fn(*inputs))
+        rule = _Backward(self.settings, len(like), self.taking)
+        found = [np.zeros(np.shape(y)) for y in like]
+        for i, result in enumerate(found):
+            for place in np.ndindex(*result.shape):
+                unit = [np.zeros_like(y) for y in found]
+                unit[i][place] = 1.0
+                gradients = rule.one(*unit, *inputs)
+                result[place] = sum(np.sum(g * t) for g, t in zip(gradients, tangents, strict=True))
+        return found
+
+
+def _spread(inputs: Any) -> list[Any]:
+    """The inputs, which are those of one parameter that takes any number of them."""
+    return [x for value in inputs for x in (value if isinstance(value, tuple) else (value,))]
+
+
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+def _no_rule(settings: _Settings) -> ExternalError:
+    return ExternalError(
+        f"{settings.name} under pb.functions.external has no rule, and its gradient is asked for. Give rule=..., a "
+        "function of upstreams and inputs, or rule='differences'; or put stop_gradient around it."
+    )
+
+
+def _like_input(settings: _Settings, gradient: Any, x: Any) -> Any:
+    if gradient is None:
+        return np.zeros_like(x)
+    gradient = np.asarray(gradient)
+    if gradient.shape != np.shape(x):
+        raise ExternalError(
+            f"the rule of {settings.name} returned a gradient of shape {gradient.shape} for an input of shape "
+            f"{np.shape(x)}; wanted the shape of the input."
+        )
+    return gradient.astype(x.dtype)
+
+
+def differences(
+    fn: Callable[..., Any],
+    upstream: Sequence[Any],
+    inputs: Sequence[Any],
+    taking: Sequence[int],
+    step: float | None,
+) -> list[Any]:
+    """The gradient by central differences, in float64 as far as the function computes in it."""
+    wide = [np.asarray(x, np.float64) if i in taking else x for i, x in enumerate(inputs)]
+
+    def along(i: int, place: tuple[int, ...]) -> float:
+        h = (step or float(np.finfo(np.float64).eps) ** (1 / 3)) * max(
+            1.0, abs(float(wide[i][place]))
+        )
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = wide[i].copy()
+            moved[place] += sign * h
+            found = fn(*wide[:i], moved, *wide[i + 1 :])
+            found = _listed(found)
+            ends.append(
+                sum(
+                    np.sum(np.asarray(u, np.float64) * y)
+                    for u, y in zip(upstream, found, strict=True)
+                )
+            )
+        return (ends[0] - ends[1]) / (2 * h)
+
+    gradients = [np.zeros_like(wide[i]) for i in taking]
+    for gradient, i in zip(gradients, taking, strict=True):
+        for place in np.ndindex(*gradient.shape):
+            gradient[place] = along(i, place)
+    return [g.astype(inputs[i].dtype) for g, i in zip(gradients, taking, strict=True)]
+
+
+def _on_batch(
+    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+) -> list[Any]:
+    """Run for the whole, or for one example after the other, or for all of them at once; no longer than is allowed."""
+    try:
+        return _on_rows(settings, one, arrays)
+    except Exception as error:
+        if not isinstance(error, ExternalError):
+            error.add_note(f"raised by {settings.name} under pb.functions.external, or by its rule")
+        raise
+
+
+def _on_rows(
+    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+) -> list[Any]:
+    if settings.batch == "whole":
+        return _in_time(settings, lambda: one(*arrays))
+    lengths = {len(a) if np.ndim(a) else 0 for a in arrays}
+    if len(lengths) != 1 or any(not np.ndim(a) for a in arrays):
+        raise ExternalError(
+            f"{settings.name} under pb.functions.external with batch={settings.batch!r} got inputs of shapes "
+            f"{[np.shape(a) for a in arrays]}; wanted one first axis, of examples. Use batch='whole' for others."
+        )
+    rows = list(zip(*arrays, strict=True))
+    if not rows:
+        raise ExternalError(
+            f"{settings.name} under pb.functions.external got a batch of no examples."
+        )
+    if settings.batch == "loop":
+        found = _in_time(settings, lambda: [one(*row) for row in rows])
+    else:
+        with ThreadPoolExecutor() as pool:
+            found = _in_time(settings, lambda: list(pool.map(lambda row: one(*row), rows)))
+    return [np.stack(parts) for parts in zip(*found, strict=True)]
+
+
+def _in_time(settings: _Settings, run: Callable[[], Any]) -> Any:
+    if settings.timeout is None:
+        return run()
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(run).result(settings.timeout)
+    except FutureTimeout:
+        raise ExternalError(
+            f"{settings.name} under pb.functions.external took longer than timeout={settings.timeout:g} seconds. Give "
+            "it more time, or find out what it waits for: its thread is left alone, as Python cannot end it."
+        ) from None
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _outs(out: Any) -> list[Out] | None:
+    """What the user said of the results, one entry for each."""
+    if out is None:
+        return None
+    several = isinstance(out, list)
+    found = [_one_out(each) for each in (out if several else [out])]
+    if any(each is None for each in found) or not found:
+        raise ArgumentError(
+            f"pb.functions.external got out={out!r}; wanted a shape, such as (3, None), or (shape, dtype), or a list "
+            "of these for several results."
+        )
+    return [each for each in found if each is not None]
+
+
+def _one_out(out: Any) -> Out | None:
+    if isinstance(out, Out):
+        return out
+    if _is_shape(out):
+        return Out(tuple(out))
+    pair = isinstance(out, tuple) and len(out) == 2 and _is_shape(out[0])
+    return Out(tuple(out[0]), out[1]) if pair else None
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        n is None or (isinstance(n, int) and not isinstance(n, bool)) for n in value
+    )
+
+
+def _specs(xp: Any, settings: _Settings, inputs: Sequence[Any]) -> list[Any]:
+    """Shape and dtype of each result, with the axis of examples in front."""
+    if settings.out is None:
+        return [xp.spec_like(inputs[0])]
+    front = () if settings.batch == "whole" else tuple(inputs[0].shape[:1])
+    return [xp.spec_of(front + o.shape, o.dtype or inputs[0].dtype) for o in settings.out]

@@ -1,0 +1,351 @@
+"""Solutions of equations F(x, θ) = 0, differentiated by the implicit function theorem: dx = −F_x⁻¹ F_θ dθ.
+
+Backwards one linear system is solved, F_xᵀ w = x̄, and w is pulled back to θ. Nothing of the iterations is kept. The
+linear solution has a gradient of its own, the solution of the transposed system, so that it can be differentiated
+again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from pullback._define import custom_gradient
+from pullback._project import describe
+from pullback._scope import rehearsing, set_for
+from pullback._tree import flatten, unflatten
+from pullback.errors import ArgumentError, NotConverged
+from pullback.functions._arguments import arrays_for
+from pullback.functions._linear_solvers import SOLVERS, Solved
+from pullback.functions._solve_options import Options, Solve, SolveLog
+
+Arrays = Sequence[Any]
+_depth: ContextVar[int] = ContextVar("depth", default=0)  # of rules inside of rules
+_DENSE = 256  # unknowns of one system, up to which its matrix is made
+
+
+class Layout:
+    """A structure of arrays as rows of numbers: one row for each system, in float32 at least."""
+
+    def __init__(self, xp: Any, options: Options, leaves: Arrays) -> None:
+        self.xp, self.dtype, self.batch_dims = xp, leaves[0].dtype, options.batch_dims
+        self.like = leaves
+        self.shapes = [xp.shape_of(leaf) for leaf in leaves]
+        for leaf in leaves:
+            if leaf.dtype != self.dtype or len(leaf.shape) < options.batch_dims:
+                came = ", ".join(map(describe, leaves))
+                raise ArgumentError(
+                    f"pb.functions.{options.name} got x0 with {came}; wanted arrays of one dtype, with at least "
+                    f"batch_dims={options.batch_dims} axes. Cast them, or give fewer batch_dims."
+                )
+        self.sizes = [xp.static_size(leaf, slice(self.batch_dims, None)) for leaf in leaves]
+        self.count = None if None in self.sizes else sum(n for n in self.sizes if n is not None)
+
+    def pack(self, leaves: Arrays) -> Any:
+        """The rows of these arrays."""
+        rows = [self._row(leaf, shape) for leaf, shape in zip(leaves, self.shapes, strict=True)]
+        return self.xp.wide(rows[0] if len(rows) == 1 else self.xp.concat(rows, -1))
+
+    def _row(self, leaf: Any, shape: Sequence[Any]) -> Any:
+        systems = math.prod(shape[: self.batch_dims])
+        return self.xp.reshape(leaf, [systems, math.prod(shape[self.batch_dims :])])
+
+    def unpack(self, rows: Any) -> list[Any]:
+        """The arrays of these rows."""
+        rows = self.xp.astype(rows, self.dtype)
+        sizes = [math.prod(shape[self.batch_dims :]) for shape in self.shapes]
+        parts = [rows] if len(sizes) == 1 else self.xp.split(rows, sizes, -1)
+        return [self.xp.reshape(p, s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def unpack_many(self, stacked: Any, count: int) -> list[Any]:
+        """The arrays of rows that are stacked, with the stack in front."""
+        stacked = self.xp.astype(stacked, self.dtype)
+        sizes = [math.prod(shape[self.batch_dims :]) for shape in self.shapes]
+        parts = [stacked] if len(sizes) == 1 else self.xp.split(stacked, sizes, -1)
+        return [self.xp.reshape(p, [count, *s]) for p, s in zip(parts, self.shapes, strict=True)]
+
+
+class Equation:
+    """An equation in one structure of arrays, given by a function that is to be zero."""
+
+    def __init__(
+        self,
+        xp: Any,
+        options: Options,
+        make: Callable[[Equation], Callable[..., Arrays]],
+        x0: Any,
+        args: Any,
+    ) -> None:
+        self.xp, self.options = xp, options
+        leaves, self.structure = flatten(x0)
+        self.start = [real_array(xp, options.name, leaf) for leaf in leaves]
+        if not leaves:
+            raise ArgumentError(
+                f"pb.functions.{options.name} got x0 without any array. Give it at least one."
+            )
+        self.layout = Layout(xp, options, self.start)
+        self._args, self._args_structure = flatten(args)
+        self._places = [i for i, leaf in enumerate(self._args) if xp.carries_gradient(leaf)]
+        self.residual = make(self)
+        given = options.tolerance, options.solver_tolerance
+        auto = float(xp.eps_of(self.layout.dtype)) ** 0.7
+        self.tolerance, self.solver_tolerance = (auto if t == "auto" else t for t in given)
+
+    @property
+    def params(self) -> list[Any]:
+        """The arguments that a gradient may be asked for."""
+        return [self._args[i] for i in self._places]
+
+    def call(self, f: Callable[..., Any], x: Arrays, params: Arrays) -> Any:
+        """Call the user's function on other arrays."""
+        filled = list(self._args)
+        for place, value in zip(self._places, params, strict=True):
+            filled[place] = value
+        args = unflatten(self._args_structure, filled)
+        return f(unflatten(self.structure, list(x)), *args)
+
+    def leaves_like_x(self, result: Any) -> list[Any]:
+        """What the user's function returned as flat arrays, which have to be like x."""
+        leaves, structure = flatten(result)
+        xs = self.start
+        fits = structure == self.structure and all(
+            self.xp.fits(leaf, x) for leaf, x in zip(leaves, xs, strict=True)
+        )
+        if not fits:
+            raise ArgumentError(
+                f"pb.functions.{self.options.name} got a function that returns {described(leaves)} for x of "
+                f"{described(xs)}; wanted the structure, shapes and dtypes of x0. Let the function keep them, or "
+                "give x0 as the function returns it."
+            )
+        return [self.xp.same_shape(leaf, x) for leaf, x in zip(leaves, xs, strict=True)]
+
+    def solver_for(self, kind: str) -> Callable[..., Solved]:
+        """The linear solver: of few unknowns dense, else the usual one of this kind of equation."""
+        name = self.options.solver
+        if name == "auto":
+            name = "dense" if (self.layout.count or math.inf) <= _DENSE else kind
+        if name == "dense" and self.layout.count is None:
+            raise ArgumentError(
+                f"pb.functions.{self.options.name} got solver='dense' for an x0 of {described(self.start)}: the number "
+                "of unknowns has to be known. Set the shape, as with ensure_shape, or use solver='gmres'."
+            )
+        return SOLVERS[name]
+
+    def checked(self, kind: str, arrays: Arrays, solved: Solved) -> list[Any]:
+        """The arrays, if the solve converged; else what the user wants done."""
+        options, xp = self.options, self.xp
+        tolerance = self.tolerance if kind == "forward" else self.solver_tolerance
+        steps = options.max_steps if kind == "forward" else options.solver_steps
+        fine = solved.residual < math.inf if tolerance is None else solved.residual <= tolerance
+        if options.log is not None:
+            arrays = self._logged(options.log, kind, arrays, solved, fine)
+
+        def fail(taken: Any, residual: Any) -> NotConverged:
+            return NotConverged(_words(options.name, kind, residual, taken, tolerance, steps))
+
+        numbers = [solved.steps, solved.residual]
+        return xp.with_failure(arrays, fine, fail, numbers, options.on_failure)
+
+    def _logged(
+        self, log: SolveLog, kind: str, arrays: Arrays, solved: Solved, fine: Any
+    ) -> Arrays:
+        if self.xp.compiled_here():
+            raise ArgumentError(
+                f"pb.functions.{self.options.name} got a log in a program compiled by XLA, from which no Python is "
+                "called. Leave the log away, or run without jit_compile=True."
+            )
+
+        def see(residual: Any, steps: Any, converged: Any) -> None:
+            log.append(Solve(kind, float(residual), int(steps), bool(converged)))
+
+        return self.xp.shown(arrays, see, [solved.residual, solved.steps, fine])
+
+
+def _words(name: str, kind: str, residual: Any, taken: Any, tolerance: Any, steps: int) -> str:
+    wanted = "a finite one" if tolerance is None else f"at most {tolerance:.2g}"
+    if kind == "forward":
+        option, other = "max_steps", "another x0, damping or method"
+    else:
+        option, other = "solver_steps", "another solver"
+    taken = f"{taken:g}" if isinstance(taken, float) else taken
+    residual = f"{residual:.3g}" if isinstance(residual, float) else residual
+    return (
+        f"pb.functions.{name}: the {kind} solve ended after {taken} steps of {steps} with a residual of {residual}; "
+        f"wanted {wanted}. Give more {option}, a larger tolerance or {other}; on_failure='accept' takes it as it is."
+    )
+
+
+def described(leaves: Arrays) -> str:
+    """Arrays in messages."""
+    return ", ".join(map(describe, leaves)) or "nothing"
+
+
+def real_array(xp: Any, name: str, value: Any) -> Any:
+    """A value as an array of real numbers."""
+    array = xp.asarray(value)
+    if xp.kind_of(array) != "floating":
+        raise ArgumentError(
+            f"pb.functions.{name} got x0 with {describe(array)}; wanted real floating-point numbers. Cast it before."
+        )
+    return array
+
+
+def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -> Any:
+    """The solution, in the structure of x0, with its implicit gradient.
+
+    `forward` is the way to it: from the rows of a start, and the residual as a function of arrays, to a `Solved`. The
+    linear systems of `kind` are those of the equation where nothing else was asked for.
+    """
+    xp = equation.xp
+    sources = xp.sources_of(lambda x: equation.residual(x, equation.params), equation.start)
+
+    def found(start: Arrays, params: Arrays) -> list[Any]:
+        def compute() -> list[Any]:
+            solved = forward(equation.layout.pack(start), params)
+            return [*equation.layout.unpack(solved.solution), solved.residual, solved.steps]
+
+        *x, residual, steps = xp.untracked(compute, [*params, *sources])
+        return equation.checked("forward", x, Solved(None, residual, steps))
+
+    def pushed(_: Any, *tangents: Any, inputs: Any, outputs: Any) -> Any:
+        given = list(outputs), list(inputs["params"]), own_sources
+        return _pushed_forward(equation, kind, *given, flatten(tangents)[0])
+
+    @functools.partial(custom_gradient, jvp=pushed)
+    def solution(start: list[Any], params: list[Any], sources: list[Any]) -> Any:
+        del sources  # read by the function itself; here so that they have a gradient
+
+        def solution_pullback(*upstream: Any, outputs: Any) -> Any:
+            return _pulled_back(equation, kind, list(outputs), params, own_sources, upstream)
+
+        return found(start, params), solution_pullback
+
+    own_sources = sources
+    leaves = solution(list(equation.start), equation.params, sources)
+    return unflatten(equation.structure, list(leaves))
+
+
+def _pulled_back(
+    equation: Equation, kind: str, x: Arrays, params: Arrays, sources: Arrays, upstream: Arrays
+) -> dict[str, list[Any]]:
+    xp, layout = equation.xp, equation.layout
+    matrix = _Matrix.of(equation, x, params)
+    reads = [*x, *params, *sources]
+    w = linear_solution(equation, kind, matrix.swapped(), layout.pack(upstream), reads)
+    _, pull = xp.pullback_of(lambda at: equation.residual(x, at), params, sources, x)
+    gradients = pull(layout.unpack(-w))
+    return {"params": gradients[: len(params)], "sources": gradients[len(params) :]}
+
+
+def _pushed_forward(
+    equation: Equation, kind: str, x: Arrays, params: Arrays, sources: Arrays, tangents: Arrays
+) -> list[Any]:
+    """The tangents of the solution: dx = −F_x⁻¹ F_θ dθ."""
+    xp, layout = equation.xp, equation.layout
+    moved = _tangent(
+        xp, lambda at: [layout.pack(equation.residual(x, at))], params, sources, x, tangents
+    )
+    matrix = _Matrix.of(equation, x, params)
+    with set_for(_depth, _depth.get() + 1):
+        dx = linear_solution(equation, kind, matrix, -moved, [*x, *params, *sources])
+    return layout.unpack(dx)
+
+
+def _tangent(
+    xp: Any, function: Any, xs: Arrays, others: Arrays, fixed: Arrays, tangents: Arrays
+) -> Any:
+    """The tangent of one array for those of what it is made of: the transpose of the pullback, which is linear."""
+    (y,), pull = xp.pullback_of(function, xs, others, fixed)
+    there = [i for i, t in enumerate(tangents) if t is not None]
+    _, push = xp.pullback_of(lambda u: [pull(u)[i] for i in there], [xp.zeros_like(y)])
+    return push([tangents[i] for i in there])[0]
+
+
+class _Matrix(NamedTuple):
+    """A matrix by what builds the product with it, and the product with its transpose."""
+
+    build: Callable[[], Callable[[Any], Any]]
+    build_transposed: Callable[[], Callable[[Any], Any]]
+
+    @classmethod
+    def of(cls, equation: Equation, x: Arrays, params: Arrays) -> _Matrix:
+        """The derivative of the residual towards x."""
+        xp, layout = equation.xp, equation.layout
+
+        def transposed() -> Callable[[Any], Any]:
+            _, pull = xp.pullback_of(lambda at: equation.residual(at, params), x)
+            return lambda w: layout.pack(pull(layout.unpack(w)))
+
+        def itself() -> Callable[[Any], Any]:
+            product = transposed()
+            zeros = xp.zeros_like(layout.pack(x))
+            _, pull = xp.pullback_of(lambda at: [product(at[0])], [zeros])
+            return lambda v: pull([v])[0]
+
+        return cls(itself, transposed)
+
+    def swapped(self) -> _Matrix:
+        """The transposed matrix."""
+        return _Matrix(self.build_transposed, self.build)
+
+
+def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, reads: Arrays) -> Any:
+    """What solves A w = b, given the arrays and variables that A is made of."""
+    xp = equation.xp
+    if rehearsing.get():
+        # All that counts is what would be read, and each solution would rehearse that of its gradient in turn.
+        return matrix.build()(b)
+
+    def solve(b: Any) -> Any:
+        product, solver = matrix.build(), equation.solver_for(kind)
+        limits = equation.solver_tolerance, equation.options.solver_steps
+        scale = _scale_of(xp, b)
+        w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b / scale, *limits))
+        (w,) = equation.checked("backward", [scale * w], Solved(None, residual, steps))
+        return w
+
+    if _depth.get() > 1:
+        # An accumulator follows what runs for its sake, and would go on for ever.
+        return solve(b)
+
+    def pushed(db: Any, *dreads: Any, outputs: Any) -> Any:
+        tangents = flatten(dreads)[0]
+        rest = 0.0 if db is None else db
+        if any(t is not None for t in tangents):
+            rest = rest - _tangent(
+                xp, lambda _: [matrix.build()(outputs)], [], own_reads, [outputs], tangents
+            )
+        with set_for(_depth, _depth.get() + 1):
+            return linear_solution(equation, kind, matrix, rest, own_reads)
+
+    @functools.partial(custom_gradient, jvp=pushed)
+    def linear(b: Any, reads: list[Any]) -> Any:
+        del reads
+
+        def linear_pullback(dw: Any, *, outputs: Any) -> Any:
+            v = linear_solution(equation, kind, matrix.swapped(), dw, own_reads)
+            _, pull = xp.pullback_of(lambda _: [matrix.build()(outputs)], [], own_reads, [outputs])
+            return {"b": v, "reads": pull([-v])}
+
+        return solve(b), linear_pullback
+
+    own_reads = reads
+    return linear(b, list(reads))
+
+
+def _scale_of(xp: Any, b: Any) -> Any:
+    """A power of two near the largest entry: squares of what is divided by it do not leave the range of the format."""
+    largest = xp.max(xp.magnitude(b))
+    usable = xp.isfinite(largest) & (largest > 0)
+    return xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
+
+
+def equation_of(
+    options: Options, x0: Any, args: Any, make: Callable[[Equation], Callable[..., Arrays]]
+) -> Equation:
+    """The equation, once its options are known to make sense."""
+    options.check()
+    return Equation(arrays_for(x0, args), options, make, x0, args)

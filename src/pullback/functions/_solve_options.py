@@ -1,0 +1,78 @@
+"""How equations are to be solved, and how it went."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+from pullback.errors import ArgumentError
+from pullback.functions._linear_solvers import SOLVERS
+
+OnFailure = Literal["raise", "nan", "accept"]
+
+
+class Solve(NamedTuple):
+    """One solve: which pass it belongs to, how well it went, and how many steps it took."""
+
+    kind: str
+    residual: float
+    steps: int
+    converged: bool
+
+
+class SolveLog(list[Solve]):
+    """Collects how the solves of `fixed_point`, `root` and `argmin` went, forward and backward, as they run."""
+
+    @property
+    def forward(self) -> list[Solve]:
+        """The solves of the equations themselves."""
+        return [solve for solve in self if solve.kind == "forward"]
+
+    @property
+    def backward(self) -> list[Solve]:
+        """The linear solves of backward passes."""
+        return [solve for solve in self if solve.kind == "backward"]
+
+
+class Options(NamedTuple):
+    """How equations are solved, as the user said it."""
+
+    name: str
+    tolerance: float | Literal["auto"] | None
+    max_steps: int
+    solver: str
+    solver_tolerance: float | Literal["auto"] | None
+    solver_steps: int
+    batch_dims: int
+    on_failure: OnFailure
+    log: SolveLog | None
+
+    def check(self) -> None:
+        """Complain of what makes no sense."""
+        for name in ("tolerance", "solver_tolerance"):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (value is None or value == "auto" or (number and 0 < value < math.inf)):
+                self.refuse(
+                    name,
+                    "a positive number, 'auto' (by the dtype), or None (a fixed number of steps)",
+                )
+        for name, low in (("max_steps", 1), ("solver_steps", 1), ("batch_dims", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < low:
+                self.refuse(name, f"a whole number from {low} on")
+        for name, known in (
+            ("solver", ["auto", *SOLVERS]),
+            ("on_failure", ["raise", "nan", "accept"]),
+        ):
+            if getattr(self, name) not in known:
+                self.refuse(name, " or ".join(map(repr, known)))
+        log: Any = self.log
+        if log is not None and not isinstance(log, SolveLog):
+            self.refuse("log", "a pb.functions.SolveLog() or None")
+
+    def refuse(self, name: str, wanted: str) -> None:
+        """Say what was wanted."""
+        raise ArgumentError(
+            f"pb.functions.{self.name} got {name}={getattr(self, name)!r}; wanted {wanted}."
+        )

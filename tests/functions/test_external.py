@@ -1,0 +1,183 @@
+"""`external`: NumPy code in every mode that can run it, and honest errors in the others."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.errors import ArgumentError, ExportError, ExternalError, UnsupportedError
+from tests.modes import MODES, SECOND_ORDER, assert_in_mode, eager
+
+external = pb.functions.external
+X, Y = tf.constant([0.3, 1.2]), tf.constant([2.0, -1.0])
+
+
+def wave(x: Any, y: Any) -> Any:
+    return np.sin(x) * y
+
+
+def wave_rule(dz: Any, x: Any, y: Any) -> Any:
+    return dz * np.cos(x) * y, dz * np.sin(x)
+
+
+WANTED = [np.cos(X) * Y, np.sin(X)]
+WAYS = {
+    "rule": external(wave, rule=wave_rule),
+    "differences": external(wave, rule="differences"),
+    "loop": external(wave, rule=wave_rule, out=(), batch="loop"),
+    "threads": external(wave, rule=wave_rule, out=(), batch="threads", timeout=60.0),
+}
+COMPILED = [name for name in MODES if "XLA" in name]
+OTHERS = [name for name in MODES if name not in COMPILED]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", OTHERS)
+def test_gradient_in_every_mode(mode: str, way: str) -> None:
+    assert_in_mode(MODES[mode], WAYS[way], [X, Y], WANTED)
+
+
+@pytest.mark.parametrize("mode", COMPILED)
+def test_xla_is_refused_in_words(mode: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"compiled by XLA.*jit_compile"):
+        MODES[mode](WAYS["rule"], [X, Y])
+
+
+def test_check_says_right() -> None:
+    report = pb.check(WAYS["rule"], X, Y)
+    assert report.verdict == "right", str(report)
+
+
+def test_check_finds_a_wrong_rule() -> None:
+    wrong = external(np.sin, rule=lambda dy, x: -dy * np.cos(x))
+    assert pb.check(wrong, X).verdict == "wrong"
+
+
+def test_several_results_and_whole_numbers() -> None:
+    def split(x: Any, n: Any) -> Any:
+        return x[: int(n)] * 2.0, np.sum(x, keepdims=True)
+
+    def rule(da: Any, db: Any, x: Any, n: Any) -> Any:
+        return np.concatenate([2.0 * da, np.zeros(len(x) - int(n))]) + db, None
+
+    both = external(split, rule=rule, out=[(1,), ((1,), "float32")])
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        a, b = tf.function(both)(X, tf.constant(1))
+        loss = tf.reduce_sum(a) + 3.0 * tf.reduce_sum(b)
+    assert (tuple(a.shape), tuple(b.shape)) == ((1,), (1,))
+    np.testing.assert_allclose(tape.gradient(loss, X), [5.0, 3.0])
+
+
+def test_shapes_are_known_while_tracing() -> None:
+    seen: list[Any] = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2])])
+    def traced(x: Any) -> Any:
+        y = external(lambda x: x.sum(-1), rule="differences", out=(), batch="loop")(x)
+        seen.append(y.shape.as_list())
+        return y
+
+    traced(tf.ones([3, 2]))
+    assert seen == [[None]]
+
+
+def test_a_model_that_is_being_built() -> None:
+    x = keras.Input([2])
+    square = external(np.square, rule=lambda dy, x: 2.0 * x * dy)
+    model = keras.Model(x, square(keras.layers.Dense(2, kernel_initializer="ones")(x)))
+    model.compile("sgd", "mse")
+    history = model.fit(np.ones([4, 2], "f"), np.zeros([4, 2], "f"), epochs=2, verbose=0)
+    assert history.history["loss"][1] < history.history["loss"][0]
+
+
+def test_threads_run_at_once() -> None:
+    def slow(x: Any) -> Any:
+        time.sleep(0.2)
+        return x
+
+    start = time.monotonic()
+    external(slow, batch="threads", out=())(tf.zeros([4]))
+    assert time.monotonic() - start < 0.7
+
+
+@pytest.mark.parametrize("save", [tf.saved_model.save, lambda m, path: m.export(path)])
+def test_export_is_refused_in_words(tmp_path: Path, save: Callable[..., Any]) -> None:
+    x = keras.Input([2])
+    model = keras.Model(x, external(np.square, rule="differences")(x))
+    with pytest.raises(ExportError, match=r"cannot be exported.*not Python code"):
+        save(model, str(tmp_path / "model"))
+
+
+def failing(x: Any) -> Any:
+    raise ValueError(f"no solution for {x.shape}")
+
+
+def test_an_error_of_the_code_comes_through() -> None:
+    with pytest.raises(ValueError, match="no solution") as caught:
+        external(failing)(X)
+    assert any("failing under pb.functions.external" in note for note in caught.value.__notes__)
+
+
+def test_an_error_of_the_code_in_a_graph() -> None:
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="no solution"):
+        tf.function(external(failing))(X)
+
+
+def test_too_slow() -> None:
+    with pytest.raises(ExternalError, match=r"took longer than timeout=0.05"):
+        external(lambda x: time.sleep(0.5), timeout=0.05)(X)
+
+
+def test_second_order_is_refused_at_once() -> None:
+    with pytest.raises(ExternalError, match="differentiated once more"):
+        SECOND_ORDER["second order, eager"](WAYS["rule"], [X, Y])
+
+
+def test_second_order_is_refused_when_it_runs() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differentiated once more"):
+        SECOND_ORDER["second order, tapes inside"](WAYS["rule"], [X, Y])
+
+
+def test_no_rule() -> None:
+    with pytest.raises(ExternalError, match=r"has no rule.*rule='differences'"):
+        eager(external(np.sin), [X])
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (external(lambda x: x[:1]), "returned arrays of shapes \\(1,\\); wanted \\(2,\\).*out="),
+        (external(lambda x: x, batch="loop", out=(2,)), "wanted \\(2, 2\\)"),
+        (
+            external(np.sin, rule=lambda dy, x: dy[:1]),
+            "shape \\(1,\\) for an input of shape \\(2,\\)",
+        ),
+        (external(np.sin, rule=lambda dy, x: (dy, dy)), "returned 2 gradients"),
+    ],
+)
+def test_what_does_not_fit(function: Callable[..., Any], words: str) -> None:
+    with pytest.raises(ExternalError, match=words):
+        eager(function, [X])
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: external(3.0), "fn=3.0"),
+        (lambda: external(np.sin, rule="magic"), "rule='magic'"),
+        (lambda: external(np.sin, batch="each"), "batch='each'"),
+        (lambda: external(np.sin, timeout=-1.0), "timeout=-1.0"),
+        (lambda: external(np.sin, out="like x"), "out='like x'; wanted a shape"),
+        (lambda: external(np.sin)(), "got no arguments"),
+    ],
+)
+def test_bad_input(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        call()

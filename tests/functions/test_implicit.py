@@ -1,0 +1,314 @@
+"""`fixed_point`, `root` and `argmin` against closed forms, in every mode, and what they do not take."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.errors import ArgumentError, NotConverged
+from tests.modes import MODES, SECOND_ORDER, assert_gradients, assert_in_mode
+
+f = pb.functions
+A = tf.constant([2.0, 3.0])
+SQRT = [1 / (2 * np.sqrt(2)), 1 / (2 * np.sqrt(3))]
+
+
+def heron(a: Any) -> Any:
+    return f.fixed_point(lambda x, a: 0.5 * (x + a / x), tf.ones_like(a), a)
+
+
+def cube_root(a: Any) -> Any:
+    return f.root(lambda x, a: x**3 - a, tf.ones_like(a), a, batch_dims=1)
+
+
+def shifted(a: Any) -> Any:
+    """The minimum of x⁴/4 + x − a x: the cube root of a − 1."""
+    return f.argmin(lambda x, a: tf.reduce_sum(x**4 / 4 + x - a * x), 0.5 * tf.ones_like(a), a)
+
+
+# Function, its value, first derivative and second, in NumPy.
+CASES: list[tuple[Callable[..., Any], Any, Any, Any]] = [
+    (heron, np.sqrt, lambda a: 0.5 * a**-0.5, lambda a: -0.25 * a**-1.5),
+    (cube_root, np.cbrt, lambda a: a ** (-2 / 3) / 3, lambda a: -2 * a ** (-5 / 3) / 9),
+    (
+        shifted,
+        lambda a: np.cbrt(a - 1),
+        lambda a: (a - 1) ** (-2 / 3) / 3,
+        lambda a: -2 * (a - 1) ** (-5 / 3) / 9,
+    ),
+]
+CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+
+
+def together(*xs: Any) -> list[Any]:
+    return [case[0](x) for case, x in zip(CASES, xs, strict=True)]
+
+
+@CASE
+def test_value(case: Any) -> None:
+    np.testing.assert_allclose(case[0](A), case[1](A.numpy()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradient_in_every_mode(mode: str) -> None:
+    assert_in_mode(MODES[mode], heron, [A], [0.5 * A.numpy().astype(float) ** -0.5])
+
+
+@pytest.mark.parametrize(
+    "mode", ["eager", "tf.function, tape inside", "XLA, tape inside", "forward mode"]
+)
+def test_gradients_of_all(mode: str) -> None:
+    wanted = [case[2](A.numpy().astype(float)) for case in CASES]
+    assert_in_mode(MODES[mode], together, [A, A + 0.0, A * 1.0], wanted)
+
+
+@pytest.mark.parametrize("mode", ["second order, eager", "second order, tapes inside, XLA"])
+def test_second_order(mode: str) -> None:
+    a = A.numpy().astype(float)
+    wanted = [2 * first(a) * second(a) for _, _, first, second in CASES]
+    found = SECOND_ORDER[mode](together, [A, A + 0.0, A * 1.0])
+    assert_gradients(found, wanted, rtol=1e-4)
+
+
+def test_check_says_right() -> None:
+    """Of an iteration that converges for all arguments: where one does not, there is nothing to check."""
+
+    def settled(a: Any) -> Any:
+        return f.fixed_point(lambda x, a: 0.5 * tf.sin(x) + a, tf.zeros_like(a), a)
+
+    report = pb.check(settled, A, tolerance=1e-3)
+    assert report.verdict == "right", str(report)
+
+
+# A layer: two equations that depend on each other, closures, structures, solvers.
+
+W = np.array([[0.3, -0.2], [0.4, 0.1]], np.float32)
+B = np.array([0.5, -0.3], np.float32)
+
+
+def layer_gradients() -> tuple[Any, Any]:
+    """The gradients of Σ x² for x = tanh(W x + b), in float64, by the implicit function theorem on paper."""
+    w, b, x = W.astype(float), B.astype(float), np.zeros(2)
+    for _ in range(200):
+        x = np.tanh(w @ x + b)
+    slope = np.diag(1 - x**2)
+    adjoint = np.linalg.solve((np.eye(2) - slope @ w).T, 2 * x)
+    return np.outer(slope @ adjoint, x), slope @ adjoint
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("method", ["iteration", "anderson"])
+@pytest.mark.parametrize("solver", ["auto", "neumann", "gmres", "bicgstab", "dense"])
+def test_closures_structures_and_solvers(solver: str, method: Any, traced: bool) -> None:
+    w, b, log = tf.Variable(W), tf.constant(B), f.SolveLog()
+
+    def gradients() -> Any:
+        def layer(x: Any) -> Any:
+            return {"z": tf.tanh(tf.linalg.matvec(w, x["z"]) + b)}
+
+        with tf.GradientTape() as tape:
+            tape.watch(b)
+            x = f.fixed_point(layer, {"z": tf.zeros(2)}, method=method, solver=solver, log=log)
+            loss = tf.reduce_sum(x["z"] ** 2)
+        return tape.gradient(loss, [w, b])
+
+    found = (tf.function(gradients) if traced else gradients)()
+    for gradient, wanted in zip(found, layer_gradients(), strict=True):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-4)
+    assert len(log.forward) == len(log.backward) == 1
+    assert all(solve.converged and solve.residual < 1.5e-5 for solve in log)
+
+
+def test_conjugate_gradients_serve_minima() -> None:
+    """Ridge regression: the derivative of the solution towards the penalty is −(XᵀX + λ)⁻¹ w."""
+    x = np.random.default_rng(0).normal(size=[20, 3])
+    y = x @ np.array([1.0, -2.0, 0.5])
+    penalty = tf.constant(0.7, tf.float64)
+
+    def loss(w: Any, penalty: Any) -> Any:
+        return (
+            tf.reduce_sum((tf.linalg.matvec(x, w) - y) ** 2) / 2 + penalty * tf.reduce_sum(w**2) / 2
+        )
+
+    with tf.GradientTape() as tape:
+        tape.watch(penalty)
+        found = f.argmin(loss, tf.zeros(3, tf.float64), penalty, solver="cg")
+        total = tf.reduce_sum(found)
+    inverse = np.linalg.inv(x.T @ x + 0.7 * np.eye(3))
+    np.testing.assert_allclose(found, inverse @ x.T @ y, rtol=1e-9)
+    np.testing.assert_allclose(
+        tape.gradient(total, penalty), -np.sum(inverse @ inverse @ x.T @ y), rtol=1e-8
+    )
+
+
+def test_a_rotation_is_solved_by_gmres() -> None:
+    """x = R x + b with a quarter turn R: residuals are at right angles to their images."""
+    turn, b = tf.constant([[0.0, -1.0], [1.0, 0.0]]), tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(b)
+        x = f.root(lambda x, b: x - tf.linalg.matvec(turn, x) - b, tf.zeros(2), b, solver="gmres")
+        total = tf.reduce_sum(x * [1.0, 3.0])
+    matrix = np.eye(2) - turn.numpy()
+    np.testing.assert_allclose(x, np.linalg.solve(matrix, [1.0, 2.0]), rtol=1e-5)
+    np.testing.assert_allclose(
+        tape.gradient(total, b), np.linalg.solve(matrix.T, [1.0, 3.0]), rtol=1e-5
+    )
+
+
+def test_an_iteration_that_takes_gradients_itself() -> None:
+    """Gradient descent on (x − a)² as an iteration: a tape inside, and a closure watched outside."""
+    a = tf.constant([1.0, 2.0])
+
+    def descend(x: Any) -> Any:
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            energy = tf.reduce_sum((x - 2.0 * a) ** 2)
+        return x - 0.25 * inner.gradient(energy, x)
+
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        x = f.fixed_point(descend, tf.zeros(2))
+    np.testing.assert_allclose(tape.gradient(x, a), [2.0, 2.0], rtol=1e-4)
+
+
+def test_a_step_of_ones_own_and_fixed_numbers_of_steps() -> None:
+    mean, e = tf.constant([0.5, 2.0]), tf.constant([0.2, 0.6])
+
+    def step(x: Any, e: Any, m: Any) -> Any:
+        return x - (x - e * tf.sin(x) - m) / (1 - e * tf.cos(x))
+
+    with tf.GradientTape() as tape:
+        tape.watch(e)
+        x = f.root(
+            lambda x, e, m: x - e * tf.sin(x) - m, mean, e, mean,
+            step=step, tolerance=None, max_steps=20, batch_dims=1,
+        )  # fmt: skip
+    np.testing.assert_allclose(x - e * tf.sin(x), mean, rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(x, e), np.sin(x) / (1 - e * np.cos(x)), rtol=1e-5)
+
+
+def test_a_tiny_upstream_is_not_lost() -> None:
+    a = tf.constant([2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        y = 1e-30 * heron(a)
+    np.testing.assert_allclose(tape.gradient(y, a), [1e-30 * SQRT[0]], rtol=1e-4)
+
+
+def test_the_start_has_no_gradient() -> None:
+    start = tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(start)
+        x = f.fixed_point(lambda x: 0.5 * x + 1.0, start)
+    assert tape.gradient(x, start) is None
+
+
+def test_memory_of_one_step_however_many() -> None:
+    """No more tensors are alive after 200 steps than after 20."""
+    w = tf.Variable(W)
+
+    def held(steps: int) -> int:
+        with tf.GradientTape() as tape:
+            f.fixed_point(
+                lambda x: tf.tanh(tf.linalg.matvec(w, x)),
+                tf.ones(2),
+                tolerance=None,
+                max_steps=steps,
+            )
+            return len(tape.watched_variables())
+
+    assert held(20) == held(200) == 1
+
+
+def test_half_precision() -> None:
+    a = tf.constant([2.0, 3.0], tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        x = heron(a)
+    assert x.dtype == tf.bfloat16
+    np.testing.assert_allclose(tf.cast(tape.gradient(x, a), tf.float32), SQRT, rtol=0.05)
+
+
+def test_a_model_that_is_being_built() -> None:
+    x = keras.Input([2])
+    y = f.fixed_point(lambda z, x: 0.5 * tf.tanh(z) + x, x, x)
+    assert tuple(y.shape) == (None, 2)
+    np.testing.assert_allclose(
+        keras.Model(x, y)(np.zeros([3, 2], "f")), np.zeros([3, 2]), atol=1e-4
+    )
+
+
+# What goes wrong is said.
+
+
+def diverging() -> Any:
+    return f.fixed_point(lambda x: 2.0 * x + 1.0, tf.ones(3))
+
+
+def test_a_failure_is_an_error() -> None:
+    with pytest.raises(NotConverged, match=r"forward solve ended.*max_steps.*on_failure"):
+        diverging()
+
+
+def test_a_failure_in_a_graph_is_an_error_when_it_runs() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="forward solve ended"):
+        tf.function(diverging)()
+
+
+def test_a_failure_under_xla_is_nan() -> None:
+    assert np.isnan(tf.function(diverging, jit_compile=True)()).all()
+
+
+def test_a_failure_can_be_nan_or_accepted() -> None:
+    def grow(x: Any) -> Any:
+        return x + 1.0
+
+    few: Any = {"max_steps": 3}
+    assert np.isnan(f.fixed_point(grow, tf.zeros(1), on_failure="nan", **few)).all()
+    assert float(f.fixed_point(grow, tf.zeros(1), on_failure="accept", **few)[0]) == 3.0
+
+
+def test_a_backward_failure_is_an_error() -> None:
+    """x = −2 x + 3 a: Newton solves it, and Neumann's series diverges."""
+    a = tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        x = f.root(lambda x, a: 3.0 * x - 3.0 * a, tf.zeros(1), a, solver="neumann", on_failure="raise",
+                   step=lambda x, a: a)  # fmt: skip
+    with pytest.raises(NotConverged, match=r"backward solve ended.*solver_steps"):
+        tape.gradient(x, a)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: f.fixed_point(3.0, A), "got f=3.0; wanted a function"),
+        (lambda: f.fixed_point(lambda x: x, A, method="magic"), "method='magic'"),
+        (lambda: f.fixed_point(lambda x: x, A, tolerance=-1.0), "tolerance=-1.0"),
+        (lambda: f.fixed_point(lambda x: x, A, max_steps=0), "max_steps=0"),
+        (lambda: f.fixed_point(lambda x: x, A, damping=2.0), "damping=2.0"),
+        (lambda: f.fixed_point(lambda x: x, A, solver="lu"), "solver='lu'.*'neumann'"),
+        (lambda: f.fixed_point(lambda x: x, A, on_failure="pass"), "on_failure='pass'"),
+        (
+            lambda: f.fixed_point(lambda x: x, A, log=[]),
+            "log=\\[\\]; wanted a pb.functions.SolveLog",
+        ),
+        (
+            lambda: f.fixed_point(lambda x: x[:1], A),
+            "returns float32.*wanted the structure, shapes",
+        ),
+        (lambda: f.fixed_point(lambda x: [x], A), "wanted the structure, shapes"),
+        (lambda: f.fixed_point(lambda x: x, tf.constant([1, 2])), "int32.*floating-point"),
+        (lambda: f.root(lambda x: x, A, batch_dims=2), "batch_dims=2"),
+        (lambda: f.root(lambda x: x, [A, tf.constant([1.0], tf.float64)]), "one dtype"),
+        (lambda: f.root(lambda x: x, []), "without any array"),
+        (lambda: f.argmin(lambda x: x, A), "wanted one number"),
+    ],
+)
+def test_bad_input(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        call()

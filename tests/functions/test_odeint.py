@@ -1,0 +1,109 @@
+"""`odeint` against closed forms."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.errors import ArgumentError, NotConverged
+from tests.modes import MODES, SECOND_ORDER, assert_gradients, assert_in_mode
+
+odeint = pb.functions.odeint
+K, Y0, T = tf.constant(0.5), tf.constant([2.0, 1.0]), [0.0, 0.5, 1.0]
+BACKWARD = [name for name, mode in MODES.items() if not mode.is_forward]
+WAYS: dict[str, Any] = {
+    "adaptive": {},
+    "fixed": {"method": "rk4", "steps": 8},
+    "continuous": {"adjoint": "continuous"},
+}
+
+
+def decay(k: Any, y0: Any, **options: Any) -> Any:
+    return odeint(lambda y, t, k: -k * y, y0, T, k, **options)
+
+
+def wanted() -> list[Any]:
+    """Of the sum of y0 e^(−kt) over entries and times."""
+    t = np.array(T)
+    return [np.sum(-t * np.exp(-0.5 * t)) * 3.0, np.sum(np.exp(-0.5 * t)) * np.ones(2)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_value_and_gradient(way: str) -> None:
+    def run(k: Any, y0: Any) -> Any:
+        return decay(k, y0, **WAYS[way])
+
+    exact = Y0.numpy() * np.exp(-0.5 * np.array(T))[:, None]
+    np.testing.assert_allclose(run(K, Y0), exact, rtol=1e-4)
+    for mode in ("eager", "tf.function, tape inside"):
+        assert_gradients(MODES[mode](run, [K, Y0]), wanted(), rtol=2e-4)
+
+
+# The midpoint rule, one step of h = 1: y1 = y0 (1 − k + k²/2), whose derivatives are known exactly.
+
+
+def one_step(k: Any, y0: Any) -> Any:
+    return odeint(lambda y, t, k: -k * y, y0, [0.0, 1.0], k, method="midpoint", steps=1)[1]
+
+
+@pytest.mark.parametrize("mode", BACKWARD)
+def test_discrete_gradient_in_every_mode(mode: str) -> None:
+    exact = [3.0 * (-1 + 0.5), np.ones(2) * (1 - 0.5 + 0.125)]
+    assert_in_mode(MODES[mode], one_step, [K, Y0], exact)
+
+
+@pytest.mark.parametrize("mode", ["second order, eager", "second order, tapes inside"])
+def test_second_order(mode: str) -> None:
+    """Of (Σy · (k − 1))² + Σ (1 − k + k²/2)²."""
+    k, total = 0.5, 3.0
+    part = 1 - k + k**2 / 2
+    of_k = 2 * total**2 * (k - 1) + 2 * 2 * part * (k - 1)
+    of_y = np.ones(2) * 2 * total * (k - 1) ** 2
+    assert_gradients(SECOND_ORDER[mode](one_step, [K, Y0]), [of_k, of_y], rtol=1e-4)
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+@pytest.mark.parametrize("traced", [False, True])
+def test_closures_structures_and_times(traced: bool, adjoint: Any) -> None:
+    """A pendulum of frequency w: position cos(w t), speed −w sin(w t)."""
+    w, times = tf.Variable(1.5), tf.constant([0.0, 1.0])
+
+    def gradients() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(times)
+            start = {"x": tf.constant(1.0), "v": tf.constant(0.0)}
+            path = odeint(
+                lambda y, t: {"x": y["v"], "v": -(w**2) * y["x"]}, start, times,
+                method="rk4", steps=40, adjoint=adjoint,
+            )  # fmt: skip
+            end = path["x"][-1]
+        return tape.gradient(end, [w, times])
+
+    of_w, of_times = (tf.function(gradients) if traced else gradients)()
+    np.testing.assert_allclose(of_w, -np.sin(1.5), rtol=1e-3)
+    np.testing.assert_allclose(of_times, [1.5 * np.sin(1.5), -1.5 * np.sin(1.5)], rtol=1e-3)
+
+
+def test_too_few_steps_are_an_error() -> None:
+    with pytest.raises(NotConverged, match=r"forward solve ended.*max_steps"):
+        odeint(lambda y, t: -100.0 * y, tf.constant([1.0]), [0.0, 10.0], max_steps=5)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: odeint(1.0, Y0, T), "f=1.0; wanted a function"),
+        (lambda: odeint(lambda y, t: y, Y0, [0.0]), "wanted a vector of at least two times"),
+        (lambda: odeint(lambda y, t: y, Y0, T, method="rk4"), "steps=None.*number of steps"),
+        (lambda: odeint(lambda y, t: y, Y0, T, method="lsoda"), "method='lsoda'"),
+        (lambda: odeint(lambda y, t: y, Y0, T, steps=0), "steps=0"),
+        (lambda: odeint(lambda y, t: y, Y0, T, adjoint="exact"), "adjoint='exact'"),
+        (lambda: odeint(lambda y, t: y[:1], Y0, T), "wanted the structure, shapes"),
+    ],
+)
+def test_bad_input(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        call()

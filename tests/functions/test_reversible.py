@@ -1,0 +1,53 @@
+"""`reversible` against ordinary differentiation of the same formulas in float64."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pullback as pb
+from pullback.errors import ArgumentError
+from tests.modes import MODES, assert_in_mode
+
+X1, X2 = tf.constant([0.3, -1.0]), tf.constant([0.7, 0.2])
+BLOCK = pb.functions.reversible(tf.sin, tf.exp)
+
+
+def wanted() -> list[Any]:
+    """Of y1 + y2 with y1 = x1 + sin x2 and y2 = x2 + exp y1."""
+    y1 = X1.numpy().astype(float) + np.sin(X2.numpy().astype(float))
+    d1 = 1 + np.exp(y1)
+    return [d1, 1 + d1 * np.cos(X2)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradient_in_every_mode(mode: str) -> None:
+    assert_in_mode(MODES[mode], BLOCK, [X1, X2], wanted())
+
+
+def test_check_says_right() -> None:
+    assert pb.check(BLOCK, X1, X2).verdict == "right"
+
+
+def test_variables_have_their_gradients() -> None:
+    w = tf.Variable([2.0, 3.0])
+    block = pb.functions.reversible(lambda x: w * x, lambda x: x * x)
+    with tf.GradientTape() as tape:
+        y1, y2 = block(X1, X2)
+        loss = tf.reduce_sum(y1 + y2)
+    y1 = X1.numpy() + [2.0, 3.0] * X2.numpy()
+    np.testing.assert_allclose(tape.gradient(loss, w), (1 + 2 * y1) * X2.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_few_digits_are_refused(dtype: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"so few digits.*float32"):
+        BLOCK(tf.cast(X1, dtype), tf.cast(X2, dtype))
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ArgumentError, match="f=3; wanted a function"):
+        pb.functions.reversible(3, tf.sin)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="wanted the shape and dtype of the half"):
+        pb.functions.reversible(tf.reduce_sum, tf.sin)(X1, X2[:, None])
