@@ -265,13 +265,13 @@ def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
             return found, xp.with_block(sums, start, top[..., 0] + xp.log(total), 2)
 
         nothing = xp.zeros([blocks.groups, options.share, blocks.queries, values], dtype)
-        part, logs = xp.loop(blocks.down, queries, (nothing, nothing[..., 0]))
+        part, logs = xp.repeated(blocks.down, queries, (nothing, nothing[..., 0]))
         found = blocks.written(found, at, xp.astype(part, found.dtype), own, 0)
         return found, xp.with_block(sums, at, logs, 0)
 
     shape = [blocks.all, options.share, blocks.queries]
     start = xp.zeros([*shape, values], given.q.dtype), xp.zeros(shape, dtype)
-    return xp.loop(blocks.across, groups, start)  # pyright: ignore[reportReturnType]  # as many as given
+    return xp.repeated(blocks.across, groups, start)  # pyright: ignore[reportReturnType]  # as many as given
 
 
 def _backward(
@@ -290,7 +290,7 @@ def _backward(
             rows = [blocks.of_rows(a, start) for a in (q, *everything[3:])]
             ds, weights = _to_scores(blocks, at, start, rows, k, v)
             # Rows that an earlier block has had are written again, with the same result, but not added again.
-            once = xp.rows_like(new, options.share)[:, None]
+            once = xp.for_each_head(new, options.share)[:, None]
             query, dout = (xp.where(once, a, xp.zeros_like(a)) for a in (rows[0], rows[3]))
             dk = dk + xp.matmul(ds, query * blocks.scale, transpose_a=True)
             dv = dv + xp.matmul(weights, dout, transpose_a=True)
@@ -301,11 +301,11 @@ def _backward(
             )
 
         state = tuple(map(xp.zeros_like, (q, k, v)))
-        parts = xp.loop(blocks.down, queries, state)
+        parts = xp.repeated(blocks.down, queries, state)
         pairs = zip(written, parts, strict=True)
         return tuple(blocks.written(w, at, xp.astype(p, w.dtype), own, 0) for w, p in pairs)
 
-    return xp.loop(blocks.across, groups, tuple(map(xp.zeros_like, given[:3])))
+    return xp.repeated(blocks.across, groups, tuple(map(xp.zeros_like, given[:3])))
 
 
 def _to_scores(

@@ -97,7 +97,8 @@ class _External:
         self._settings = settings
         self.__name__ = settings.name
         self.__doc__ = settings.fn.__doc__
-        self._call = custom_gradient(self._run, jvp=self._pushed)
+        # Not `_call`: a tf.function copies the attributes of an object over its own, and has one of that name.
+        self._differentiable = custom_gradient(self._run, jvp=self._pushed)
 
     def __call__(self, *args: Any) -> Any:
         """Run the function."""
@@ -109,7 +110,7 @@ class _External:
         xp = arrays_for(*args)
         xp.require_python(f"{settings.name} under pb.functions.external")
         arrays = args if xp.is_symbolic(args) else tuple(xp.asarray(a) for a in args)
-        return self._call(*arrays)
+        return self._differentiable(*arrays)
 
     def _run(self, *inputs: Any) -> Any:
         xp, settings = arrays_for(*inputs), self._settings
@@ -152,25 +153,25 @@ class _External:
         found = xp.python_call(forward, arrays, outs, settings.name)
         return found[0] if len(found) == 1 else tuple(found)
 
-    def _gradients(self, xp: Any, backward: Any, given: Sequence[Any], specs: Any) -> Any:
-        """The gradients, of which no gradient can be taken: a rule in NumPy has none."""
-        title = f"the rule of {self._settings.name}"
-
-        def no_second() -> ExternalError:
-            return ExternalError(
-                f"{title} under pb.functions.external is differentiated once more, and a rule in NumPy has no "
-                "derivative. Write the function in the framework's operations, or give its gradient as another "
-                "pb.functions.external in pb.with_gradient."
-            )
+    def _gradients(self, xp: Any, backward: _Backward, given: Sequence[Any], specs: Any) -> Any:
+        """The gradients, which are linear in the upstreams; towards the inputs a rule in NumPy has no derivative."""
+        settings = self._settings
+        title = f"the rule of {settings.name}"
 
         @custom_gradient
         def rule_in_numpy(*given: Any) -> Any:
-            def refused(*_: Any) -> Any:
-                # In a graph when it runs: maps over rows look at gradients that nobody asks for.
-                like = [xp.zeros_like(x) for x in given]
-                return tuple(xp.with_failure(like, xp.asarray(0.0) > 0, no_second, [], "raise"))
+            def transposed(*along: Any) -> Any:
+                upstreams, inputs = given[: backward.outs], given[backward.outs :]
+                whole = [
+                    xp.zeros_of(s) if a is None else a for a, s in zip(along, specs, strict=True)
+                ]
+                # When it runs: forward mode and maps over rows look at gradients that nobody asks for.
+                refused = xp.refused_when_run(inputs, _no_second(title))
+                forward = _Tangents(settings, len(inputs), backward.taking)
+                like = [xp.spec_like(u) for u in upstreams]
+                return (*xp.python_call(forward, [*whole, *inputs], like, title), *refused)
 
-            return tuple(xp.python_call(backward, given, specs, title)), refused
+            return tuple(xp.python_call(backward, given, specs, title)), transposed
 
         return rule_in_numpy(*given)
 
@@ -257,6 +258,14 @@ def _no_rule(settings: _Settings) -> ExternalError:
     )
 
 
+def _no_second(title: str) -> ExternalError:
+    return ExternalError(
+        f"{title} under pb.functions.external is differentiated once more, and a rule in NumPy has no derivative. "
+        "Write the function in the framework's operations, or give its gradient as another pb.functions.external in "
+        "pb.with_gradient."
+    )
+
+
 def _like_input(settings: _Settings, gradient: Any, x: Any) -> Any:
     if gradient is None:
         return np.zeros_like(x)
@@ -287,8 +296,7 @@ def differences(
         for sign in (1.0, -1.0):
             moved = wide[i].copy()
             moved[place] += sign * h
-            found = fn(*wide[:i], moved, *wide[i + 1 :])
-            found = _listed(found)
+            found = _listed(fn(*wide[:i], moved, *wide[i + 1 :]))
             ends.append(
                 sum(
                     np.sum(np.asarray(u, np.float64) * y)

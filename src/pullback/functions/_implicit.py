@@ -17,13 +17,14 @@ from pullback._define import custom_gradient
 from pullback._project import describe
 from pullback._scope import rehearsing, set_for
 from pullback._tree import flatten, unflatten
-from pullback.errors import ArgumentError, NotConverged
+from pullback.errors import ArgumentError, NotConverged, UnsupportedError
 from pullback.functions._arguments import arrays_for
 from pullback.functions._linear_solvers import SOLVERS, Solved
 from pullback.functions._solve_options import Options, Solve, SolveLog
 
 Arrays = Sequence[Any]
 _depth: ContextVar[int] = ContextVar("depth", default=0)  # of rules inside of rules
+_ORDER = 2  # of forward mode
 _DENSE = 256  # unknowns of one system, up to which its matrix is made
 
 
@@ -201,6 +202,11 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
     """
     xp = equation.xp
     sources = xp.sources_of(lambda x: equation.residual(x, equation.params), equation.start)
+    if xp.forward_order([*equation.params, *sources]) > _ORDER:
+        raise UnsupportedError(
+            f"pb.functions.{equation.options.name} got tangents of more than {_ORDER} accumulators; wanted forward "
+            f"mode of order {_ORDER} at most. Take the inner derivatives by tapes."
+        )
 
     def found(start: Arrays, params: Arrays) -> list[Any]:
         def compute() -> list[Any]:
@@ -224,7 +230,8 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
         return found(start, params), solution_pullback
 
     own_sources = sources
-    leaves = solution(list(equation.start), equation.params, sources)
+    start = [xp.stop_gradient(a) for a in equation.start]
+    leaves = solution(start, equation.params, sources)
     return unflatten(equation.structure, list(leaves))
 
 

@@ -62,10 +62,7 @@ def linear_cross_entropy(
     xp = arrays_for(x, weights, labels)
     x, weights, bias, labels = _arrays(xp, x, weights, bias, labels, class_axis % 2)
     _require_options(label_smoothing, soft_cap, z_loss, reduction, shift, labels)
-    if shift:
-        labels, skipped = xp.next_along_last_axis(labels)
-    else:
-        skipped = None
+    labels, skipped = xp.next_along_last_axis(labels) if shift else (labels, None)
     shape = xp.shape_of(labels)
     labels = xp.reshape(labels, [-1])
     valid = xp.chosen_labels(labels, ignore_index, skipped)
@@ -84,7 +81,7 @@ def linear_cross_entropy(
         ),
     )
     wide_valid = xp.astype(valid, losses.dtype)
-    parts = [(losses, wide_valid if scale is None else wide_valid * xp.rows_of(scale, labels))]
+    parts = [(losses, wide_valid if scale is None else wide_valid * xp.rows_at(scale, labels))]
     if z_loss is not None:
         parts.append((xp.square(sums) * z_loss, wide_valid))
     results = [_reduced(xp, values, by, reduction, shape, shift) for values, by in parts]
@@ -123,19 +120,19 @@ def _tokens(
     xp = arrays_for(x)
     order, back, count = xp.chosen_first(valid) if options.ignores else (None, None, None)
     if order is not None:
-        x, labels = xp.rows_of(x, order), xp.rows_of(labels, order)
+        x, labels = xp.rows_at(x, order), xp.rows_at(labels, order)
     given = _Given(x, weights, bias, labels, scale, count)
     losses, sums = xp.program(_forward, options=options)(given)
 
     def linear_cross_entropy_pullback(dlosses: Any, dsums: Any) -> Any:
         if order is not None:
-            dlosses, dsums = xp.rows_of(dlosses, order), xp.rows_of(dsums, order)
+            dlosses, dsums = xp.rows_at(dlosses, order), xp.rows_at(dsums, order)
         dx, dweights, dbias = xp.program(_backward, options=options)(given, sums, dlosses, dsums)
-        dx = dx if order is None else xp.rows_of(dx, back)
+        dx = dx if order is None else xp.rows_at(dx, back)
         return {"x": dx, "weights": dweights, "bias": dbias}
 
     if order is not None:
-        return (xp.rows_of(losses, back), xp.rows_of(sums, back)), linear_cross_entropy_pullback
+        return (xp.rows_at(losses, back), xp.rows_at(sums, back)), linear_cross_entropy_pullback
     return (losses, sums), linear_cross_entropy_pullback
 
 
@@ -229,7 +226,7 @@ class _Grid:
         xp, smoothing, scale = self.xp, self.options.smoothing, self.given.scale
         if scale is None:
             return xp.ones_like(self.given.labels, self.dtype) * (1.0 - smoothing), 1.0
-        own = xp.rows_of(scale, self.given.labels) * (1.0 - smoothing)
+        own = xp.rows_at(scale, self.given.labels) * (1.0 - smoothing)
         return own, own + smoothing * xp.mean(scale)
 
     def smoothing_of(self, start: Any) -> Any:
@@ -264,7 +261,7 @@ def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
             added = xp.sum(xp.exp(z - higher[:, None]), 1)
             return higher, total * xp.exp(top - higher) + added, picked, smooth
 
-        top, total, picked, smooth = xp.loop(grid.across, classes, state)
+        top, total, picked, smooth = xp.repeated(grid.across, classes, state)
         logsumexp = top + xp.log(total)
         share = grid.of_tokens(own, start)
         every = whole if isinstance(whole, float) else grid.of_tokens(whole, start)
@@ -275,7 +272,7 @@ def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
         return xp.with_block(losses, start, loss, 0), xp.with_block(sums, start, logsumexp, 0)
 
     nothing = xp.zeros([grid.tokens], dtype)
-    losses, sums = xp.loop(grid.down, tokens, (nothing, nothing))
+    losses, sums = xp.repeated(grid.down, tokens, (nothing, nothing))
     if given.count is None:
         return losses, sums
     computed = xp.arange(grid.tokens) < given.count
@@ -312,7 +309,7 @@ def _backward(
             return dx, dw + xp.astype(added, dtype), db
 
         state = (dx, xp.zeros_like(weights, dtype), xp.zeros([grid.columns], dtype))
-        dx, dw, db = xp.loop(grid.down, tokens, state)
+        dx, dw, db = xp.repeated(grid.down, tokens, state)
         dweights = xp.with_block(dweights, at, xp.astype(dw, dweights.dtype), options.class_axis)
         if given.bias is not None:
             dbias = xp.with_block(dbias, at, xp.astype(db, dbias.dtype), 0)
@@ -320,7 +317,7 @@ def _backward(
 
     bias = xp.zeros([0], dtype) if given.bias is None else xp.zeros_like(given.bias)
     start = (xp.zeros_like(given.x, dtype), xp.zeros_like(given.weights), bias)
-    dx, dweights, dbias = xp.loop(grid.across, classes, start)
+    dx, dweights, dbias = xp.repeated(grid.across, classes, start)
     return xp.astype(dx, given.x.dtype), dweights, None if given.bias is None else dbias
 
 

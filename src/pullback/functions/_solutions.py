@@ -162,7 +162,7 @@ def argmin(
     ...     tape.watch(a)
     ...     x = pb.functions.argmin(lambda x, a: tf.reduce_sum(tf.cosh(x - a) + x**2), tf.zeros(2), a)
     >>> print([f"{v:.4f}" for v in x], [f"{g:.4f}" for g in tape.gradient(x, a)])
-    ['0.3472', '0.7459'] ['0.3796', '0.4862']
+    ['0.3490', '0.7764'] ['0.3788', '0.4801']
     """
     options = Options(
         "argmin", tolerance, max_steps, solver, solver_tolerance, solver_steps, batch_dims, on_failure, log

@@ -12,17 +12,12 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.errors import ArgumentError
 
-matmul = tf.linalg.matmul
 arange = tf.range
 clamp = tf.clip_by_value
-minimum = tf.minimum
 tanh = tf.tanh
 erfc = tf.math.erfc
 rsqrt = tf.math.rsqrt
-reshape = tf.reshape
 zeros = tf.zeros
-concat = tf.concat
-logical_not = tf.logical_not
 
 
 def program(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -55,7 +50,7 @@ def _compiled(function: Callable[..., Any], options: tuple[tuple[str, Any], ...]
     return tf.function(whole, autograph=False, jit_compile=True)
 
 
-def loop(count: Any, body: Callable[..., Any], state: Sequence[Any]) -> tuple[Any, ...]:
+def repeated(count: Any, body: Callable[..., Any], state: Sequence[Any]) -> tuple[Any, ...]:
     """The state after `count` steps of `state = body(step, *state)`."""
     if isinstance(count, int) and count == 1:
         return tuple(body(0, *state))
@@ -148,19 +143,9 @@ def chosen_first(condition: Any) -> tuple[Any, Any, Any]:
     return order, back, tf.reduce_sum(tf.cast(condition, tf.int32))
 
 
-def rows_of(array: Any, order: Any) -> Any:
-    """Rows in another order."""
-    return tf.gather(array, order)
-
-
 def lowest(dtype: Any) -> float:
     """A number so low that the exponential of what is left is 0, and differences of two do not overflow."""
     return float(np.finfo(dtype.as_numpy_dtype).min) / 4.0
-
-
-def shape_of(array: Any) -> Any:
-    """The shape, as far as it is known now; else as a tensor."""
-    return array.shape if array.shape.is_fully_defined() else tf.shape(array)
 
 
 def next_along_last_axis(labels: Any) -> tuple[Any, Any]:

@@ -39,7 +39,7 @@ def dropout_mask(like: Any, seed: Any, places: Any, rate: float) -> Any:
     return tf.where(draws >= rate, tf.cast(1.0 / (1.0 - rate), like.dtype), tf.zeros_like(like))
 
 
-def rows_like(new: Any, share: int) -> Any:
+def for_each_head(new: Any, share: int) -> Any:
     """A condition on rows for each of the heads that are rows as well."""
     return tf.tile(new, [share])
 

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.array_functions.for_functions import wide as wide
 from pullback.engines.tensorflow.doubled_batches import axes_of_operands as axes_of_operands
 from pullback.engines.tensorflow.doubled_batches import axis_of as axis_of
 from pullback.engines.tensorflow.doubled_batches import doubled as doubled
@@ -91,13 +92,6 @@ def shorten(gradients: Sequence[Any], limit: Any) -> list[Any]:
         tf.cast(g * tf.cast(factor, g.dtype), old.dtype)
         for g, old in zip(found, gradients, strict=True)
     ]
-
-
-def wide(gradient: Any) -> Any:
-    """In float32, if it is narrower than that."""
-    return (
-        tf.cast(gradient, tf.float32) if gradient.dtype in (tf.float16, tf.bfloat16) else gradient
-    )
 
 
 def _real(gradient: Any) -> Any:

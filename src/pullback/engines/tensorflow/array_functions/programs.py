@@ -17,7 +17,7 @@ from pullback.engines.tensorflow.array_functions.for_functions import is_array
 from pullback.engines.tensorflow.attach import closed_over
 from pullback.engines.tensorflow.attach.graph import GradientOperation
 from pullback.engines.tensorflow.attach.splice import captures
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import overriding, transposing
 from pullback.extend import Kind, rehearsing, set_for
 
 Pull = Callable[[Sequence[Any]], list[Any]]
@@ -261,6 +261,12 @@ def _sources_now(function: Callable[..., Any], xs: Sequence[Any]) -> list[Any]:
         function(inner)
     tensors = [t for t in (*known, *found) if values.flows(t)]
     return [*{id(t): t for t in tensors}.values(), *tape.watched_variables()]
+
+
+def forward_order(sources: Sequence[Any]) -> int:
+    """How many accumulators push tangents of these forward at once."""
+    handles = [s.handle if isinstance(s, tf.Variable) else s for s in sources]
+    return transposing.order_of_tangents(handles)
 
 
 def pullback_of(

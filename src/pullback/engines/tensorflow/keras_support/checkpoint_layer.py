@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from pullback import functions
+from pullback.extend import checkpoint
 
 
 @keras.saving.register_keras_serializable("pullback")
@@ -22,7 +22,7 @@ class Checkpoint(keras.layers.Wrapper):
     def __init__(self, layer: Any, policy: Any = "nothing", **kwargs: Any) -> None:
         super().__init__(layer, **kwargs)
         self.policy = policy
-        self._run = functions.checkpoint(layer, policy=policy)
+        self._run = checkpoint(layer, policy=policy)
 
     def call(self, inputs: Any, **kwargs: Any) -> Any:
         """Call the wrapped layer."""

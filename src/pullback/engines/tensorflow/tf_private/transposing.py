@@ -70,6 +70,11 @@ def accumulator_is_open() -> bool:
     return _tfe.TFE_Py_PackJVPs(())[0] != ()
 
 
+def order_of_tangents(tensors: Sequence[Any]) -> int:
+    """How many accumulators have tangents of any of these."""
+    return sum(map(bool, _tfe.TFE_Py_PackJVPs(list(tensors))[0]))
+
+
 def have_tangents(tensors: Sequence[Any]) -> bool:
     """Whether an accumulator has tangents of any of these."""
     return bool(_tfe.TFE_Py_PackJVPs(list(tensors))[1])
