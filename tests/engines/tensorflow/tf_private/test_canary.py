@@ -1,11 +1,19 @@
 """What is private to TensorFlow may change: where a part is not as it was, the engine names it and refuses to work."""
 
+import contextlib
+
 import pytest
 import tensorflow as tf
 
 import pullback as pb
 from pullback.engines.tensorflow import loading, tf_private
-from pullback.engines.tensorflow.tf_private import canary, keras_models, overriding, transposing
+from pullback.engines.tensorflow.tf_private import (
+    canary,
+    keras_models,
+    overriding,
+    saving,
+    transposing,
+)
 from pullback.engines.tensorflow.versions import SUPPORTED
 from pullback.errors import EngineError
 
@@ -52,6 +60,11 @@ CHANGES = {
     "_SymGrad in _GradientsHelper": (overriding.gradients_util, "_SymGrad", through),
     "TFE_Py_PackJVPs": (transposing, "have_tangents", bool),
     "recording of operations": (tf_private, "detached", missing),
+    "Context.call_function": (tf_private, "types_in_function", nothing),
+    "TFE_Py_TapeSetRestartOnThread": (tf_private, "recording_again", contextlib.nullcontext),
+    "captures and inputs of a graph's ops": (tf_private, "set_input", nothing),
+    "the functions of a graph": (saving, "graphs_in", lambda graph: []),
+    "XlaDynamicUpdateSlice": (tf_private, "xla_dynamic_update_slice", missing),
     "op callbacks": (tf_private, "set_op_callbacks", nothing),
     "AutoGraph's list": (canary.conversion, "is_allowlisted", nothing),
     "the mark of tf.custom_gradient": (tf_private, "is_custom_gradient", nothing),

@@ -375,8 +375,11 @@ def types_in_function(name: str, wanted: frozenset[str]) -> list[str]:
     return sorted(found)
 
 
-def see_calls(see: Callable[[str], None]) -> None:
-    """Let a function see the name of every traced function that is called at once: op callbacks are not told."""
+def see_calls(see: Callable[[str], None]) -> Callable[[], None]:
+    """Let a function see the name of every traced function that is called at once: op callbacks are not told.
+
+    What is returned puts an end to it, as long as nobody else has come to see calls since.
+    """
     plain = _context.Context.call_function
 
     def call_function(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
@@ -384,3 +387,4 @@ def see_calls(see: Callable[[str], None]) -> None:
         return plain(self, name, *args, **kwargs)
 
     _context.Context.call_function = call_function
+    return functools.partial(setattr, _context.Context, "call_function", plain)

@@ -16,6 +16,7 @@ from pullback.engines.tensorflow.tf_private import (
     explaining,
     explaining_hooks,
     keras_models,
+    saving,
     transposing,
 )
 from pullback.engines.tensorflow.versions import unsupported
@@ -159,6 +160,54 @@ def _buffers_are_seen() -> bool:
     return len(at) == 1 and 0 not in at
 
 
+def _calls_are_told() -> bool:
+    traced, seen = tf.function(tf.negative), list[str]()
+    traced(tf.constant(1.0))
+    leave = private.see_calls(seen.append)
+    try:
+        traced(tf.constant(2.0))
+    finally:
+        leave()
+    wanted = frozenset(["Neg", "Abs"])
+    return [private.types_in_function(name, wanted) for name in seen] == [["Neg"]]
+
+
+def _recording_can_go_on() -> bool:
+    x = tf.constant(3.0)
+    with private.stop_recording(), private.recording_again(), tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x * x
+    return tape.gradient(y, x).numpy() == 6.0 and not private.recording_is_stopped()
+
+
+def _graphs_are_read_and_changed() -> bool:
+    variable, found = tf.Variable([1.0]), list[Any]()
+
+    def traced(x: Any) -> Any:
+        handle = tf.compat.v1.get_default_graph().capture(variable.handle)
+        outside = private.outside_of(handle)
+        found.extend([outside is variable.handle, private.dtype_of_handle(outside)])
+        y = tf.add(x, tf.constant(10.0))
+        private.set_input(y.op, 1, x)
+        return y
+
+    doubled = tf.function(traced, autograph=False)(tf.constant(2.0))
+    return doubled.numpy() == 4.0 and found == [True, tf.float32]
+
+
+def _functions_of_a_graph_are_listed() -> bool:
+    with tf.Graph().as_default() as graph:
+        tf.function(tf.negative)(tf.constant(1.0))
+        inside = [op.type for g in saving.graphs_in(graph) for op in g.get_operations()]
+    return "Neg" in inside
+
+
+def _blocks_are_replaced_by_xla() -> bool:
+    with tf.Graph().as_default():
+        replaced = private.xla_dynamic_update_slice(tf.zeros([3]), tf.ones([1]), [1])
+    return replaced.op.type == "XlaDynamicUpdateSlice" and replaced.shape == [3]
+
+
 CHECKS: dict[str, Callable[[], bool]] = {
     "recording of operations": _operations_are_recorded,
     "sources in imperative_grad": _tapes_tell_what_they_are_asked_for,
@@ -170,4 +219,9 @@ CHECKS: dict[str, Callable[[], bool]] = {
     "op callbacks": _callbacks_see_ops,
     "calls of traced functions": _runs_are_seen,
     "buffers of tensors": _buffers_are_seen,
+    "Context.call_function": _calls_are_told,
+    "TFE_Py_TapeSetRestartOnThread": _recording_can_go_on,
+    "captures and inputs of a graph's ops": _graphs_are_read_and_changed,
+    "the functions of a graph": _functions_of_a_graph_are_listed,
+    "XlaDynamicUpdateSlice": _blocks_are_replaced_by_xla,
 }
