@@ -34,7 +34,8 @@ WAYS = {
     "threads": external(wave, rule=wave_rule, out=(), batch="threads", timeout=60.0),
 }
 COMPILED = [name for name in MODES if "XLA" in name]
-OTHERS = [name for name in MODES if name not in COMPILED]
+TRANSPOSED = "forward mode through tf.function"
+OTHERS = [name for name in MODES if name not in (*COMPILED, TRANSPOSED)]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -47,6 +48,11 @@ def test_gradient_in_every_mode(mode: str, way: str) -> None:
 def test_xla_is_refused_in_words(mode: str) -> None:
     with pytest.raises(UnsupportedError, match=r"compiled by XLA.*jit_compile"):
         MODES[mode](WAYS["rule"], [X, Y])
+
+
+def test_a_transposed_rule_is_refused_in_words() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differentiated once more"):
+        MODES[TRANSPOSED](WAYS["rule"], [X, Y])
 
 
 def test_check_says_right() -> None:

@@ -56,7 +56,8 @@ def external(
     given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
     the first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on
     meanwhile). After `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported
-    models, no Python can run: both are errors that say so.
+    models, no Python can run: both are errors that say so. So is forward mode through a tf.function, which transposes the
+    rule; around code that runs at once it works.
 
     >>> import numpy as np, pullback as pb, tensorflow as tf
     >>> sinc = pb.functions.external(np.sinc, rule="differences")
@@ -153,25 +154,25 @@ class _External:
         found = xp.python_call(forward, arrays, outs, settings.name)
         return found[0] if len(found) == 1 else tuple(found)
 
-    def _gradients(self, xp: Any, backward: _Backward, given: Sequence[Any], specs: Any) -> Any:
-        """The gradients, which are linear in the upstreams; towards the inputs a rule in NumPy has no derivative."""
-        settings = self._settings
-        title = f"the rule of {settings.name}"
+    def _gradients(self, xp: Any, backward: Any, given: Sequence[Any], specs: Any) -> Any:
+        """The gradients, of which no gradient can be taken: a rule in NumPy has none."""
+        title = f"the rule of {self._settings.name}"
+
+        def no_second() -> ExternalError:
+            return ExternalError(
+                f"{title} under pb.functions.external is differentiated once more, and a rule in NumPy has no "
+                "derivative. Write the function in the framework's operations, or give its gradient as another "
+                "pb.functions.external in pb.with_gradient."
+            )
 
         @custom_gradient
         def rule_in_numpy(*given: Any) -> Any:
-            def transposed(*along: Any) -> Any:
-                upstreams, inputs = given[: backward.outs], given[backward.outs :]
-                whole = [
-                    xp.zeros_of(s) if a is None else a for a, s in zip(along, specs, strict=True)
-                ]
-                # When it runs: forward mode and maps over rows look at gradients that nobody asks for.
-                refused = xp.refused_when_run(inputs, _no_second(title))
-                forward = _Tangents(settings, len(inputs), backward.taking)
-                like = [xp.spec_like(u) for u in upstreams]
-                return (*xp.python_call(forward, [*whole, *inputs], like, title), *refused)
+            def refused(*_: Any) -> Any:
+                # In a graph when it runs: maps over rows look at gradients that nobody asks for.
+                like = [xp.zeros_like(x) for x in given]
+                return tuple(xp.with_failure(like, xp.asarray(0.0) > 0, no_second, [], "raise"))
 
-            return tuple(xp.python_call(backward, given, specs, title)), transposed
+            return tuple(xp.python_call(backward, given, specs, title)), refused
 
         return rule_in_numpy(*given)
 
@@ -258,14 +259,6 @@ def _no_rule(settings: _Settings) -> ExternalError:
     )
 
 
-def _no_second(title: str) -> ExternalError:
-    return ExternalError(
-        f"{title} under pb.functions.external is differentiated once more, and a rule in NumPy has no derivative. "
-        "Write the function in the framework's operations, or give its gradient as another pb.functions.external in "
-        "pb.with_gradient."
-    )
-
-
 def _like_input(settings: _Settings, gradient: Any, x: Any) -> Any:
     if gradient is None:
         return np.zeros_like(x)
@@ -296,7 +289,8 @@ def differences(
         for sign in (1.0, -1.0):
             moved = wide[i].copy()
             moved[place] += sign * h
-            found = _listed(fn(*wide[:i], moved, *wide[i + 1 :]))
+            found = fn(*wide[:i], moved, *wide[i + 1 :])
+            found = _listed(found)
             ends.append(
                 sum(
                     np.sum(np.asarray(u, np.float64) * y)

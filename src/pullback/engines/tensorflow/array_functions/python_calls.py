@@ -71,21 +71,6 @@ def python_call(
     return list(found)
 
 
-def refused_when_run(arrays: Sequence[Any], error: Exception) -> list[Any]:
-    """An error in the place of arrays: at once, or when the program needs one of them."""
-    if tf.executing_eagerly():
-        raise error
-
-    def fail(*_: Any) -> Any:
-        raise ValueError(str(error))
-
-    # Without state: only what somebody reads is run.
-    found = [tf.numpy_function(fail, [a], a.dtype, stateful=False) for a in arrays]
-    for tensor, array in zip(found, arrays, strict=True):
-        tensor.set_shape(array.shape)
-    return found
-
-
 def _fitted(
     function: Callable[..., Sequence[Any]], specs: Sequence[tf.TensorSpec], title: str, *arrays: Any
 ) -> list[Any]:
