@@ -224,6 +224,14 @@ def test_the_start_has_no_gradient() -> None:
     assert tape.gradient(x, start) is None
 
 
+def test_a_start_that_the_function_reads_has_one() -> None:
+    a = tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        x = f.fixed_point(lambda x: 0.5 * x + a, a)
+    np.testing.assert_allclose(tape.gradient(x, a), [2.0], rtol=1e-4)
+
+
 @pytest.mark.parametrize("implicit", [True, False])
 def test_memory_of_one_step_however_many(implicit: bool) -> None:
     """A tape holds as many tensors after 40 steps as after 10; of a plain loop it holds those of each step."""

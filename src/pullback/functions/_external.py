@@ -56,8 +56,8 @@ def external(
     given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
     the first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on
     meanwhile). After `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported
-    models, no Python can run: both are errors that say so. So is forward mode through a tf.function, which transposes the
-    rule; around code that runs at once it works.
+    models, no Python can run: both are errors that say so. So is forward mode through a tf.function, which transposes
+    the rule; around code that runs at once it works.
 
     >>> import numpy as np, pullback as pb, tensorflow as tf
     >>> sinc = pb.functions.external(np.sinc, rule="differences")

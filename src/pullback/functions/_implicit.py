@@ -82,7 +82,8 @@ class Equation:
     ) -> None:
         self.xp, self.options = xp, options
         leaves, self.structure = flatten(x0)
-        self.start = [real_array(xp, options.name, leaf) for leaf in leaves]
+        # Without a gradient: it is no source of the solution, unless the user's function reads it itself.
+        self.start = [xp.stop_gradient(real_array(xp, options.name, leaf)) for leaf in leaves]
         if not leaves:
             raise ArgumentError(
                 f"pb.functions.{options.name} got x0 without any array. Give it at least one."
@@ -230,8 +231,7 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
         return found(start, params), solution_pullback
 
     own_sources = sources
-    start = [xp.stop_gradient(a) for a in equation.start]
-    leaves = solution(start, equation.params, sources)
+    leaves = solution(list(equation.start), equation.params, sources)
     return unflatten(equation.structure, list(leaves))
 
 
