@@ -177,11 +177,12 @@ def _recording_can_go_on() -> bool:
     with private.stop_recording(), private.recording_again(), tf.GradientTape() as tape:
         tape.watch(x)
         y = x * x
-    return tape.gradient(y, x).numpy() == 6.0 and not private.recording_is_stopped()
+    gradient: Any = tape.gradient(y, x)
+    return gradient.numpy() == 6.0 and not private.recording_is_stopped()
 
 
 def _graphs_are_read_and_changed() -> bool:
-    variable, found = tf.Variable([1.0]), list[Any]()
+    variable, found = tf.Variable(tf.constant([1.0])), list[Any]()
 
     def traced(x: Any) -> Any:
         handle = tf.compat.v1.get_default_graph().capture(variable.handle)
