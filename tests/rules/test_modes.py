@@ -20,7 +20,9 @@ def test_same_gradient_in_every_mode(mode: str) -> None:
     cases = [*CASES, *NOT_LINEAR]
 
     def together(rows: Any) -> list[Any]:
-        return [case.weighted(x) for case, x in zip(cases, tf.unstack(rows), strict=True)]
+        return [
+            case.weighted(x) for case, x in zip(cases, tf.unstack(rows, len(cases)), strict=True)
+        ]
 
     wanted = np.array([case.gradient for case in cases])
     assert_in_mode(MODES[mode], together, [tf.constant([X] * len(cases))], [wanted])
