@@ -368,8 +368,13 @@ class Course:
             )
         elif wrong.size:
             yield Problem(kind, trial.point, trial, wrong)
-        elif found.undecided.size and trial.order == 1:
-            self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
+        elif found.undecided.size and (trial.order == 1 or self._must_settle(trial.point)):
+            what = "derivative" if trial.order == 1 else "second derivative"
+            self._open(trial.point, found.undecided.size, f"differences resolve no {what} there")
+
+    def _must_settle(self, point: Point) -> bool:
+        """Whether second derivatives that stay open there cost the verdict."""
+        return point.is_given and self.is_order_asked_for
 
     def _within_reach(self, trial: Trial, suspects: Array, epsilon: float) -> Array:
         """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""

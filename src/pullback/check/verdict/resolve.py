@@ -105,8 +105,8 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
     """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one."""
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
-    last = (_stairs, _plainly) if trial.point.is_given and trial.order == 1 else ()
-    return (_jumping, *first, _claim_noise, _each_input_alone, *last)
+    last = (_stairs, _plainly) if trial.order == 1 else (_plainly,)
+    return (_jumping, *first, _claim_noise, _each_input_alone, *last * trial.point.is_given)
 
 
 # evidence for a claim: each gives the new state of entries that looked wrong, or open
