@@ -25,6 +25,7 @@ from pullback.check.verdict.intermediate import is_unsettled
 from pullback.check.verdict.nonfinite import Broken, judge_broken
 from pullback.check.verdict.record import Failure, Problem, Record
 from pullback.check.verdict.resolve import resolve
+from pullback.check.verdict.scales import smaller_scales
 from pullback.check.verdict.trial import (
     Trial,
     as_one_number,
@@ -218,7 +219,9 @@ class Course:
         progress.say(f"point {self._tested + 1}, {point}")
         for u in self._directions(point):
             u = self.subject.keep_held(self.domain.along(point.x, u), 0.0)
-            problem = next(self._along(point, u), None)
+            problem = next(self._along(point, u), None) or next(
+                smaller_scales(self, point, u), None
+            )
             if problem is not None and self._is_for_symmetric(problem):
                 yield from self._at(point)
                 return
@@ -347,7 +350,7 @@ class Course:
     def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
         epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
         suspects = trial.suspects(epsilon)
-        suspects = suspects[~self._is_tolerated(trial, suspects, trial.gap[suspects])]
+        suspects = suspects[~self.is_tolerated(trial, suspects, trial.gap[suspects])]
         known = np.isfinite(trial.rule.values) if trial.order == 1 and trial.whole else None
         if known is not None and not known.all():
             suspects = suspects[known[suspects]]
@@ -358,7 +361,13 @@ class Course:
             return
         found = resolve(self.subject, trial, suspects)
         self.record.kinks += found.at_kink.size
-        wrong = found.wrong[~self._is_tolerated(trial, found.wrong, found.off)]
+        wrong = found.wrong[~self.is_tolerated(trial, found.wrong, found.off)]
+        bent = wrong.size and trial.point.kind.is_threshold and found.bends.all()
+        if (
+            bent and not self.reads_custom()
+        ):  # which side of its kinks an engine takes is its own affair
+            self.record.note(f"the engine's gradient at {trial.point} is that of neither side")
+            return
         # only a rule that somebody wrote can be one for a limit: the engine differentiates what was run
         custom = bool(wrong.size) and not trial.point.is_given and self.reads_custom()
         if custom and is_unsettled(self.subject, self.start, trial.x, trial.w):
@@ -385,7 +394,7 @@ class Course:
             self._open(trial.point, int(hidden.sum()), "")
         return suspects[~hidden]
 
-    def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
+    def is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
         """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
         share = trial.share(positions, off, with_values=self.subject.is_rule_rounded)
         rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
