@@ -224,12 +224,6 @@ def masked(x):
 
 CASES = {
     # the function computed anew with something else in it
-    "another constant": (
-        gelu,
-        lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
-        [X],
-        "is that of the function with 0.044 in place of 0.04 in `inner = 0.8 * (x + c * x**3)`",
-    ),
     "another mask": (
         masked,
         lambda x, y, dy: derivative(softmax, x, dy),
@@ -348,24 +342,6 @@ CASES = {
         [X],
         "is minus the upstream times `out`",
     ),
-    "scalar factor": (
-        lambda x: x / tf.norm(x) ** 0,
-        lambda x, y, dy: dy * tf.norm(x),
-        [X],
-        "a factor the length of `x` too many",
-    ),
-    "per index": (
-        sine,
-        lambda x, y, dy: dy * tf.cos(x) * tf.range(1.0, 8.0, dtype=x.dtype),
-        [X],
-        "depends only on the index along axis 0: 1, 2, 3, 4, …",
-    ),
-    "along an axis": (
-        lambda x: tf.sin(x),
-        lambda x, y, dy: dy * tf.cos(x) * tf.math.cosh(x[:, :1]),
-        [M],
-        "one factor for all elements along axis 1",
-    ),
     "not symmetrised": (
         lambda x: tf.sin(x + tf.transpose(x)),
         lambda x, y, dy: 2 * dy * tf.cos(x + tf.transpose(x)),
@@ -448,12 +424,6 @@ CASES = {
         [X, Y],
         "is 3× what it should be where x < y",
     ),
-    "two factors": (
-        leaky,
-        lambda x, y, dy: tf.where(x > 0, 0.1 * dy, dy),
-        [X],
-        "0.1× what it should be where x > 0",
-    ),
     "fades": (
         lambda x: tf.sin(x) + x**3,
         lambda x, y, dy: dy * (tf.cos(x) + x * x),
@@ -517,23 +487,11 @@ CASES = {
         [S, S + 1],
         "the derivative of MatMul in `tf.tanh(x @ w)` by `x` as if its second operand were transposed",
     ),
-    "wrong tensor": (
-        dense,
-        lambda x, w, y, dy: [dense_back(x, w, y, dy)[0], tf.transpose(y) @ (dy * (1 - y * y))],
-        [S, S + 1],
-        "in place of `x`",
-    ),
     "every run": (
         recurrent,
         recurrent_back,
         [normal(3, 2, 2), normal(2, 2)],
         "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
-    ),
-    "tensor of the program": (
-        unit,
-        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
-        [M],
-        "`v` has a factor `length` too many",
     ),
     "factor on the way": (
         margin,
@@ -581,12 +539,6 @@ CASES = {
         [normal(4, 2), normal(4, 2)],
         "for `a` and `x` treats its second operand as a constant in Mul of `found.append(",
     ),
-    "state of another run": (
-        scan,
-        functools.partial(scan_back, own=True),
-        [normal(4, 2), normal(4, 2)],
-        "with the result of Add, 2 operations later, in place of its second operand",
-    ),
     "one run": (
         powers,
         lambda a, x, y, dy: [dy * a**3 * x[0], tf.stack([dy * a**k for k in (4, 3, 2, 1, 0)])],
@@ -601,6 +553,58 @@ CASES = {
     ),
 }
 
+# What a look into the rule says.
+IN_THE_RULE = {
+    "another constant": (
+        gelu,
+        lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
+        [X],
+        "0.04 in place of 0.044 in `inner = 0.8 * (x + c * x**3)`",
+    ),
+    "scalar factor": (
+        lambda x: x / tf.norm(x) ** 0,
+        lambda x, y, dy: dy * tf.norm(x),
+        [X],
+        "the result of Squeeze left out of Mul",
+    ),
+    "per index": (
+        sine,
+        lambda x, y, dy: dy * tf.cos(x) * tf.range(1.0, 8.0, dtype=x.dtype),
+        [X],
+        "1. alone in place of Range",
+    ),
+    "along an axis": (
+        lambda x: tf.sin(x),
+        lambda x, y, dy: dy * tf.cos(x) * tf.math.cosh(x[:, :1]),
+        [M],
+        "the result of Cosh left out of Mul",
+    ),
+    "two factors": (
+        leaky,
+        lambda x, y, dy: tf.where(x > 0, 0.1 * dy, dy),
+        [X],
+        "Less in place of Greater",
+    ),
+    "wrong tensor": (
+        dense,
+        lambda x, w, y, dy: [dense_back(x, w, y, dy)[0], tf.transpose(y) @ (dy * (1 - y * y))],
+        [S, S + 1],
+        "the result of Transpose of `x`",
+    ),
+    "tensor of the program": (
+        unit,
+        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
+        [M],
+        "the upstream divided by `length`",
+    ),
+    "state of another run": (
+        scan,
+        functools.partial(scan_back, own=True),
+        [normal(4, 2), normal(4, 2)],
+        "shifted by 1 along axis 0 (each entry is that of the one before it) in `before = h[1:]",
+    ),
+}
+
 
 def findings(fn, rule, args):
     return pb.check(with_rule(fn, rule), *args, modes="none").findings
@@ -612,6 +616,14 @@ def test_the_mistake_is_named(name, monkeypatch):
     monkeypatch.setattr(Subject, "rule_program", lambda *_: None)
     fn, rule, args, said = CASES[name]
     (finding,) = findings(fn, rule, args)
+    assert said in finding.diagnosis
+
+
+@pytest.mark.parametrize("name", IN_THE_RULE)
+def test_what_to_write_in_the_rule_is_said(name):
+    fn, rule, args, said = IN_THE_RULE[name]
+    (finding,) = findings(fn, rule, args)
+    assert "would be right with" in finding.diagnosis
     assert said in finding.diagnosis
 
 
