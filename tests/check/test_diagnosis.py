@@ -356,23 +356,11 @@ CASES = {
         [X],
         "does not depend on the upstream",
     ),
-    "clipped": (
-        sine,
-        lambda x, y, dy: tf.clip_by_value(dy, -1.0, 1.0) * tf.cos(x),
-        [X],
-        "upstream clipped to ±1",
-    ),
-    "dead zone": (
-        sine,
-        lambda x, y, dy: tf.where(abs(dy) < 1e-3, 0 * dy, dy) * tf.cos(x),
-        [X],
-        "smaller than 0.001: a dead zone",
-    ),
     "squared upstream": (
         sine,
         lambda x, y, dy: dy * dy * tf.cos(x),
         [X],
-        "takes its upstream squared",
+        "has a factor the upstream of `out` too many",
     ),
     "output lost": (
         polar,
@@ -493,15 +481,6 @@ CASES = {
         [normal(3, 2, 2), normal(2, 2)],
         "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
     ),
-    "factor on the way": (
-        margin,
-        lambda a, b, y, dy: [
-            2 * dy[:, None] * (a / tf.norm(a, axis=1, keepdims=True) - b),
-            2 * dy[:, None] * (b - a),
-        ],
-        [M, M[::-1]],
-        "which has a factor √`own` missing",
-    ),
     "a factor each": (
         weighed,
         lambda x, y, dy: dy * (0.6 * tf.exp(x) - 0.35 * tf.sin(x)),
@@ -539,6 +518,12 @@ CASES = {
         [normal(4, 2), normal(4, 2)],
         "for `a` and `x` treats its second operand as a constant in Mul of `found.append(",
     ),
+    "state of another run": (
+        scan,
+        functools.partial(scan_back, own=True),
+        [normal(4, 2), normal(4, 2)],
+        "with the result of Add, 2 operations later, in place of its second operand",
+    ),
     "one run": (
         powers,
         lambda a, x, y, dy: [dy * a**3 * x[0], tf.stack([dy * a**k for k in (4, 3, 2, 1, 0)])],
@@ -555,6 +540,27 @@ CASES = {
 
 # What a look into the rule says.
 IN_THE_RULE = {
+    "factor on the way": (
+        margin,
+        lambda a, b, y, dy: [
+            2 * dy[:, None] * (a / tf.norm(a, axis=1, keepdims=True) - b),
+            2 * dy[:, None] * (b - a),
+        ],
+        [M, M[::-1]],
+        "the result of Sqrt left out of Div",
+    ),
+    "clipped": (
+        sine,
+        lambda x, y, dy: tf.clip_by_value(dy, -1.0, 1.0) * tf.cos(x),
+        [X],
+        "the upstream in place of the result of Maximum",
+    ),
+    "dead zone": (
+        sine,
+        lambda x, y, dy: tf.where(abs(dy) < 1e-3, 0 * dy, dy) * tf.cos(x),
+        [X],
+        "the result of Less taken as false everywhere",
+    ),
     "another constant": (
         gelu,
         lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
@@ -596,12 +602,6 @@ IN_THE_RULE = {
         lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
         [M],
         "the upstream divided by `length`",
-    ),
-    "state of another run": (
-        scan,
-        functools.partial(scan_back, own=True),
-        [normal(4, 2), normal(4, 2)],
-        "shifted by 1 along axis 0 (each entry is that of the one before it) in `before = h[1:]",
     ),
 }
 

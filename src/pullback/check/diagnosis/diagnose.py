@@ -55,7 +55,7 @@ PLAIN: tuple[Search, ...] = (
     whole.constant_factor,
     upstream.by_output,
     whole.added_term,
-    upstream.not_linear,
+    upstream.something_added,
     whole.rearranged,
     parts.regions,
     whole.rounded,
@@ -64,16 +64,15 @@ PLAIN: tuple[Search, ...] = (
     whole.element_by_element,
     whole.instead_of_derivative,
 )
-JOINT: tuple[Search, ...] = (upstream.moved, repairs.options, inside_program)
+JOINT: tuple[Search, ...] = (upstream.moved, repairs.options, inside_program, repairs.repairs)
 DEEPER: tuple[Search, ...] = (
     repairs.cancelled,
-    partial(whole.rounded, traced=False),
     *JOINT,
-    repairs.repairs,
     whole.not_transposed,
     partial(parts.regions, how_wrong=parts.somehow),
     partial(conditions.conditions, how_wrong=parts.somehow),
 )
+BENT = upstream.unused, upstream.something_added, repairs.options, repairs.repairs
 
 
 # Inputs of which the same is said, what is said, and how many explanations were tried.
@@ -185,8 +184,8 @@ def _explained(cases: list[Case]) -> list[Found]:
 
 
 def _bent(case: Case) -> Found:
-    """Not in proportion to the upstream: how is all that is asked."""
-    one, tried = first_that_holds(case, (upstream.unused, upstream.not_linear))
+    """Not in proportion to the upstream: why is all that is asked."""
+    one, tried = first_that_holds(case, BENT)
     return [case], one or Explanation("linear", words.NOT_LINEAR, case.r), tried
 
 

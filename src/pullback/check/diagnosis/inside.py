@@ -35,10 +35,18 @@ class At:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One way back through the program: a step makes `factors` of what it should, and what comes to it times `own`."""
+    """One way back through the program: the values that steps are differentiated at, and what flows along edges.
 
+    That is what a step makes of what comes to it times `factors`, and what comes to it times `own`.
+    """
+
+    inputs: list[list[Array]]
     factors: list[list[Array]]
     own: list[list[Array]]
+
+    def put(self, s: int, i: int, value: Array) -> None:
+        """Differentiate a step at another value."""
+        self.inputs[s][i] = np.asarray(value, self.inputs[s][i].dtype)
 
     def scale(self, s: int, j: int, number: float) -> None:
         """Multiply what flows back along an edge."""
@@ -136,12 +144,13 @@ class Inside:
         def predict(draw: Draw) -> Array:
             at, ws = self.at(draw), self.case.subject.upstream(draw.w)
             sweep = Sweep(
+                [list(step) for step in at.inputs],
                 [[np.ones((), a.dtype) for a in step] for step in at.inputs],
                 [[np.zeros_like(a) for a in step] for step in at.inputs],
             )
             for s in steps:
                 change(at, sweep, s)
-            pulled = self.program.swept(self._xs(draw), ws, at.inputs, sweep.factors, sweep.own)
+            pulled = self.program.swept(self._xs(draw), ws, sweep.inputs, sweep.factors, sweep.own)
             return self.case.part(self.case.layout.join(pulled))
 
         return Explanation(kind, text, predict)

@@ -4,7 +4,7 @@ What flows back through one run goes into the one before, so the whole program i
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import At, Inside, Sweep
+from pullback.check.probe import Array
 
 # A kind, what is said, the steps that have the slip, and what is done to one of them.
 Slip = tuple[str, str, Sequence[int], Callable[[At, Sweep, int], None]]
@@ -20,7 +21,8 @@ Slip = tuple[str, str, Sequence[int], Callable[[At, Sweep, int], None]]
 def runs(inside: Inside) -> Iterator[Explanation]:
     """One slip in all runs of an operation, or in all but one; the plain before the complex."""
     groups = list(_groups(inside)) if inside.is_whole else []
-    slips = (slip for group in groups for slip in _scaled(inside, group))
+    kinds = _scaled, _neighbours
+    slips = (slip for kind in kinds for group in groups for slip in kind(inside, group))
     for kind, text, group, change in islice(slips, n.MOST_SWEEPS):
         yield inside.swept(kind, text, group, change)
 
@@ -64,3 +66,26 @@ def _scaled(inside: Inside, group: list[int]) -> Iterator[Slip]:
                 group,
                 lambda a, w, s, j=j: w.take(s, j, np.ones_like(a.outputs[s][0])),
             )
+
+
+def _neighbours(inside: Inside, group: list[int]) -> Iterator[Slip]:
+    """With the result of an operation somewhat earlier or later in the place of an operand: of another run."""
+    at, usual = inside.at(inside.here), group[len(group) // 2]
+    step, reach = inside.steps[usual], 2 * min(b - a for a, b in pairwise(group))
+
+    def there(a: At, s: int, i: int, by: int) -> list[Array]:
+        found = a.outputs[s + by][:1] if 0 <= s + by < len(a.outputs) else []
+        return [value for value in found if value.shape == a.inputs[s][i].shape]
+
+    for i in range(len(step.inputs)):
+        for by in sorted(range(-reach, reach + 1), key=abs):
+
+            def change(a: At, w: Sweep, s: int, i: int = i, by: int = by) -> None:
+                for value in there(a, s, i, by):
+                    w.put(s, i, value)
+
+            if there(at, usual, i, by):
+                op, where = inside.steps[usual + by].op, "later" if by > 0 else "earlier"
+                how = f"with the result of {op}, {abs(by)} operations {where}, in place of "
+                text = words.slip(step, None, how + words.operand(step, i))
+                yield "slip", text, group, change

@@ -146,34 +146,24 @@ def _alterations(
             text,
             lambda a, _, m=move: m.apply(a.back[s][j]),
         )
-    if not np.iscomplexobj(at.back[s][j]):
-        yield from _formed(inside, at, s, j, alone=wide == shape, linear=linear)
+    if wide == shape and not linear and not np.iscomplexobj(at.back[s][j]):
+        yield from _formed(inside, at, s, j)
 
 
-def _formed(
-    inside: Inside, at: At, s: int, j: int, *, alone: bool, linear: bool
-) -> Iterator[tuple[int, str, str, Change]]:
-    """Some form of an operand or of the result in the place of a derivative, or as a factor of it."""
-    shape, step = at.back[s][j].shape, inside.steps[s]
-    named = [] if linear else [(words.result(step), lambda a: a.outputs[s][0])]
+def _formed(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[int, str, str, Change]]:
+    """Some form of an operand or of the result in the place of a derivative."""
+    step = inside.steps[s]
+    named = [(words.result(step), lambda a: a.outputs[s][0])]
     named += [
-        (words.operand(step, i), lambda a, i=i: a.inputs[s][i])
-        for i in ([j] if linear else range(len(step.inputs)))
+        (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
     ]
-    rank = 4 if len(step.inputs) == 1 else 4 + len(FORMS)
+    several = len(step.inputs) > 1
+    rank = 4 + several * len(FORMS)
     for name, of in named:
-        if alone and len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]:
-            for text, product in _products(name):
-                how = words.slip(step, j, f"taken as {text}")
-                yield 2, "slip", how, lambda a, _, q=of, f=product: f(q(a), a.cotangents[s][0])
-        if not lies_over(of(at).shape, shape):
-            continue
-        for k, (text, form) in enumerate(forms(name, few=linear or len(step.inputs) > 1)):
-            if alone and not linear:
+        if lies_over(of(at).shape, at.back[s][j].shape):
+            for k, (text, form) in enumerate(forms(name, few=several)):
                 how = words.slip(step, j, f"taken as {text}")
                 yield rank + k, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.cotangents[s][0]
-            how = words.flows_back(step, j, words.named_factor(text))
-            yield rank + k + 1, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.back[s][j]
 
 
 def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -184,11 +174,3 @@ def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> Iterator[tuple[in
 
 def _laid(a: Array, wide: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(a.reshape(wide), shape)
-
-
-def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
-    """Matrix products of the upstream with a matrix, where the shapes allow them."""
-    for sign, minus in ((1, ""), (-1, "−")):
-        for mark, turn in (("", lambda q: q), ("ᵀ", lambda q: np.swapaxes(q, -1, -2))):
-            yield f"{minus}{name}{mark} @ upstream", lambda q, w, t=turn, c=sign: c * t(q) @ w
-            yield f"{minus}upstream @ {name}{mark}", lambda q, w, t=turn, c=sign: c * w @ t(q)

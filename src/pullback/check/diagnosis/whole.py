@@ -55,16 +55,13 @@ def rearranged(case: Case) -> Iterator[Explanation]:
             yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
-def rounded(case: Case, *, traced: bool = True) -> Iterator[Explanation]:
+def rounded(case: Case) -> Iterator[Explanation]:
     """Right to the digits of a shorter format; half of float32 only if it was seen in the program."""
     for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
-        if _is_rounded(case, 2.0**-bits):
-            how = f"computed or rounded in {kind} inside the rule"
-            if not traced:
-                how = "digits cancel inside the rule, or it computes in a shorter format"
+        if (kind == "float32" or case.short) and _is_rounded(case, 2.0**-bits):
+            text = f"is right to {bits} bits only: computed or rounded in {kind} inside the rule"
             # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
-            if not traced or kind == "float32" or case.short:
-                yield Explanation("precision", f"is right to {bits} bits only: {how}", case.r)
+            yield Explanation("precision", text, case.r)
 
 
 def _is_rounded(case: Case, unit: float) -> bool:
