@@ -13,7 +13,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation, real_shape
-from pullback.check.diagnosis.parts import Ways, ways
+from pullback.check.diagnosis.parts import ways
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
@@ -31,7 +31,7 @@ class Interval:
         return (q >= self.low) & (q <= self.high)
 
 
-def conditions(case: Case, how_wrong: Ways = ways) -> Iterator[Explanation]:
+def conditions(case: Case) -> Iterator[Explanation]:
     """Wrong in a way that can be told where a condition holds."""
     draws = [*case.draws.tested, *case.draws.pool]
     for name, quantity in _quantities(case):
@@ -43,7 +43,7 @@ def conditions(case: Case, how_wrong: Ways = ways) -> Iterator[Explanation]:
         def mask(d: Draw, q: Quantity = quantity, i: Interval = found) -> Array:
             return i.holds(q(d))
 
-        for how, inside in how_wrong(case, mask):
+        for how, inside in ways(case, mask):
             if case.holds(case.only_where(mask, inside), draws):
                 ends = _sharpened(case, draws, quantity, found)
                 if ends is None:
@@ -159,7 +159,7 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
     low, high, last = 0.0, 1.0, wrong
     for _ in range(n.HALVINGS):
         middle = (low + high) / 2
-        moved = case.draws.draw(wrong.x + middle * (right.x - wrong.x), wrong.w)
+        moved = case.draws.truth.draw(wrong.x + middle * (right.x - wrong.x), wrong.w)
         if moved is None:
             return None
         if case.wrong(moved).ravel()[element]:

@@ -70,7 +70,6 @@ DEEPER: tuple[Search, ...] = (
     *JOINT,
     whole.not_transposed,
     partial(parts.regions, how_wrong=parts.somehow),
-    partial(conditions.conditions, how_wrong=parts.somehow),
 )
 BENT = upstream.unused, upstream.something_added, repairs.options, repairs.repairs
 
@@ -220,7 +219,7 @@ def _said_there_too(course: Course, case: Case, one: Explanation | None, at: Fai
     """Whether a check of a smaller input would say the same, and nothing plainer that holds only there."""
     point, w, truth = Point(Kind.GIVEN, at.x), case.draws.fit[0].w, case.draws.truth
     if not truth.is_cheap and case.layout.size > n.FEW:  # draws all around would cost too much
-        draw = case.draws.draw(at.x, at.w)
+        draw = case.draws.truth.draw(at.x, at.w)
         return one is None or (draw is not None and case.agrees(one.predict, draw))
     if truth.own and not Truth(case.subject, at.x, w, truth.entries).own:  # at a kink
         return False

@@ -25,7 +25,8 @@ def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
     `unlike`: along two edges, with a factor of its own each.
     """
     found: list[tuple[bool, bool, float, list[tuple[Edge, ...]], list[float]]] = []
-    product_of = _products_of(inside)
+    back = inside.at(inside.here).back
+    product_of = {(s, j): inside.product((s, j), back[s][j]) for s, j in inside.edges()}
     for groups in _scalable(inside, product_of):
         products = np.array([np.sum([product_of[e] for e in g], axis=0) for g in groups]).T
         off = np.linalg.lstsq(products, inside.target)[0] if np.any(products) else np.zeros(1)
@@ -49,11 +50,6 @@ def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
         elif not unlike:
             changes = {e: lambda a, _, e=e, c=c: c * a.back[e[0]][e[1]] for e, c in factors.items()}
             yield inside.explanation(kind, text, changes)
-
-
-def _products_of(inside: Inside) -> dict[Edge, Array]:
-    back = inside.at(inside.here).back
-    return {(s, j): inside.product((s, j), back[s][j]) for s, j in inside.edges()}
 
 
 def _scalable(inside: Inside, product_of: dict[Edge, Array]) -> Iterator[list[tuple[Edge, ...]]]:
@@ -137,7 +133,11 @@ def _alterations(
     if wide is not None and len(at.outputs[s]) == 1:
         for number in (1, -1, 0.5, 2):
             text = words.slip(step, j, f"taken as {words.short(number)}")
-            yield 0, "slip", text, lambda a, _, c=number: c * _laid(a.cotangents[s][0], wide, shape)
+
+            def change(a: At, _: Draw, c: float = number) -> Array:
+                return c * np.broadcast_to(a.cotangents[s][0].reshape(wide), shape)
+
+            yield 0, "slip", text, change
     for move in moves(shape):
         text = words.flows_back(step, j, f"is {move.how}")
         yield (
@@ -170,7 +170,3 @@ def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> Iterator[tuple[in
     """The shapes in which an array can be laid over one with an axis more, or of greater sizes."""
     wider = [shape, *((*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1))]
     return (w for w in wider if len(w) == len(over) and lies_over(w, over))
-
-
-def _laid(a: Array, wide: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    return np.broadcast_to(a.reshape(wide), shape)

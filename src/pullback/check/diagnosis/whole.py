@@ -1,6 +1,7 @@
 """Explanations of a whole gradient: zero, a factor, rearranged, rounded, something added."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def _is_rounded(case: Case, unit: float) -> bool:
         return False
     here, errors = case.draws.fit[0], list[Array]()
     for move in range(2 * n.SEVERAL):
-        moved = case.draws.draw(here.x * (1 + n.SEVERAL * n.UNITS * move * unit), here.w)
+        moved = case.draws.truth.draw(here.x * (1 + n.SEVERAL * n.UNITS * move * unit), here.w)
         if moved is None:
             return False
         errors.append(_relative(case, moved))
@@ -140,14 +141,9 @@ def element_by_element(case: Case) -> Iterator[Explanation]:
 
 def formed(case: Case) -> Iterator[tuple[str, Quantity]]:
     """Every form of every quantity, the plain forms first."""
-    found = [list(_forms_of(name, quantity)) for name, quantity in quantities(case)]
-    for same in zip(*found, strict=True):
-        yield from same
-
-
-def _forms_of(name: str, quantity: Quantity) -> Iterator[tuple[str, Quantity]]:
-    for form, apply in forms(name):
-        yield form, lambda d, a=apply: a(quantity(d))
+    found = [[(q, *form) for form in forms(name)] for name, q in quantities(case)]
+    for quantity, text, apply in chain.from_iterable(zip(*found, strict=True)):
+        yield text, lambda d, q=quantity, a=apply: a(q(d))
 
 
 def instead_of_derivative(case: Case) -> Iterator[Explanation]:
