@@ -284,7 +284,12 @@ class Course:
 
     def _wants_second(self, point: Point) -> bool:
         """Second order at a generic point; where the rule has branches, at all points, the given one first."""
-        if self.order == 1 or self.subject.is_rule_rounded:
+        if self.order == 1:
+            return False
+        if self.subject.is_rule_rounded:
+            text = "second derivatives are not tested: the rule runs in a short format, whose rounding hides them"
+            told = self.record.reasons if self.is_order_asked_for else self.record.notes
+            told += [text] * (text not in told)
             return False
         if point.is_placed and not self.second_at_placed:
             return False
