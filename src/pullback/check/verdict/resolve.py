@@ -155,7 +155,7 @@ def _plainly(doubt: Doubt) -> Array:
     size = np.abs(narrow) + np.abs(claim.value) + usual_size(doubt.trial.claimed)
     sure = (doubt.found.state == State.OPEN) & (error <= n.COARSE * size)
     state = np.where(sure & (gap <= error), State.RIGHT, doubt.found.state)
-    far = gap > np.fmax(n.UNITS * error, unit**n.FINE * size)
+    far = gap > np.fmax(n.UNITS * error, claim.epsilon**n.FINE * size)
     return np.where(sure & far, State.WRONG, state)
 
 

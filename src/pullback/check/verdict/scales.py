@@ -10,6 +10,7 @@ from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import Array
 from pullback.check.search import directions
 from pullback.check.search.points import Point
+from pullback.check.verdict.judging import is_tolerated
 from pullback.check.verdict.record import Failure, Problem
 from pullback.check.verdict.resolve import resolve
 from pullback.check.verdict.trial import as_one_number, as_whole, run, stands_for_rule
@@ -33,7 +34,7 @@ def smaller_scales(course: "Course", point: Point, u: Array) -> Iterator[Problem
         trial = as_whole(trial) if stands_for_rule(trial, subject) else as_one_number(trial)
         suspects = trial.suspects(subject.epsilon)
         suspects = suspects[~trial.hidden(suspects, subject.epsilon)]
-        suspects = suspects[~course.is_tolerated(trial, suspects, trial.gap[suspects])]
+        suspects = suspects[~is_tolerated(course, trial, suspects, trial.gap[suspects])]
         found = resolve(subject, trial, suspects) if suspects.size else None
         if found is not None and found.wrong.size:
             yield Problem(Failure.VALUE, point, trial, found.wrong)
