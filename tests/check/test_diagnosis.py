@@ -481,6 +481,12 @@ CASES = {
         [normal(3, 2, 2), normal(2, 2)],
         "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
     ),
+    "tensor of the program": (
+        unit,
+        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
+        [M],
+        "`v` has a factor `length` too many",
+    ),
     "a factor each": (
         weighed,
         lambda x, y, dy: dy * (0.6 * tf.exp(x) - 0.35 * tf.sin(x)),
@@ -596,12 +602,6 @@ IN_THE_RULE = {
         lambda x, w, y, dy: [dense_back(x, w, y, dy)[0], tf.transpose(y) @ (dy * (1 - y * y))],
         [S, S + 1],
         "the result of Transpose of `x`",
-    ),
-    "tensor of the program": (
-        unit,
-        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
-        [M],
-        "the upstream divided by `length`",
     ),
 }
 
