@@ -487,6 +487,12 @@ CASES = {
         [M],
         "`v` has a factor `length` too many",
     ),
+    "scalar factor": (
+        lambda x: x / tf.norm(x) ** 0,
+        lambda x, y, dy: dy * tf.norm(x),
+        [X],
+        "has a factor √q too many, where q is the result of Sum",
+    ),
     "a factor each": (
         weighed,
         lambda x, y, dy: dy * (0.6 * tf.exp(x) - 0.35 * tf.sin(x)),
@@ -572,12 +578,6 @@ IN_THE_RULE = {
         lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
         [X],
         "0.04 in place of 0.044 in `inner = 0.8 * (x + c * x**3)`",
-    ),
-    "scalar factor": (
-        lambda x: x / tf.norm(x) ** 0,
-        lambda x, y, dy: dy * tf.norm(x),
-        [X],
-        "the result of Squeeze left out of Mul",
     ),
     "per index": (
         sine,
