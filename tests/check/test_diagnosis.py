@@ -481,6 +481,18 @@ CASES = {
         [normal(3, 2, 2), normal(2, 2)],
         "for `x` and `u` has the derivative of Tanh in `h = tf.tanh(x[t] + h @ u)` taken as 1",
     ),
+    "tensor of the program": (
+        unit,
+        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
+        [M],
+        "`v` has a factor `length` too many",
+    ),
+    "scalar factor": (
+        lambda x: x / tf.norm(x) ** 0,
+        lambda x, y, dy: dy * tf.norm(x),
+        [X],
+        "has a factor √q too many, where q is the result of Sum",
+    ),
     "a factor each": (
         weighed,
         lambda x, y, dy: dy * (0.6 * tf.exp(x) - 0.35 * tf.sin(x)),
@@ -567,12 +579,6 @@ IN_THE_RULE = {
         [X],
         "0.04 in place of 0.044 in `inner = 0.8 * (x + c * x**3)`",
     ),
-    "scalar factor": (
-        lambda x: x / tf.norm(x) ** 0,
-        lambda x, y, dy: dy * tf.norm(x),
-        [X],
-        "the result of Squeeze left out of Mul",
-    ),
     "per index": (
         sine,
         lambda x, y, dy: dy * tf.cos(x) * tf.range(1.0, 8.0, dtype=x.dtype),
@@ -596,12 +602,6 @@ IN_THE_RULE = {
         lambda x, w, y, dy: [dense_back(x, w, y, dy)[0], tf.transpose(y) @ (dy * (1 - y * y))],
         [S, S + 1],
         "the result of Transpose of `x`",
-    ),
-    "tensor of the program": (
-        unit,
-        lambda v, y, dy: dy - y * tf.reduce_sum(dy * y, 1, keepdims=True),
-        [M],
-        "the upstream divided by `length`",
     ),
 }
 

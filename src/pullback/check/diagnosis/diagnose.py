@@ -29,6 +29,7 @@ SLIPS = (
     slips.scaled,
     slips.optioned,
     slips.taken_for,
+    slips.factors,
     altered,
     runs,
     partial(slips.scaled, unlike=True),
@@ -64,10 +65,11 @@ PLAIN: tuple[Search, ...] = (
     whole.element_by_element,
     whole.instead_of_derivative,
 )
-JOINT: tuple[Search, ...] = (upstream.moved, repairs.options, inside_program, repairs.repairs)
+JOINT: tuple[Search, ...] = (upstream.moved, repairs.options, inside_program)
 DEEPER: tuple[Search, ...] = (
     repairs.cancelled,
     *JOINT,
+    repairs.repairs,
     whole.not_transposed,
     partial(parts.regions, how_wrong=parts.somehow),
 )

@@ -6,6 +6,7 @@ if it passes, entry by entry at all draws.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -170,3 +171,17 @@ def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> Iterator[tuple[in
     """The shapes in which an array can be laid over one with an axis more, or of greater sizes."""
     wider = [shape, *((*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1))]
     return (w for w in wider if len(w) == len(over) and lies_over(w, over))
+
+
+def factors(inside: Inside) -> Iterator[Explanation]:
+    """The whole gradient has a factor that is some form of a tensor of the program."""
+    at, case = inside.at(inside.here), inside.case
+    for s, step in sorted(enumerate(inside.steps), key=lambda one: not one[1].output):
+        name, where = words.tensor(step)
+        for wide in _spreads(at.outputs[s][0].shape, case.shape):
+            for text, form in (*forms(name), (f"{name}[0]/{name}", lambda q: q[:1] / q)):
+
+                def predict(d: Draw, s: int = s, w: Any = wide, f: Any = form) -> Array:
+                    return f(inside.at(d).outputs[s][0].reshape(w)) * case.g(d)
+
+                yield Explanation("factor", words.named_factor(text) + where, predict)
