@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from pullback.engines.tensorflow.keras_support.saving import function_in, kept_function
 from pullback.extend import rules, with_gradient
 
 registered = keras.saving.register_keras_serializable("pullback")
@@ -206,8 +207,8 @@ class Tap(OnInputs):
     """Its inputs; the length of the gradient that flows back through it is kept in the weight `norm`.
 
     That is cheap, and works in every program, also one compiled by XLA; `pb.keras.GradientNorms` logs it in `fit`. With
-    a `callback` the gradient is shown to that instead, or appended to a list, as by `pb.rules.tap`; the callback is
-    not saved with the model.
+    a `callback` the gradient is shown to that instead, or appended to a list, as by `pb.rules.tap`. A model is saved
+    with a callback that loading can find: a function of a module, or one that is registered with Keras.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x, tap = tf.Variable([3.0, 4.0]), pb.keras.Tap()
@@ -224,7 +225,8 @@ class Tap(OnInputs):
             raise ValueError(f'Tap got of={of!r} and no callback; it keeps the "norm" alone.')
         self.of = of
         self.norm = self.number("norm", 0.0)
-        # Not as an attribute of Keras', which would make a list of its own out of a list.
+        # Not as attributes of Keras', which would make a list of its own out of a list.
+        object.__setattr__(self, "_callback", callback)
         object.__setattr__(
             self, "_rule", rules.tap(self.norm if callback is None else callback, of)
         )
@@ -234,8 +236,18 @@ class Tap(OnInputs):
         return on_each(self._rule, inputs)
 
     def get_config(self) -> dict[str, Any]:
-        """Keras' way to make it again: without the callback."""
-        return super().get_config()
+        """Keras' way to make it again."""
+        config = {**super().get_config(), "of": self.of}
+        if self._callback is not None:
+            config["callback"] = kept_function(self._callback, f"the callback of Tap {self.name!r}")
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The tap of a configuration, with its callback."""
+        if "callback" in config:
+            config = {**config, "callback": function_in(config["callback"])}
+        return super().from_config(config)
 
 
 def number_in(weight: Any) -> float:
