@@ -265,3 +265,22 @@ def test_a_tap_is_not_saved_without_its_callback(callback: Any, tmp_path: Path) 
     model = keras.Sequential([keras.Input((4,)), K.Tap(callback, name="here")])
     with pytest.raises(ExportError, match=r"the callback of Tap 'here'.* cannot be written"):
         model.save(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("function", ["floor", keras.ops.floor, tf.floor, tf.math.floor], ids=str)
+def test_straight_through_is_saved_with_its_function(function: Any, tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((2,)), K.StraightThrough(function, tf.tanh)])
+    model.save(tmp_path / "model.keras")
+    loaded: Any = keras.models.load_model(tmp_path / "model.keras")
+    for each in (loaded, keras.models.clone_model(model)):
+        np.testing.assert_array_equal(each(np.array([[0.7, -0.2]])), [[0.0, -1.0]])
+        slopes = 1 - np.tanh([[0.5, 2.0]]) ** 2
+        np.testing.assert_allclose(gradient(each, [[0.5, 2.0]], [[1, 1]]), slopes, rtol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["function", "surrogate"])
+def test_straight_through_is_not_saved_without_its_function(part: str, tmp_path: Path) -> None:
+    layer = K.StraightThrough(**{part: lambda x: x + 1}, name="here")
+    words = rf"the {part} of StraightThrough 'here' .*lambda.* cannot be written to a file"
+    with pytest.raises(ExportError, match=words):
+        keras.Sequential([keras.Input((2,)), layer]).save(tmp_path / "model.keras")

@@ -140,7 +140,8 @@ class GradientClip(OnInputs):
 class StraightThrough(OnInputs):
     """A function of its inputs, such as `"round"`, whose gradient is the upstream, or that of a surrogate.
 
-    Both may be names of activations or functions of `keras.ops`, or functions that Keras can save.
+    Both may be names of activations or functions of `keras.ops`, or functions. A model is saved with functions that
+    loading can find: those of a module, as `tf.round`, or registered with Keras.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([0.4, 1.6])
@@ -164,9 +165,15 @@ class StraightThrough(OnInputs):
         """Keras' way to make it again."""
         return {
             **super().get_config(),
-            "function": _saved(self.function),
-            "surrogate": _saved(self.surrogate),
+            "function": _saved(self.function, f"the function of StraightThrough {self.name!r}"),
+            "surrogate": _saved(self.surrogate, f"the surrogate of StraightThrough {self.name!r}"),
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer of a configuration, with its functions."""
+        functions = {name: function_in(config.get(name)) for name in ("function", "surrogate")}
+        return super().from_config({**config, **functions})
 
 
 @registered
@@ -245,9 +252,7 @@ class Tap(OnInputs):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The tap of a configuration, with its callback."""
-        if "callback" in config:
-            config = {**config, "callback": function_in(config["callback"])}
-        return super().from_config(config)
+        return super().from_config({**config, "callback": function_in(config.get("callback"))})
 
 
 def number_in(weight: Any) -> float:
@@ -277,7 +282,7 @@ def _function(named: Any) -> Callable[..., Any]:
         return named
     if isinstance(named, dict):
         return keras.saving.deserialize_keras_object(named)
-    found = getattr(keras.ops, str(named), None) or getattr(keras.activations, str(named), None)
+    found = _by_name(str(named))
     if found is None:
         raise ValueError(
             f"StraightThrough got {named!r}; wanted a function, or the name of one in keras.ops or keras.activations."
@@ -285,5 +290,16 @@ def _function(named: Any) -> Callable[..., Any]:
     return found
 
 
-def _saved(named: Any) -> Any:
-    return keras.saving.serialize_keras_object(named) if callable(named) else named
+def _by_name(name: str) -> Callable[..., Any] | None:
+    return getattr(keras.ops, name, None) or getattr(keras.activations, name, None)
+
+
+def _saved(function: Any, what: str) -> Any:
+    if not callable(function):
+        return function
+    name = getattr(function, "__name__", "")
+    if _by_name(name) is function:
+        return name
+    if hasattr(function, "get_config"):
+        return keras.saving.serialize_keras_object(function)
+    return kept_function(function, what)

@@ -116,8 +116,10 @@ def kept_function(value: Any, what: str) -> Any:
 
 
 def function_in(option: Any) -> Any:
-    """What such an option stands for."""
-    return Kept.read(option, _same, _found_text)
+    """What such an option stands for; anything else is as it came."""
+    inner: Any = option.get("config") if isinstance(option, dict) else None
+    is_kept = isinstance(option, Kept) or (isinstance(inner, dict) and "described" in inner)
+    return Kept.read(option, _same, _found_text) if is_kept else option
 
 
 def install() -> None:
