@@ -244,6 +244,11 @@ def _baselines(
 def _require_fits(x: Any, baseline: Any) -> None:
     if baseline is None:
         return
+    dtype: Any = getattr(baseline, "dtype", None) or np.asarray(baseline).dtype
+    if getattr(dtype, "kind", "f") in "OUSc":  # the dtypes of tensors have no kind
+        raise SaliencyError(
+            f"baseline={baseline!r}; wanted a number, such as 0.0 for black, or an array that goes with x."
+        )
     shape = tuple(np.shape(baseline))
     wanted = tuple(x.shape)
     padded = (1,) * (len(wanted) - len(shape)) + shape
