@@ -111,11 +111,11 @@ class Observer:
                 self._whole[id(output)] = (number, output)
                 self._take_back(number, inputs)
             elif op_type in _LOOKS_UP and self._is_looked_up(number, op_type, inputs, output):
-                outputs[place] = self._found(number, output)
+                outputs[place] = self._found(number, output, op_type)
                 if op_type == "Cast":
                     self._whole[id(outputs[place])] = (number, outputs[place])
 
-    def _found(self, number: int, output: Any) -> Any:
+    def _found(self, number: int, output: Any, op_type: str) -> Any:
         """What is looked up for an input, or what was given for it."""
         known, given = self._looked_up[number], self._given and self._given[number]
         order, self._met[number] = self._met[number], self._met[number] + 1
@@ -127,7 +127,7 @@ class Observer:
         elif self._watch is not None:
             self._watch(output)
         if self._unweighted is not None:
-            self._unweighted.add([output])
+            self._unweighted.add([output], looked_up=op_type != "Cast")
         known[order] = output
         return output
 
