@@ -25,7 +25,7 @@ def _loud(found: Saliency, part: Part) -> Iterator[str]:
     if isinstance(found.gap, np.ndarray):
         largest = found.gap.max()
         if part.tolerance is not None and largest > part.tolerance:
-            yield _gap(found, largest)
+            yield _gap(found, part, largest)
     if found.audit is not None and not found.audit.rows:
         yield f"no activation ran in this model: the map of {found.method!r} is its plain gradient."
     elif found.audit is not None and found.audit.uncovered:
@@ -40,11 +40,17 @@ def _loud(found: Saliency, part: Part) -> Iterator[str]:
         )
 
 
-def _gap(found: Saliency, largest: float) -> str:
+def _gap(found: Saliency, part: Part, largest: float) -> str:
     if found.steps is not None:
+        what = (
+            "more steps do not change that. Somewhere on the way the score jumps, or the model has gradients that are "
+            "not those of its score: a rule, tf.stop_gradient, a cast."
+            if part.is_stuck
+            else "raise max_steps=."
+        )
         return (
             f"the sum of the map differs from the change of the score by {largest:.1%} of it after {found.steps} "
-            "steps. Raise max_steps=."
+            f"steps: {what}"
         )
     what = "change of the score" if found.method == "deeplift" else "score less what biases took"
     return (
@@ -64,6 +70,11 @@ def _quiet(task: Task, found: Saliency, part: Part, arrays: Sequence[Any]) -> It
     ]
     if any(looked_up):
         yield "whole numbers: the map is that of what the model looks up for each of them, summed to it"
+    if found.steps is not None and any(
+        is_looked_up and b is not None
+        for is_looked_up, b in zip(looked_up, task.baseline, strict=True)
+    ):
+        yield "baseline: what the model looks up for it; masks are those of x all along the way"
     if part.layer is not None and task.layer is None:
         yield f"layer: {part.layer}, the last with features that have places"
     if part.calls > 1:
