@@ -1,8 +1,8 @@
 """What lies before the first layers of a model: its inputs, rearranged, padded or in another unit.
 
-Rules such as z^B and flat give relevances, and not multipliers, and so does an offset, which belongs to the unit of what
-it is added to. Those of all first layers and of offsets before them are collected here, and brought back to the inputs:
-as they are, whatever the unit, but for what fell on padding.
+Rules such as z^B and flat give relevances, and not multipliers, and so does an offset, which belongs to the unit of
+what it is added to. Those of all first layers and of offsets before them are collected here, and brought back to the
+inputs: as they are, whatever the unit, but for what fell on padding.
 """
 
 from __future__ import annotations
