@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +113,7 @@ def _within(tell: Tell, begin: int, end: int, count: int) -> Tell:
 def _joined(
     task: Task, parts: Sequence[Part], way: Method, method: str, of: str, structure: Any, x: Any
 ) -> Saliency:
-    first = parts[0]
+    first = dataclasses.replace(parts[0], is_stuck=any(part.is_stuck for part in parts))
     columns = list(zip(*(part.values for part in parts), strict=True))
     arrays = [None if each[0] is None else task.engine.concat(each) for each in columns]
     is_layer = task.layer is not None and not way.uses_features

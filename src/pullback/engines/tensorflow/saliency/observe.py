@@ -125,7 +125,7 @@ class Observer:
         elif self._watch is not None:
             self._watch(output)
         if self._unweighted is not None:
-            self._unweighted.add([output])
+            self._unweighted.add([output], looked_up=op_type != "Cast")
         if self._features is not None:
             self._features.look_up(op_type, output)
         known[order] = output
