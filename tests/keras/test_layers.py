@@ -281,6 +281,6 @@ def test_straight_through_is_saved_with_its_function(function: Any, tmp_path: Pa
 @pytest.mark.parametrize("part", ["function", "surrogate"])
 def test_straight_through_is_not_saved_without_its_function(part: str, tmp_path: Path) -> None:
     layer = K.StraightThrough(**{part: lambda x: x + 1}, name="here")
-    words = rf"the {part} of StraightThrough 'here' .*lambda.* cannot be written to a file"
+    words = rf"the {part} of StraightThrough 'here', .*lambda.* cannot be written to a file"
     with pytest.raises(ExportError, match=words):
         keras.Sequential([keras.Input((2,)), layer]).save(tmp_path / "model.keras")

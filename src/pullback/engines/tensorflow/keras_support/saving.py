@@ -109,8 +109,8 @@ def kept_function(value: Any, what: str) -> Any:
 
     def named(function: Any) -> str:
         if not callable(function):
-            raise _unnamed(f"{what}, a {type(function).__name__},", _EXPORT)
-        return _reference(function, what)
+            raise _unnamed(f"{what}, a {type(function).__name__},", _REGISTER)
+        return ":".join(_written(function, f"{what}, {function!r},", _REGISTER))
 
     return Kept(value, named)
 
@@ -277,6 +277,7 @@ def _reference(value: Any, what: str) -> str:
     return ":".join(_written(value, f"{what} {getattr(value, '__qualname__', value)!r}", _EXPORT))
 
 
+_REGISTER = ", or register it with keras.saving.register_keras_serializable"
 _EXPORT = "; or write the model without pullback: `pb.export(model, path)`"
 
 
