@@ -267,7 +267,11 @@ def test_a_tap_is_not_saved_without_its_callback(callback: Any, tmp_path: Path) 
         model.save(tmp_path / "model.keras")
 
 
-@pytest.mark.parametrize("function", ["floor", keras.ops.floor, tf.floor, tf.math.floor], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    ["floor", keras.ops.floor, tf.floor, tf.math.floor],
+    ids=["name", "keras.ops", "tf", "tf.math"],
+)
 def test_straight_through_is_saved_with_its_function(function: Any, tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((2,)), K.StraightThrough(function, tf.tanh)])
     model.save(tmp_path / "model.keras")
