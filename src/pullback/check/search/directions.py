@@ -58,9 +58,14 @@ def generic(rng: Rng, layout: Layout, x: Array) -> Array:
     return out
 
 
-def of_smaller_scales(u: Array, r: Array) -> Iterator[Array]:
-    """The direction without the entries beside which others do not count, again and again: each scale has its own."""
+def of_smaller_scales(layout: Layout, u: Array, r: Array) -> Iterator[Array]:
+    """The direction without the entries beside which others do not count, again and again: each scale has its own.
+
+    Of many entries some are always next to nothing: there whole inputs are told from others.
+    """
     size = np.abs(np.nan_to_num(r * u))
+    if size.size > n.SAMPLE:
+        size = np.where(size > 0, leaf_scales(layout, size), 0.0)
     left = size > 0
     while left.any():
         left &= n.IN_SCALE * size < np.max(size[left])

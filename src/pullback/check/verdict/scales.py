@@ -28,7 +28,7 @@ def smaller_scales(course: "Course", point: Point, u: Array) -> Iterator[Problem
     if not point.is_given or given is None or u.size >= n.LARGE_INPUT:
         return
     w = np.where(np.isfinite(given.values), course.upstream, 0.0)
-    for part in directions.of_smaller_scales(u, given.r):
+    for part in directions.of_smaller_scales(subject.inputs, u, given.r):
         rule = subject.evaluate_rule(point.x, w, part, second=False)
         (trial,) = run(subject, point, part, w, rule, plan_for(subject.epsilon, brief=True))
         trial = as_whole(trial) if stands_for_rule(trial, subject) else as_one_number(trial)
