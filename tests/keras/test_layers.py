@@ -242,7 +242,7 @@ def test_a_tap_may_show_everything(callback: str) -> None:
     )
 
 
-@keras.saving.register_keras_serializable("tests")
+@keras.saving.register_keras_serializable("tests.keras")
 def remember(value: Any, op: Any) -> None:
     REMEMBERED.append((op, value))
 

@@ -62,7 +62,7 @@ def by_hand(model: Any, x: Any, activation: Any) -> tuple[Any, Any]:
     return features, pooled @ weights["scores/kernel"] + weights["scores/bias"]
 
 
-@keras.saving.register_keras_serializable("tests")
+@keras.saving.register_keras_serializable("tests.saliency")
 class Subclassed(keras.Model):
     """Functions of TensorFlow between layers, and a softmax that no layer has."""
 

@@ -54,7 +54,7 @@ def nested_twice() -> Any:
     return randomised(keras.Model(x, layers.Dense(4, activation="softmax")(h)))
 
 
-@keras.saving.register_keras_serializable("tests")
+@keras.saving.register_keras_serializable("tests.saliency")
 class InGraph(keras.Model):
     """A model whose call is a traced program."""
 
