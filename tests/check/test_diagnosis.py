@@ -224,12 +224,6 @@ def masked(x):
 
 CASES = {
     # the function computed anew with something else in it
-    "another constant": (
-        gelu,
-        lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
-        [X],
-        "is that of the function with 0.044 in place of 0.04 in `inner = 0.8 * (x + c * x**3)`",
-    ),
     "another mask": (
         masked,
         lambda x, y, dy: derivative(softmax, x, dy),
@@ -348,24 +342,6 @@ CASES = {
         [X],
         "is minus the upstream times `out`",
     ),
-    "scalar factor": (
-        lambda x: x / tf.norm(x) ** 0,
-        lambda x, y, dy: dy * tf.norm(x),
-        [X],
-        "a factor the length of `x` too many",
-    ),
-    "per index": (
-        sine,
-        lambda x, y, dy: dy * tf.cos(x) * tf.range(1.0, 8.0, dtype=x.dtype),
-        [X],
-        "depends only on the index along axis 0: 1, 2, 3, 4, …",
-    ),
-    "along an axis": (
-        lambda x: tf.sin(x),
-        lambda x, y, dy: dy * tf.cos(x) * tf.math.cosh(x[:, :1]),
-        [M],
-        "one factor for all elements along axis 1",
-    ),
     "not symmetrised": (
         lambda x: tf.sin(x + tf.transpose(x)),
         lambda x, y, dy: 2 * dy * tf.cos(x + tf.transpose(x)),
@@ -380,23 +356,11 @@ CASES = {
         [X],
         "does not depend on the upstream",
     ),
-    "clipped": (
-        sine,
-        lambda x, y, dy: tf.clip_by_value(dy, -1.0, 1.0) * tf.cos(x),
-        [X],
-        "upstream clipped to ±1",
-    ),
-    "dead zone": (
-        sine,
-        lambda x, y, dy: tf.where(abs(dy) < 1e-3, 0 * dy, dy) * tf.cos(x),
-        [X],
-        "smaller than 0.001: a dead zone",
-    ),
     "squared upstream": (
         sine,
         lambda x, y, dy: dy * dy * tf.cos(x),
         [X],
-        "takes its upstream squared",
+        "has a factor the upstream of `out` too many",
     ),
     "output lost": (
         polar,
@@ -447,12 +411,6 @@ CASES = {
         lambda x, y, _, dy: [2 * dy * x * tf.where(x < y, tf.constant(3.0, x.dtype), 1.0), dy],
         [X, Y],
         "is 3× what it should be where x < y",
-    ),
-    "two factors": (
-        leaky,
-        lambda x, y, dy: tf.where(x > 0, 0.1 * dy, dy),
-        [X],
-        "0.1× what it should be where x > 0",
     ),
     "fades": (
         lambda x: tf.sin(x) + x**3,
@@ -517,12 +475,6 @@ CASES = {
         [S, S + 1],
         "the derivative of MatMul in `tf.tanh(x @ w)` by `x` as if its second operand were transposed",
     ),
-    "wrong tensor": (
-        dense,
-        lambda x, w, y, dy: [dense_back(x, w, y, dy)[0], tf.transpose(y) @ (dy * (1 - y * y))],
-        [S, S + 1],
-        "in place of `x`",
-    ),
     "every run": (
         recurrent,
         recurrent_back,
@@ -535,14 +487,11 @@ CASES = {
         [M],
         "`v` has a factor `length` too many",
     ),
-    "factor on the way": (
-        margin,
-        lambda a, b, y, dy: [
-            2 * dy[:, None] * (a / tf.norm(a, axis=1, keepdims=True) - b),
-            2 * dy[:, None] * (b - a),
-        ],
-        [M, M[::-1]],
-        "which has a factor √`own` missing",
+    "scalar factor": (
+        lambda x: x / tf.norm(x) ** 0,
+        lambda x, y, dy: dy * tf.norm(x),
+        [X],
+        "has a factor √q too many, where q is the result of Sum",
     ),
     "a factor each": (
         weighed,
@@ -601,6 +550,61 @@ CASES = {
     ),
 }
 
+# What a look into the rule says.
+IN_THE_RULE = {
+    "factor on the way": (
+        margin,
+        lambda a, b, y, dy: [
+            2 * dy[:, None] * (a / tf.norm(a, axis=1, keepdims=True) - b),
+            2 * dy[:, None] * (b - a),
+        ],
+        [M, M[::-1]],
+        "the result of Sqrt left out of Div",
+    ),
+    "clipped": (
+        sine,
+        lambda x, y, dy: tf.clip_by_value(dy, -1.0, 1.0) * tf.cos(x),
+        [X],
+        "the upstream in place of the result of Maximum",
+    ),
+    "dead zone": (
+        sine,
+        lambda x, y, dy: tf.where(abs(dy) < 1e-3, 0 * dy, dy) * tf.cos(x),
+        [X],
+        "the result of Less taken as false everywhere",
+    ),
+    "another constant": (
+        gelu,
+        lambda x, y, dy: derivative(lambda x: gelu(x, 0.044), x, dy),
+        [X],
+        "0.04 in place of 0.044 in `inner = 0.8 * (x + c * x**3)`",
+    ),
+    "per index": (
+        sine,
+        lambda x, y, dy: dy * tf.cos(x) * tf.range(1.0, 8.0, dtype=x.dtype),
+        [X],
+        "1. alone in place of Range",
+    ),
+    "along an axis": (
+        lambda x: tf.sin(x),
+        lambda x, y, dy: dy * tf.cos(x) * tf.math.cosh(x[:, :1]),
+        [M],
+        "the result of Cosh left out of Mul",
+    ),
+    "two factors": (
+        leaky,
+        lambda x, y, dy: tf.where(x > 0, 0.1 * dy, dy),
+        [X],
+        "Less in place of Greater",
+    ),
+    "wrong tensor": (
+        dense,
+        lambda x, w, y, dy: [dense_back(x, w, y, dy)[0], tf.transpose(y) @ (dy * (1 - y * y))],
+        [S, S + 1],
+        "the result of Transpose of `x`",
+    ),
+}
+
 
 def findings(fn, rule, args):
     return pb.check(with_rule(fn, rule), *args, modes="none").findings
@@ -612,6 +616,14 @@ def test_the_mistake_is_named(name, monkeypatch):
     monkeypatch.setattr(Subject, "rule_program", lambda *_: None)
     fn, rule, args, said = CASES[name]
     (finding,) = findings(fn, rule, args)
+    assert said in finding.diagnosis
+
+
+@pytest.mark.parametrize("name", IN_THE_RULE)
+def test_what_to_write_in_the_rule_is_said(name):
+    fn, rule, args, said = IN_THE_RULE[name]
+    (finding,) = findings(fn, rule, args)
+    assert "would be right with" in finding.diagnosis
     assert said in finding.diagnosis
 
 

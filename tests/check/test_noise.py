@@ -98,4 +98,4 @@ def test_where_the_function_is_zero_noise_is_not_taken_for_infinite():
         lambda xs, ws: [ws[0] * (xs[0] - xs[1]), -2 * ws[0] * (xs[0] - xs[1]) / 3],
         [x, x],
     )
-    assert first_problem(course_of(probe)).kind is Failure.VALUE
+    assert first_problem(course_of(probe)).kind in (Failure.VALUE, Failure.SECOND)

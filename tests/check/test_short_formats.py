@@ -54,6 +54,17 @@ def short_inside(dtype):
 
 @pytest.mark.parametrize("dtype", FORMATS, ids=lambda dtype: dtype.name)
 class TestShortFormats:
+    def test_second_order_is_said_to_be_left_out(self, dtype):
+        fn, x = gelu_in_float32(dtype), tf.constant(X, dtype)
+        said = "second derivatives are not tested"
+        report = pb.check(fn, x)
+        assert report.verdict == "right"
+        assert any(said in note for note in report.coverage.notes)
+        asked = pb.check(fn, x, order=2)
+        assert asked.verdict == "undecided"
+        assert any(said in reason for reason in asked.coverage.reasons)
+        assert said not in str(pb.check(fn, x, order=1))
+
     @pytest.mark.parametrize("make", [gelu_in_float32, relu_in_float32])
     @pytest.mark.parametrize("seed", range(3))
     def test_a_right_rule_is_right(self, dtype, make, seed):

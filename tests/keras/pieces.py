@@ -42,7 +42,7 @@ def sequential() -> Any:
     return keras.Sequential([keras.Input((4,)), *parts])
 
 
-@keras.saving.register_keras_serializable("tests")
+@keras.saving.register_keras_serializable("tests.keras")
 class Subclassed(keras.Model):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -74,7 +74,7 @@ def cnn() -> Any:
     )
 
 
-@keras.saving.register_keras_serializable("tests")
+@keras.saving.register_keras_serializable("tests.keras")
 class Recurrent(keras.Model):
     """Layers that its configuration does not tell, one of them with layers inside itself."""
 

@@ -57,6 +57,16 @@ def test_a_schedule_of_one_s_own_for_one_layer() -> None:
     assert float(other.k) == 5.0
 
 
+def test_a_schedule_leaves_a_scale_alone_that_nobody_named() -> None:
+    moved, kept = K.GradientReversal(7.0), K.GradientScale(0.25)
+    network(moved, kept).fit(
+        ROWS, TARGETS, verbose=QUIET, callbacks=[K.GradientSchedule("constant")]
+    )
+    assert (float(moved.k), float(kept.k)) == (1.0, 0.25)
+    with pytest.raises(ValueError, match="name a GradientScale in layers="):
+        network(kept).fit(ROWS, TARGETS, verbose=QUIET, callbacks=[K.GradientSchedule()])
+
+
 def test_steps_are_given_where_fit_does_not_know_them() -> None:
     def batches() -> Any:
         for _ in range(4):

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
+from pullback.errors import ExportError
 from tests.keras.pieces import FORMS, QUIET, ROWS, TARGETS, K, fit, functional
 
 ROOT = Path(__file__).parents[2]
@@ -239,3 +240,51 @@ def test_a_tap_may_show_everything(callback: str) -> None:
     np.testing.assert_allclose(
         value, np.tile(model.layers[-1].kernel.numpy().T, [16, 1]), rtol=1e-6
     )
+
+
+@keras.saving.register_keras_serializable("tests.keras")
+def remember(value: Any, op: Any) -> None:
+    REMEMBERED.append((op, value))
+
+
+REMEMBERED: list[Any] = []
+
+
+def test_a_tap_is_saved_with_a_callback_that_can_be_found(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((4,)), K.Tap(remember, "gradient")])
+    model.save(tmp_path / "model.keras")
+    loaded: Any = keras.models.load_model(tmp_path / "model.keras")
+    REMEMBERED.clear()
+    for each in (model, loaded, keras.models.clone_model(model)):
+        gradient(each, ROWS[:1], np.ones((1, 4)))
+    assert [np.shape(value) for _, value in REMEMBERED] == [(1, 4)] * 3
+
+
+@pytest.mark.parametrize("callback", [list[Any](), lambda value, op: None], ids=["list", "lambda"])
+def test_a_tap_is_not_saved_without_its_callback(callback: Any, tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((4,)), K.Tap(callback, name="here")])
+    with pytest.raises(ExportError, match=r"the callback of Tap 'here'.* cannot be written"):
+        model.save(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["floor", keras.ops.floor, tf.floor, tf.math.floor],
+    ids=["name", "keras.ops", "tf", "tf.math"],
+)
+def test_straight_through_is_saved_with_its_function(function: Any, tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((2,)), K.StraightThrough(function, tf.tanh)])
+    model.save(tmp_path / "model.keras")
+    loaded: Any = keras.models.load_model(tmp_path / "model.keras")
+    for each in (loaded, keras.models.clone_model(model)):
+        np.testing.assert_array_equal(each(np.array([[0.7, -0.2]])), [[0.0, -1.0]])
+        slopes = 1 - np.tanh([[0.5, 2.0]]) ** 2
+        np.testing.assert_allclose(gradient(each, [[0.5, 2.0]], [[1, 1]]), slopes, rtol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["function", "surrogate"])
+def test_straight_through_is_not_saved_without_its_function(part: str, tmp_path: Path) -> None:
+    layer = K.StraightThrough(**{part: lambda x: x + 1}, name="here")
+    words = rf"the {part} of StraightThrough 'here', .*lambda.* cannot be written to a file"
+    with pytest.raises(ExportError, match=words):
+        keras.Sequential([keras.Input((2,)), layer]).save(tmp_path / "model.keras")

@@ -265,6 +265,19 @@ BAD = {
     "tap": (lambda: pb.rules.tap(3), "wanted a function of the gradient"),
     "tap of": (lambda: pb.rules.tap([], of="length"), 'there are "gradient" and "norm"'),
     "noise": (lambda: pb.rules.noise(None), "stddev=None"),
+    "tensor of scale": (
+        lambda: pb.rules.scale(tf.constant([1.0, 2.0])),
+        "tensor or variable of one",
+    ),
+    "list of scale": (lambda: pb.rules.scale([1.0, 2.0]), "tensor or variable of one"),
+    "array of scale": (lambda: pb.rules.scale(np.ones(2)), "tensor or variable of one"),
+    "variable of scale": (lambda: pb.rules.scale(tf.Variable([1.0])), "tensor or variable of one"),
+    "tensor of norm": (lambda: pb.rules.clip(norm=tf.constant(-1.0)), "wanted a number above 0"),
+    "tensor of value": (lambda: pb.rules.clip(value=tf.constant(-1.0)), "wanted a number above 0"),
+    "negative noise": (lambda: pb.rules.noise(-1.0), "stddev=-1.0; wanted a number of 0 or more"),
+    "zeros of LSQ": (lambda: Q.lsq_start(tf.zeros(3)), "nothing but zeros"),
+    "step of LSQ": (lambda: Q.lsq(2)(tf.ones(3), -1.0), "step=-1.0; wanted a number above 0"),
+    "no step of LSQ": (lambda: Q.lsq(2)(tf.ones(3)), "a tensor and no step"),
     "bits": (lambda: Q.uniform(0), "bits=0; wanted a whole number from 1"),
     "bits of LSQ": (lambda: Q.lsq(1), "bits=1; wanted a whole number from 2"),
     "range": (lambda: Q.uniform(2, 1.0, -1.0), "low below high"),
@@ -278,6 +291,18 @@ def test_bad_options_are_refused_in_words(name: str) -> None:
     make, words = BAD[name]
     with pytest.raises(RuleError, match=words):
         make()
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.bfloat16, tf.int32])
+def test_an_option_may_be_a_tensor_or_variable_of_one_number(dtype: Any) -> None:
+    for k in (tf.constant(2, dtype), tf.Variable(2, dtype=dtype), np.array(2.0), np.float32(2)):
+        np.testing.assert_allclose(gradient(pb.rules.scale(k), [1.0, 3.0]), [2.0, 2.0])
+
+    @tf.function
+    def traced(x: Any, k: Any) -> Any:
+        return tf.gradients(pb.rules.scale(k)(x), x)[0]
+
+    np.testing.assert_allclose(traced(tf.ones(2), tf.constant(2, dtype)), [2.0, 2.0])
 
 
 def test_a_rule_that_changes_a_gradient_needs_one() -> None:

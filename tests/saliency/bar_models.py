@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-SIZE, CLASSES, LENGTH, WORDS = 64, 7, 6, 20
+SIZE, CLASSES, LENGTH, WORDS = 64, 7, 4, 20
 L = keras.layers
 
 

@@ -1,5 +1,9 @@
-"""Small models whose every parameter is random: zero biases and identity statistics make networks homogeneous."""
+"""Small models whose every parameter is random: zero biases and identity statistics make networks homogeneous.
 
+They are built once for all tests: a map leaves its model as it is, which `test_running.py` holds it to.
+"""
+
+import functools
 from typing import Any
 
 import keras
@@ -25,6 +29,7 @@ def images(count: int = 3, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, *SHAPE)).astype("float32")
 
 
+@functools.cache
 def network(activation: Any = "relu", last: str | None = "softmax") -> Any:
     """Convolution, normalisation, convolution, pooling, and a dense layer in the end."""
     layers = keras.layers
@@ -57,7 +62,7 @@ def by_hand(model: Any, x: Any, activation: Any) -> tuple[Any, Any]:
     return features, pooled @ weights["scores/kernel"] + weights["scores/bias"]
 
 
-@keras.saving.register_keras_serializable("tests")
+@keras.saving.register_keras_serializable("tests.saliency")
 class Subclassed(keras.Model):
     """Functions of TensorFlow between layers, and a softmax that no layer has."""
 
@@ -75,6 +80,7 @@ def tokens(count: int = 3, length: int = 6) -> np.ndarray:
     return np.random.default_rng(2).integers(1, 20, (count, length))
 
 
+@functools.cache
 def text_model() -> Any:
     """An embedding, a smooth layer, a mean and three scores."""
     layers = keras.layers

@@ -116,6 +116,14 @@ def test_pictures_in_the_terminal() -> None:
     assert "said" in text
 
 
+def test_a_map_shows_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    found().show(1, width=30)
+    said = capsys.readouterr().out
+    assert said.count("▀") == 3 * (5 + 5)
+    assert "a <note>" in said
+    assert str(found().__rich__()).count("▀") == 3 * (5 + 5)
+
+
 def test_words_in_the_terminal() -> None:
     text = printed((np.array([3, 1]), np.array([1.0, -1.0])), words=["good", "bad"])
     assert "48;2;178;24;43mgood" in text

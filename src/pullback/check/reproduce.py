@@ -102,6 +102,10 @@ class _Code:
             numbers = np.asarray(value)
         except Exception as error:
             raise _NotWritten from error
+        if (
+            str(numbers.dtype) == "bfloat16"
+        ):  # which NumPy does not know, and whose numbers float32 has
+            numbers = numbers.astype(np.float32)
         if numbers.dtype.kind not in "fiubc" or isinstance(value, list | tuple | dict):
             raise _NotWritten
         text = self._numbers(np.asarray(self.at.get(path, numbers)).astype(numbers.dtype))

@@ -125,7 +125,7 @@ class Subject:
         """The point the user gave."""
         return self.inputs.join(self.rule.start()).copy()
 
-    def _known(self, r: Array) -> Array:
+    def known(self, r: Array) -> Array:
         """A gradient without that of entries that are infinite as given, of which differences tell nothing."""
         if self.held is None:
             return r
@@ -164,7 +164,7 @@ class Subject:
         self.calls += 1
         values, r = self.rule.vjp(self.inputs.split(x), self.upstream(w))
         y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
-        return y, self._known(self.inputs.join(r))
+        return y, self.known(self.inputs.join(r))
 
     def pull_or_nan(self, x: Array, w: Array) -> tuple[Array, Array]:
         """The same, not a number where the function raises."""
@@ -177,7 +177,7 @@ class Subject:
         """The gradient by the program's own derivative, custom gradients left out, where it can be had."""
         self.calls += 1
         found = self.truth.own_vjp(self.inputs.split(x), self.upstream(w))
-        return None if isinstance(found, Unsupported) else self._known(self.inputs.join(found))
+        return None if isinstance(found, Unsupported) else self.known(self.inputs.join(found))
 
     def reference_vjp(self, x: Array, w: Array) -> Array:
         """The gradient that the reference rule gives."""
@@ -200,7 +200,7 @@ class Subject:
         self.calls += 2
         split = self.inputs.split
         r = self.rule.vjp_after(split(x), split(other), self.upstream(w))
-        return self._known(self.inputs.join(r))
+        return self.known(self.inputs.join(r))
 
     def facts(self, x: Array, w: Array) -> Facts:
         """What the programs of rule and function compare their values with."""
@@ -234,7 +234,7 @@ class Subject:
         claims = self.rule.claims(split(x), self.upstream(w), split(u), second=second)
         no_second = claims.second if isinstance(claims.second, Unsupported) else None
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
-        values, r = self.outputs.join(claims.values), self._known(self.inputs.join(claims.vjp))
+        values, r = self.outputs.join(claims.values), self.known(self.inputs.join(claims.vjp))
         jvp, again = _joined(self.outputs, claims.jvp), _joined(self.inputs, claims.second)
         again = None if again is None else self.keep_held(again, 0.0)
         return RuleOutput(values, r, jvp, again, none, no_second)

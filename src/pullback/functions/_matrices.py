@@ -48,7 +48,10 @@ def sqrtm(a: Any) -> Any:
     xp, m = real_arrays("sqrtm", a=a)
     _square("sqrtm", m)
     values, vectors = xp.eigh(_symmetric(xp, m))
-    roots = xp.sqrt(xp.maximum(values, 0.0))
+    # of a negative eigenvalue that is no rounding of 0 there is no root: sqrt says NaN
+    least = _ROUNDINGS * float(xp.limits(m).eps) * xp.size(m, (len(m.shape) - 1,))
+    fine = values >= -least * xp.max(xp.magnitude(values), -1, keepdims=True)
+    roots = xp.sqrt(xp.where(fine, xp.maximum(values, 0.0), values))
     root = _conjugated(xp, vectors, xp.diag(roots))
 
     def sqrtm_pullback(dy: Any, *, outputs: Any) -> Any:

@@ -14,7 +14,7 @@ Rule = Callable[..., Any]
 
 @ready
 def scale(k: Any) -> Rule:
-    """The gradient times `k`: a number, a tensor or a variable, which is read anew at every backward pass.
+    """The gradient times `k`: a number, or a tensor or variable of one, which is read anew at every backward pass.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([1.0, 2.0])
@@ -140,7 +140,7 @@ def noise(stddev: Any, seed: int | None = None) -> Rule:
     >>> bool(0.09 < tf.math.reduce_std(tape.gradient(y, x)) < 0.11)
     True
     """
-    require_number("noise", "stddev", stddev)
+    require_number("noise", "stddev", stddev, least=0.0)
 
     def noisy(*dy: Any, original: Any) -> Any:
         gradients = ordinary(original, dy, "noise")

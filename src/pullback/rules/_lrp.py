@@ -22,6 +22,8 @@ from pullback.rules._relevance import linear_in_inference, refused
 Rule = Callable[..., Any]
 _STABILISER: Final = 1e-6  # as in Zennit: far below what activations are, and above their rounding
 
+_MASKED: Final = -9e3  # masks are −1e4 at least, but for what they are added to
+
 
 class Passed(NamedTuple):
     """What a rule makes of the relevance of a layer's outputs."""
@@ -225,7 +227,13 @@ def _of_batch_norm(n: Any, layer: Any, dy: Any, outputs: Any, original: Any, op:
 def _report(op: Any, quotients: Any, bias: Any, stabiliser: Any) -> None:
     see = absorbed.get()
     if see is not None:
-        see(op, *(None if part is None else quotients * part for part in (bias, stabiliser)))
+        see(op, *(None if p is None else _product(quotients, p) for p in (bias, stabiliser)))
+
+
+def _product(a: Any, b: Any) -> Any:
+    """Where one is zero so is the product, be the other infinite, as masks may be."""
+    n, found = engine_for(a).arrays, a * b
+    return n.where((a == 0) | (b == 0), n.zeros_like(found), found)
 
 
 def _sign(n: Any, z: Any) -> Any:
@@ -283,6 +291,20 @@ def expanded(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> A
     return gradients
 
 
+def expanded_softmax(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
+    """The same, but for what a mask has put far below everything else: nothing of it depends on the inputs.
+
+    Where all is masked, the gradient is not zero there, and what masks of −1e9 took would drown everything in rounding.
+    """
+    n, x = engine_for(dy).arrays, inputs[0]
+    gradient = original(dy)
+    gradient = gradient[0] if isinstance(gradient, (tuple, list)) else gradient
+    gradient = n.where(x < _MASKED, n.zeros_like(gradient), gradient)
+    _report(op, dy, outputs, None)
+    _report(op, -x, gradient, None)
+    return {inputs.names[0]: gradient}
+
+
 def to_dividend(dy: Any, *, inputs: Any) -> Any:
     """What is divided by counts as a constant (Ali et al., 2022), be it a norm or a sum of exponentials."""
     n = engine_for(dy).arrays
@@ -309,7 +331,7 @@ def lrp_rules() -> Mapping[str, Any]:
         "squared difference": to_difference,
         "largest": None,
         "choice": expanded,
-        "softmax": expanded,
+        "softmax": expanded_softmax,
         "log softmax": expanded,
         "sum": with_bias,
         "normalisation": linear_in_inference,

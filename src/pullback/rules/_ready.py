@@ -132,17 +132,46 @@ def _last_part(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def require_number(rule: str, name: str, value: Any, *, above: float | None = None) -> None:
-    """Refuse what is neither a number nor a tensor or variable; a number may have to be above a bound."""
-    if hasattr(value, "dtype") and not isinstance(value, np.generic):
+def require_number(
+    rule: str, name: str, value: Any, *, above: float | None = None, least: float | None = None
+) -> None:
+    """Refuse what is not one number, nor a tensor or variable of one; it may have to be above or at least a bound.
+
+    Of a variable, which is read anew each time, and of a tensor that is being traced, only the shape is known.
+    """
+    known = as_number(value)
+    is_later = known is None and hasattr(value, "dtype") and not isinstance(value, np.ndarray)
+    if is_later and _may_be_one(value):
         return
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    number = float(value) if is_number else math.nan
-    if not math.isfinite(number) or (above is not None and not number > above):
+    number = math.nan if known is None else known
+    is_within = (above is None or number > above) and (least is None or number >= least)
+    if not math.isfinite(number) or not is_within:
         wanted = "a finite number" if above is None else f"a number above {above:g}"
+        wanted = wanted if least is None else f"a number of {least:g} or more"
         raise RuleError(
             f"pb.rules.{rule} got {name}={value!r}; wanted {wanted}, or a tensor or variable of one."
         )
+
+
+def as_number(value: Any) -> float | None:
+    """The number that this is, or that a tensor holds for good; `None` for all else."""
+    if isinstance(value, (bool, str)) or hasattr(value, "assign"):
+        return None
+    found: Any = np.asarray(value.numpy() if hasattr(value, "numpy") else _plain(value))
+    is_one = found.shape == () and found.dtype.kind in "iufV"  # V: bfloat16 and the like
+    return float(found) if is_one else None
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (int, float, np.number, np.ndarray)) else None
+
+
+def _may_be_one(value: Any) -> bool:
+    """Whether a tensor or variable is one number, as far as its shape is known."""
+    if hasattr(value, "numpy") and not hasattr(value, "assign"):
+        return False
+    shape: Any = getattr(value, "shape", ())
+    return getattr(shape, "rank", 0) is None or len(shape) == 0
 
 
 def _short(value: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pullback.errors import RuleError
-from pullback.rules._ready import Forward, engine_for, quantizer, require_number
+from pullback.rules._ready import Forward, as_number, engine_for, quantizer, require_number
 
 Directions = tuple[Forward, Forward]  # forward, and the rule
 
@@ -140,7 +140,8 @@ def lsq(bits: int = 8, signed: bool = True) -> Directions:
     """
     lowest, highest = _levels(bits, signed)
 
-    def rounded(x: Any, step: Any) -> Any:
+    def rounded(x: Any, step: Any = None) -> Any:
+        _require_step(step)
         n = engine_for(x).arrays
         ratio, size = _in_steps(n, x, step)
         return n.like(x, n.rounded(n.between(ratio, lowest, highest)) * size)
@@ -160,12 +161,23 @@ def lsq(bits: int = 8, signed: bool = True) -> Directions:
 
 
 def lsq_start(x: Any, bits: int = 8, signed: bool = True) -> Any:
-    """The step to start with: twice the mean magnitude over the root of the largest level.
+    """The step to start with: twice the mean magnitude over the root of the largest level. Zeros give none.
 
     >>> import pullback as pb, tensorflow as tf
     >>> float(pb.rules.quantizers.lsq_start(tf.constant([1.0, -3.0]), bits=2))
     4.0
     """
+    found = step_from(x, bits, signed)
+    if as_number(found) == 0:
+        raise RuleError(
+            "quantizers.lsq_start got nothing but zeros, from which no step can be told. Start from numbers like those "
+            "that will come, or give lsq a step of your own, above zero."
+        )
+    return found
+
+
+def step_from(x: Any, bits: int, signed: bool) -> Any:
+    """The same, zero where all are zeros: for a layer, which then waits for others."""
     _, highest = _levels(bits, signed)
     n = engine_for(x).arrays
     return 2.0 * n.mean(n.magnitude(n.wide(x))) / highest**0.5
@@ -195,6 +207,17 @@ def _require_bits(bits: Any, least: int = 1) -> None:
 
 
 _MOST_BITS = 24  # more levels than that float32 cannot tell apart
+
+
+def _require_step(step: Any) -> None:
+    """Tensors may have any sign, since training moves them; a number is as somebody wrote it."""
+    if step is None:
+        raise RuleError(
+            "quantizers.lsq got a tensor and no step. Call it with both, lsq(bits=2)(x, step), where "
+            "step = tf.Variable(pb.rules.quantizers.lsq_start(x, bits=2))."
+        )
+    if not hasattr(step, "dtype"):
+        require_number("quantizers.lsq", "step", step, above=0.0)
 
 
 def _in_steps(n: Any, x: Any, step: Any) -> tuple[Any, Any]:

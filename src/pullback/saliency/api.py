@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +113,7 @@ def _within(tell: Tell, begin: int, end: int, count: int) -> Tell:
 def _joined(
     task: Task, parts: Sequence[Part], way: Method, method: str, of: str, structure: Any, x: Any
 ) -> Saliency:
-    first = parts[0]
+    first = dataclasses.replace(parts[0], is_stuck=any(part.is_stuck for part in parts))
     columns = list(zip(*(part.values for part in parts), strict=True))
     arrays = [None if each[0] is None else task.engine.concat(each) for each in columns]
     is_layer = task.layer is not None and not way.uses_features
@@ -244,6 +245,11 @@ def _baselines(
 def _require_fits(x: Any, baseline: Any) -> None:
     if baseline is None:
         return
+    dtype: Any = getattr(baseline, "dtype", None) or np.asarray(baseline).dtype
+    if getattr(dtype, "kind", "f") in "OUSc":  # the dtypes of tensors have no kind
+        raise SaliencyError(
+            f"baseline={baseline!r}; wanted a number, such as 0.0 for black, or an array that goes with x."
+        )
     shape = tuple(np.shape(baseline))
     wanted = tuple(x.shape)
     padded = (1,) * (len(wanted) - len(shape)) + shape

@@ -14,7 +14,7 @@ import numpy as np
 
 from pullback.errors import SaliencyError
 from pullback.saliency.part import Part
-from pullback.saliency.protocol import LAST_FEATURES, SaliencyEngine
+from pullback.saliency.protocol import LAST_FEATURES, ModelRun, SaliencyEngine
 from pullback.saliency.task import Task
 
 Weights = Callable[[Any, Any, Any, Sequence[int]], Any]
@@ -37,7 +37,7 @@ def _map(task: Task, examples: Any, weights: Weights) -> Part:
         layer=LAST_FEATURES if task.layer is None else task.layer,
     )
     features, gradient = run.features, run.feature_gradient
-    _require_maps(task, features, gradient)
+    _require_maps(task, run, examples)
     places = range(1, len(features.shape) - 1)
     weight = weights(task.engine, features, gradient, places)
     shown = task.engine.positive(task.engine.sum_over(features * weight, [-1]))
@@ -88,23 +88,39 @@ def spread_over(engine: SaliencyEngine, weight: Any, values: Any) -> Any:
     return engine.reshape(weight, [-1, *weight.shape[1:], 1])
 
 
-def _require_maps(task: Task, features: Any, gradient: Any) -> None:
+def _require_maps(task: Task, run: ModelRun, examples: Any) -> None:
+    features = run.features
     if features is None:
-        named = "the layer that was named did not run in this call"
-        none = "no features of this model have places, as those of a convolution have"
         raise SaliencyError(
-            f'"gradcam" shows where features are, and {none if task.layer is None else named}. Name a layer that '
+            f'"gradcam" shows where features are, and {_why_none(task, run)}. Name a layer that '
             'gives them as layer=…, or use another method, such as "integrated".'
         )
-    if len(features.shape) < 3 or not any(
-        len(x.shape) in (len(features.shape) - 1, len(features.shape)) for x in task.inputs
-    ):
-        shapes = ", ".join(str(tuple(x.shape)) for x in task.inputs)
+    inputs = task.of(examples)
+    shown = [x for x in inputs if len(features.shape) - len(x.shape) in (0, 1)]
+    shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
+    if len(features.shape) < 3 or not shown:
         raise SaliencyError(
             f"the features of this layer have shape {tuple(features.shape)}, which is no map of an input of shape "
             f"{shapes}. Name a convolutional layer as layer=…."
         )
-    if gradient is None:
+    counts = {features.shape[0], *(x.shape[0] for x in shown)} - {None}
+    if len(counts) > 1:
+        raise SaliencyError(
+            f"the features of this layer have shape {tuple(features.shape)}, whose first axis is not that of the "
+            f"examples of x, of shape {shapes}. Name a layer as layer=… that gives one map for each example."
+        )
+    if run.feature_gradient is None:
         raise SaliencyError(
             "no gradient of the target reaches these features: it does not depend on them."
         )
+
+
+def _why_none(task: Task, run: ModelRun) -> str:
+    if task.layer is not None:
+        return "the layer that was named did not run in this call"
+    none = "no features of this model have places, as those of a convolution have"
+    if run.is_by_step:
+        return (
+            f"{none}: those inside TimeDistributed are of single steps, and not of the whole of x"
+        )
+    return none

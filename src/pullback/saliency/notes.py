@@ -18,14 +18,16 @@ def about(
     task: Task, found: Saliency, part: Part, arrays: Sequence[Any]
 ) -> tuple[list[str], list[str]]:
     """Warnings, and notes."""
-    return list(_loud(found, part)), list(_quiet(task, found, part, arrays))
+    known = [np.asarray(a) for a in arrays if hasattr(a, "numpy")]
+    return list(_loud(found, part, known)), list(_quiet(task, found, part, known))
 
 
-def _loud(found: Saliency, part: Part) -> Iterator[str]:
+def _loud(found: Saliency, part: Part, known: Sequence[np.ndarray]) -> Iterator[str]:
+    yield from _not_finite(known)
     if isinstance(found.gap, np.ndarray):
-        largest = found.gap.max()
+        largest = np.fmax.reduce(found.gap)  # of those that are numbers
         if part.tolerance is not None and largest > part.tolerance:
-            yield _gap(found, largest)
+            yield _gap(found, part, largest)
     if found.audit is not None and not found.audit.rows:
         yield f"no activation ran in this model: the map of {found.method!r} is its plain gradient."
     elif found.audit is not None and found.audit.uncovered:
@@ -40,20 +42,27 @@ def _loud(found: Saliency, part: Part) -> Iterator[str]:
         )
 
 
-def _gap(found: Saliency, largest: float) -> str:
+def _gap(found: Saliency, part: Part, largest: float) -> str:
     if found.steps is not None:
+        what = (
+            "more steps do not change that. Somewhere on the way the score jumps, or the model has gradients that are "
+            "not those of its score: a rule, tf.stop_gradient, a cast."
+            if part.is_stuck
+            else "raise max_steps=."
+        )
         return (
             f"the sum of the map differs from the change of the score by {largest:.1%} of it after {found.steps} "
-            "steps. Raise max_steps=."
+            f"steps: {what}"
         )
     what = "change of the score" if found.method == "deeplift" else "score less what biases took"
     return (
-        f"the sum of the map differs from the {what} by {largest:.1%}: something in the model mixes examples, or is "
-        "rounded too much. Look at .gap, and at .audit for what has which rule."
+        f"the sum of the map differs from the {what} by {largest:.1%}: large numbers cancel somewhere in the model and "
+        "leave their rounding, a rule of yours does not share out all it gets, or examples depend on one another. "
+        "Look at .gap, and at .audit for what has which rule."
     )
 
 
-def _quiet(task: Task, found: Saliency, part: Part, arrays: Sequence[Any]) -> Iterator[str]:
+def _quiet(task: Task, found: Saliency, part: Part, known: Sequence[np.ndarray]) -> Iterator[str]:
     if task.target.is_chosen:
         yield _target(found.target)
     if part.run.looked_through:
@@ -64,6 +73,11 @@ def _quiet(task: Task, found: Saliency, part: Part, arrays: Sequence[Any]) -> It
     ]
     if any(looked_up):
         yield "whole numbers: the map is that of what the model looks up for each of them, summed to it"
+    if found.steps is not None and any(
+        is_looked_up and b is not None
+        for is_looked_up, b in zip(looked_up, task.baseline, strict=True)
+    ):
+        yield "baseline: what the model looks up for it; masks are those of x all along the way"
     if part.layer is not None and task.layer is None:
         yield f"layer: {part.layer}, the last with features that have places"
     if part.calls > 1:
@@ -77,7 +91,7 @@ def _quiet(task: Task, found: Saliency, part: Part, arrays: Sequence[Any]) -> It
         yield f"all {sum(row.count for row in found.audit.rows)} {what} covered"
     if found.leaks:
         yield _leaks(found.leaks)
-    yield from _signs(arrays)
+    yield from _signs(found, known)
 
 
 def _leaks(leaks: Mapping[str, Any]) -> str:
@@ -99,14 +113,29 @@ def _target(target: Any) -> str:
     return f"target: the largest score of each example, {listed}{more}"
 
 
-def _signs(arrays: Sequence[Any]) -> Iterator[str]:
-    known = [np.asarray(a) for a in arrays if hasattr(a, "numpy")]
-    if not known:
+def _not_finite(known: Sequence[np.ndarray]) -> Iterator[str]:
+    bad = [~np.isfinite(a).reshape(len(a), -1).all(1) for a in known]
+    which = np.flatnonzero(np.any(bad, axis=0)) if bad else np.array([], int)
+    if which.size:
+        listed = ", ".join(map(str, which[:_MOST_SHOWN].tolist()))
+        more = ", …" if len(which) > _MOST_SHOWN else ""
+        yield (
+            f"the map holds numbers that are not finite, of example {listed}{more}: look for NaN or infinity in x, in "
+            "the weights, and in what the model makes of them."
+        )
+
+
+def _signs(found: Saliency, known: Sequence[np.ndarray]) -> Iterator[str]:
+    if not known or any(not np.isfinite(a).all() for a in known):
         return
-    if any(not np.isfinite(a).all() for a in known):
-        yield "the map holds numbers that are not finite"
-    elif not any(a.any() for a in known):
-        yield "the map is zero everywhere: nothing counts for this target"
+    if not any(a.any() for a in known):
+        taken = any(np.any(each) for each in found.leaks.values() if isinstance(each, np.ndarray))
+        why = (
+            "biases and stabilisers took all, see .leaks"
+            if taken
+            else "nothing counts for this target"
+        )
+        yield f"the map is zero everywhere: {why}"
     elif all((a <= 0).all() for a in known):
         yield "all contributions are negative"
 

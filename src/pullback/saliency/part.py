@@ -18,6 +18,7 @@ class Part:
     gap: Any = None  # of each example, where the method keeps a sum
     steps: int | None = None  # the most that an example took
     tolerance: float | None = None  # what the gap was to be within
+    is_stuck: bool = False  # whether more steps did not bring it there
     leaks: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what each layer took
     layer: str | None = None
     calls: int = 0

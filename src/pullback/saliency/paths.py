@@ -22,6 +22,9 @@ from pullback.saliency.task import Task
 
 # Where the score hardly changes, what is missing is measured by the score itself: a share of it, in float32.
 SMALLEST_SHARE: Final = 1e-3
+# What is missing counts as settled where this many doublings have changed it by less than this share of it.
+ENOUGH: Final = 2
+SETTLED: Final = 0.1
 Groups = Sequence[Sequence[Any]]  # of each input what is differentiated
 # What to differentiate at: of the number of an input, of a source in it, of examples, and of points.
 Points = Callable[[int, int, np.ndarray, np.ndarray], Any]
@@ -30,19 +33,29 @@ Points = Callable[[int, int, np.ndarray, np.ndarray], Any]
 def integrated(task: Task, examples: Any, *, steps: int, tolerance: float, max_steps: int) -> Part:
     """Gradients averaged along the straight way from the baseline, times its length.
 
-    Examples whose sum is not within the tolerance of the change of the score are done again with twice the steps.
+    Examples whose sum is not within the tolerance of the change of the score are done again with twice the steps, until
+    that changes no more what is missing.
     """
     way = _Way(task, examples)
     values = way.contributions(steps, np.arange(way.count))
     if task.engine.is_symbolic(way.change):
         return Part(values, way.end, gap=_gap(task, values, way.change), steps=steps)
     gap = way.gap(values, np.arange(way.count))
-    while (todo := np.flatnonzero(gap > tolerance)).size and 2 * steps <= max_steps:
+    settled = np.zeros(way.count, int)  # for so many doublings
+
+    def is_open() -> np.ndarray:
+        return (np.abs(gap) > tolerance) & (settled < ENOUGH)
+
+    while (todo := np.flatnonzero(is_open())).size and 2 * steps <= max_steps:
         steps *= 2
         again = way.contributions(steps, todo)
-        gap[todo] = way.gap(again, todo)
+        before, gap[todo] = gap[todo], way.gap(again, todo)
+        is_same = np.abs(gap[todo] - before) < SETTLED * np.abs(gap[todo])
+        settled[todo] = np.where(is_same, settled[todo] + 1, 0)
         values = _put(task, values, again, todo, way.count)
-    return Part(values, way.end, gap=gap, steps=steps, tolerance=tolerance)
+    is_stuck = bool(((np.abs(gap) > tolerance) & (settled >= ENOUGH)).any())
+    gap = np.abs(gap)
+    return Part(values, way.end, gap=gap, steps=steps, tolerance=tolerance, is_stuck=is_stuck)
 
 
 class _Way:
@@ -84,8 +97,8 @@ class _Way:
         )
 
     def gap(self, values: list[Any], places: np.ndarray) -> np.ndarray:
-        """What the sum of the contributions lacks, as a share of the change of the score."""
-        missing = np.abs(_numbers(_total(self.task, values)) - _numbers(self.change)[places])
+        """What the sum of the contributions has too much, as a share of the change of the score."""
+        missing = _numbers(_total(self.task, values)) - _numbers(self.change)[places]
         ends = [np.abs(_numbers(run.scores)[places]) for run in (self.start, self.end)]
         least = np.maximum(SMALLEST_SHARE * np.maximum(*ends), np.finfo("float32").tiny)
         return missing / np.maximum(np.abs(_numbers(self.change)[places]), least)
@@ -171,8 +184,14 @@ def _batches(
 def _at_baseline(
     task: Task, inputs: Sequence[Any], end: ModelRun, examples: Any, target: Target
 ) -> ModelRun:
-    """The model where the way begins."""
+    """The model where the way begins: masks and whatever else it makes of whole numbers are those of x all along."""
     begins, given = baselines_of(task, inputs, end.sources, examples)
+    own = [_is_itself(x, found) for x, found in zip(inputs, end.sources, strict=True)]
+    at = task.run(begins, target, given=given, differentiate=False)
+    if all(is_own or each is not None for is_own, each in zip(own, given, strict=True)):
+        return at
+    given = [None if is_own else found for is_own, found in zip(own, at.sources, strict=True)]
+    begins = [b if is_own else x for b, x, is_own in zip(begins, inputs, own, strict=True)]
     return task.run(begins, target, given=given, differentiate=False)
 
 

@@ -44,6 +44,9 @@ class ModelRun:
     features: Any = None
     feature_gradient: Any = None
     layer: str | None = None  # that gave the features
+    is_by_step: bool = (
+        False  # whether a layer ran something on each step, where maps were looked for
+    )
     calls: int = 0  # of the layer that was asked for
     size: int = 0  # bytes of everything that was differentiated
     audit: Audit | None = None  # of the rules by kind

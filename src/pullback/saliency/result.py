@@ -12,7 +12,7 @@ import numpy as np
 from pullback._tree import flatten, map_leaves
 from pullback.errors import SaliencyError
 from pullback.saliency.coverage import Coverage
-from pullback.saliency.views import page, pictures, plot, terminal
+from pullback.saliency.views import page, pictures, plot
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -53,6 +53,8 @@ class Saliency:
 
     def show(self, example: int = 0, *, words: Any = None, width: int = 64) -> None:
         """Print one example in the terminal, as a picture or as coloured words."""
+        from pullback.saliency.views import terminal
+
         terminal.show(self._pair(example), words, width, self.note)
 
     def plot(self, example: int = 0, *, overlay: bool = True, axes: Any = None) -> Any:
@@ -74,6 +76,8 @@ class Saliency:
             Path(path).write_text(page.page(pairs, repr(self)), encoding="utf-8")
 
     def __rich__(self) -> Any:
+        from pullback.saliency.views import terminal
+
         return terminal.drawn(self._pair(0))
 
     def _repr_html_(self) -> str:

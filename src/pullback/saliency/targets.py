@@ -128,6 +128,11 @@ def _single(outputs: Any) -> Any:
 
 
 def _one_each(scores: Any, outputs: Any) -> Any:
+    if isinstance(scores, (np.ndarray, np.generic)):
+        raise SaliencyError(
+            "the function given as target returned a NumPy array, through which no gradient flows. Compute with the "
+            "tensors that it gets, as in `lambda output: output[:, 3]`, and call neither np.asarray nor .numpy()."
+        )
     count = flatten(outputs)[0][0].shape[0]
     shape = getattr(scores, "shape", None)
     if shape is None or len(shape) != 1 or shape[0] != count:

@@ -1,7 +1,6 @@
-"""The gradient of another program: with another constant, mask, index or axis than the function has.
+"""The gradient of another program: with another mask, index or axis than the function has.
 
-That is what a rule gives which computes the function anew, and takes something else there. A number that is not known
-is found by Newton's method at one draw, and must predict all the others.
+That is what a rule gives which computes the function anew, and takes something else there.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +32,8 @@ class Held:
     @property
     def name(self) -> str:
         """What they are called."""
-        return words.held(self.steps, self.value)
+        what = "the condition" if self.value.dtype.kind == "b" else "the indices"
+        return f"{what} of {self.steps[0].op}"
 
     @property
     def are_axes(self) -> bool:
@@ -45,7 +45,7 @@ def altered(inside: Inside) -> Iterator[Explanation]:
     """All operands of one value replaced, or those of one line; or two values by each other."""
     every = _held(inside)
     for held in every:
-        for how, other in _others(inside, held):
+        for how, other in _others(held):
             yield _explanation(inside, words.altered(how, held.steps), (held, other))
     for a, b in permutations(every[: n.FEW], 2):
         same = a.value.shape == b.value.shape and a.value.dtype == b.value.dtype
@@ -63,23 +63,18 @@ def _held(inside: Inside) -> list[Held]:
         zip(inside.program.holders, inside.at(inside.here).held, strict=True)
     ):
         for i, value in enumerate(values):
-            size = np.abs(value) if value.dtype.kind == "f" else value
-            key = step.op.startswith(_REDUCTIONS), value.dtype, value.shape, size.tobytes()
-            for group in (key, (*key, step.place)):
+            key = step.op.startswith(_REDUCTIONS), value.dtype, value.shape, value.tobytes()
+            for group in (key, (*key, step.place)) if value.dtype.kind in "biu" else ():
                 held = found.setdefault(group, Held([], [], value))
                 held.operands.append((s, i))
                 held.steps.append(step)
     return list({tuple(held.operands): held for held in found.values()}.values())[: n.MANY]
 
 
-def _others(inside: Inside, held: Held) -> Iterator[tuple[str, Other]]:
+def _others(held: Held) -> Iterator[tuple[str, Other]]:
     """What may have been taken in the place of an operand, in words."""
-    kind, name = held.value.dtype.kind, held.name
-    if kind == "f":
-        number = _fitted(inside, held, float(np.abs(held.value).mean()))
-        if number is not None:
-            yield f"{words.short(number)} in place of {name}", _all_of(number)
-    elif kind == "b":
+    name = held.name
+    if held.value.dtype.kind == "b":
         yield f"{name} taken as true everywhere", np.ones_like
         yield f"{name} taken as false everywhere", np.zeros_like
         yield f"{name} the other way round", np.logical_not
@@ -96,11 +91,6 @@ def _others(inside: Inside, held: Held) -> Iterator[tuple[str, Other]]:
                 yield f"{name} {move.how}", move.apply
 
 
-def _all_of(number: float) -> Other:
-    """One number all over; where it was a number before, with its sign."""
-    return lambda v: np.full_like(v, number) * (1 if v.ndim else np.sign(v))
-
-
 def _explanation(inside: Inside, text: str, *others: tuple[Held, Other]) -> Explanation:
     def predict(draw: Draw) -> Array:
         every = [list(values) for values in inside.at(draw).held]
@@ -113,27 +103,3 @@ def _explanation(inside: Inside, text: str, *others: tuple[Held, Other]) -> Expl
             return np.full(inside.case.shape, np.nan)
 
     return Explanation("constant", text, predict)
-
-
-def _fitted(inside: Inside, held: Held, start: float) -> float | None:
-    """The number in the place of an operand with which the program gives what the rule gives."""
-    here, number, first = inside.here, start, 0.0
-
-    def off(number: float) -> Array:
-        predicted = _explanation(inside, "", (held, _all_of(number))).predict(here)
-        return predicted - inside.case.r(here)
-
-    now = off(number)
-    for k in range(n.FEW):
-        first = first or float(np.sum(now**2))
-        step = n.EXPLAINED * (abs(number) or 1.0)
-        slope = (off(number + step) - now) / step
-        size = float(np.sum(slope**2))
-        if not np.isfinite(size) or not size or (k > 2 and np.sum(now**2) > first / 4):
-            return None
-        move = -float(np.sum(slope * now)) / size
-        number, now = number + move, off(number + move)
-        if abs(move) <= n.AGREE**2 * abs(number):
-            break
-    plain = float(f"{number:.4g}")
-    return plain if abs(plain - number) <= n.AGREE * abs(number) else words.plain_number(number)

@@ -1,21 +1,19 @@
-"""Wrong only under a condition on values: an interval of an input, of its size, of a difference, of a tensor inside.
+"""Wrong only under a condition on values: an interval of an input, of its size, of a difference, of an output.
 
 A condition is said only if values inside are wrong and values outside are right, at all draws; each end is found by
 halving the way between a wrong and a right point, and the error must end there and not fade.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis import whole, words
+from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation, real_shape
-from pullback.check.diagnosis.inside import Inside
-from pullback.check.diagnosis.parts import Ways, ways
-from pullback.check.diagnosis.whole import lies_over
+from pullback.check.diagnosis.parts import ways
 from pullback.check.probe import Array
 
 Quantity = Callable[[Draw], Array]
@@ -33,14 +31,10 @@ class Interval:
         return (q >= self.low) & (q <= self.high)
 
 
-def conditions(
-    case: Case,
-    how_wrong: Ways = ways,
-    of: Callable[[Case], Iterable[tuple[str, Quantity]]] | None = None,
-) -> Iterator[Explanation]:
+def conditions(case: Case) -> Iterator[Explanation]:
     """Wrong in a way that can be told where a condition holds."""
     draws = [*case.draws.tested, *case.draws.pool]
-    for name, quantity in (of or _quantities)(case):
+    for name, quantity in _quantities(case):
         values, wrong = _gathered(case, draws, quantity)
         found = _interval(values, wrong, case.constants)
         if found is None:
@@ -49,7 +43,7 @@ def conditions(
         def mask(d: Draw, q: Quantity = quantity, i: Interval = found) -> Array:
             return i.holds(q(d))
 
-        for how, inside in how_wrong(case, mask):
+        for how, inside in ways(case, mask):
             if case.holds(case.only_where(mask, inside), draws):
                 ends = _sharpened(case, draws, quantity, found)
                 if ends is None:
@@ -57,36 +51,6 @@ def conditions(
                 where = words.interval(name, ends.low, ends.high)
                 predict = case.only_where(lambda d, q=quantity, i=ends: i.holds(q(d)), inside)
                 yield Explanation("condition", words.in_part(how, f"where {where}"), predict)
-
-
-def two_factors(case: Case) -> Iterator[Explanation]:
-    """One factor where a condition holds, another one elsewhere."""
-    draws = [*case.draws.tested, *case.draws.pool]
-    ratios = [
-        np.where(case.live(d), case.r(d) / np.where(case.g(d) == 0, np.nan, case.g(d)), np.nan)
-        for d in draws
-    ]
-    every = np.concatenate([ratio[np.isfinite(ratio)] for ratio in ratios])
-    if not every.size:
-        return
-    one, other = float(every.min()), float(every.max())
-    if np.isclose([one, other], 1, n.AGREE).any():  # right there, and elsewhere no one factor
-        return
-    for name, quantity in _quantities(case):
-        values = [
-            np.broadcast_to(quantity(d), case.shape)[np.isfinite(q)]
-            for d, q in zip(draws, ratios, strict=True)
-        ]
-        found = _interval(np.concatenate(values), np.isclose(every, one, n.AGREE), case.constants)
-        if found is not None:
-            where = words.interval(name, found.low, found.high)
-            text = f"{words.times(one)} where {where}, and {words.times(other)} elsewhere"
-
-            def predict(d: Draw, q: Quantity = quantity, i: Interval = found) -> Array:
-                return np.where(i.holds(q(d)), one, other) * case.g(d)
-
-            if case.holds(predict, draws):
-                yield Explanation("condition", text, predict)
 
 
 def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
@@ -112,29 +76,6 @@ def _quantities(case: Case) -> Iterator[tuple[str, Quantity]]:
         span = outputs.span(k)
         if real_shape(leaf) == case.shape:
             yield leaf.name, lambda d, s=span: d.y[s].reshape(case.shape)
-
-
-def scalars(case: Case) -> Iterator[tuple[str, Quantity]]:
-    """Numbers that several entries make together."""
-    for name, quantity in whole.scalars(case, "xy"):
-        yield name, lambda d, q=quantity: np.full(case.shape, q(d))
-
-
-def inside(case: Case) -> Iterator[tuple[str, Quantity]]:
-    """Tensors of the program that can be laid over the input."""
-    steps = case.subject.steps() if case.draws.truth.own else None
-    if steps is None or not steps.steps:
-        return
-    program = Inside(case, steps)
-    at = program.at(program.here)
-    for s, step in enumerate(steps.steps):
-        fits = not np.iscomplexobj(at.outputs[s][0]) and lies_over(
-            at.outputs[s][0].shape, case.shape
-        )
-        if fits:
-            name, where = words.tensor(step)
-            name = name.strip("`") if not where else f"the result of {step.op}"
-            yield name, lambda d, s=s: np.broadcast_to(program.at(d).outputs[s][0], case.shape)
 
 
 def _gathered(case: Case, draws: list[Draw], quantity: Quantity) -> tuple[Array, Array]:
@@ -218,7 +159,7 @@ def _halved(case: Case, quantity: Quantity, element: int, wrong: Draw, right: Dr
     low, high, last = 0.0, 1.0, wrong
     for _ in range(n.HALVINGS):
         middle = (low + high) / 2
-        moved = case.draws.draw(wrong.x + middle * (right.x - wrong.x), wrong.w)
+        moved = case.draws.truth.draw(wrong.x + middle * (right.x - wrong.x), wrong.w)
         if moved is None:
             return None
         if case.wrong(moved).ravel()[element]:

@@ -31,7 +31,6 @@ SLIPS = (
     slips.taken_for,
     slips.factors,
     altered,
-    slips.differentiated_otherwise,
     runs,
     partial(slips.scaled, unlike=True),
 )
@@ -57,36 +56,24 @@ PLAIN: tuple[Search, ...] = (
     whole.constant_factor,
     upstream.by_output,
     whole.added_term,
-    upstream.not_linear,
+    upstream.something_added,
     whole.rearranged,
-    whole.conjugated_input,
     parts.regions,
     whole.rounded,
     conditions.conditions,
-    conditions.two_factors,
     whole.passed_through,
-    whole.scalar_factor,
     whole.element_by_element,
     whole.instead_of_derivative,
 )
 JOINT: tuple[Search, ...] = (upstream.moved, repairs.options, inside_program)
 DEEPER: tuple[Search, ...] = (
     repairs.cancelled,
-    partial(whole.rounded, traced=False),
-    partial(conditions.conditions, of=conditions.scalars),
     *JOINT,
-    partial(conditions.conditions, of=conditions.inside),
     repairs.repairs,
     whole.not_transposed,
-    partial(whole.rearranged, mixed=True),
-    whole.anothers,
-    whole.passed_to_extremes,
-    partial(conditions.conditions, of=whole.extremes),
-    whole.factor_per_index,
-    whole.moving_factor,
     partial(parts.regions, how_wrong=parts.somehow),
-    partial(conditions.conditions, how_wrong=parts.somehow),
 )
+BENT = upstream.unused, upstream.something_added, repairs.options, repairs.repairs
 
 
 # Inputs of which the same is said, what is said, and how many explanations were tried.
@@ -198,8 +185,8 @@ def _explained(cases: list[Case]) -> list[Found]:
 
 
 def _bent(case: Case) -> Found:
-    """Not in proportion to the upstream: how is all that is asked."""
-    one, tried = first_that_holds(case, (upstream.unused, upstream.not_linear))
+    """Not in proportion to the upstream: why is all that is asked."""
+    one, tried = first_that_holds(case, BENT)
     return [case], one or Explanation("linear", words.NOT_LINEAR, case.r), tried
 
 
@@ -234,7 +221,7 @@ def _said_there_too(course: Course, case: Case, one: Explanation | None, at: Fai
     """Whether a check of a smaller input would say the same, and nothing plainer that holds only there."""
     point, w, truth = Point(Kind.GIVEN, at.x), case.draws.fit[0].w, case.draws.truth
     if not truth.is_cheap and case.layout.size > n.FEW:  # draws all around would cost too much
-        draw = case.draws.draw(at.x, at.w)
+        draw = case.draws.truth.draw(at.x, at.w)
         return one is None or (draw is not None and case.agrees(one.predict, draw))
     if truth.own and not Truth(case.subject, at.x, w, truth.entries).own:  # at a kink
         return False

@@ -51,6 +51,15 @@ class Truth:
         """Whether it costs one call, and not differences for every entry."""
         return self.own or self.subject.reference is not None
 
+    def draw(self, x: Array, w: Array) -> Draw | None:
+        """Rule and truth at a point, for an upstream; nothing where one of them cannot be run."""
+        try:
+            y, r = self.subject.pull(x, w)
+        except (OutsideDomain, RuleFault):
+            return None
+        g, floor = self.vjp(x, w)
+        return Draw(x, w, y, g, r, floor)
+
     def vjp(self, x: Array, w: Array) -> tuple[Array, Array]:
         """The gradient and how far it may be off."""
         if self.subject.reference is not None:
@@ -124,7 +133,6 @@ class Draws:
     fresh: tuple[Draw, ...]
     others: Sequence[Point]
     mixed: Sequence[Array]
-    draw: Callable[[Array, Array], Draw | None]
     inside: dict[Draw, Any] = field(default_factory=dict[Draw, Any])
     rule: dict[int | None, Any] = field(default_factory=dict[int | None, Any])
 
@@ -151,7 +159,7 @@ class Draws:
         return self._at(self.mixed)
 
     def _at(self, points: Iterable[Array]) -> tuple[Draw, ...]:
-        found = [self.draw(x, self.fit[0].w) for x in points]
+        found = [self.truth.draw(x, self.fit[0].w) for x in points]
         return tuple(draw for draw in found if draw is not None)
 
 
@@ -173,22 +181,15 @@ def make_draws(
     entries = np.unique(np.concatenate([wrong[: n.MANY // 2], some]).astype(int))
     truth = Truth(subject, point.x, w, entries[: n.MANY])
 
-    def draw(x: Array, w: Array) -> Draw | None:
-        try:
-            y, r = subject.pull(x, w)
-        except (OutsideDomain, RuleFault):
-            return None
-        g, floor = truth.vjp(x, w)
-        return Draw(x, w, y, g, r, floor)
-
-    other = _like(rng, w)
+    draw, other = truth.draw, _like(rng, w)
     fit = [draw(point.x, w), draw(point.x, other)]
     near = [draw(into(_near(rng, point)), _like(rng, w)) for _ in range(n.SEVERAL)]
     given = [] if point.is_given else [draw(start, w)]
     kept = [d for d in (*near, *given) if d is not None]
     others = [other for other in others if point.is_placed or not other.is_placed]
-    mixed = [into(_mixed(subject, point.x, order)) for order in (_rolled, _turned)]
-    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, mixed, draw)
+    orders = (lambda a: np.roll(a, 1), lambda a: -a[::-1])
+    mixed = [into(_mixed(subject, point.x, order)) for order in orders]
+    return Draws(truth, tuple(d for d in fit if d is not None), tuple(kept), others, mixed)
 
 
 def _mixed(subject: Subject, x: Array, order: Callable[[Array], Array]) -> Array:
@@ -196,14 +197,6 @@ def _mixed(subject: Subject, x: Array, order: Callable[[Array], Array]) -> Array
     return subject.inputs.join(
         [order(part.ravel()).reshape(part.shape) for part in subject.inputs.split(x)]
     )
-
-
-def _rolled(a: Array) -> Array:
-    return np.roll(a, 1)
-
-
-def _turned(a: Array) -> Array:
-    return -a[::-1]
 
 
 def _like(rng: np.random.Generator, w: Array) -> Array:

@@ -12,8 +12,6 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import At, Inside, Sweep
-from pullback.check.diagnosis.moves import forms
-from pullback.check.diagnosis.slips import Choices, moved, others
 from pullback.check.probe import Array
 
 # A kind, what is said, the steps that have the slip, and what is done to one of them.
@@ -23,7 +21,7 @@ Slip = tuple[str, str, Sequence[int], Callable[[At, Sweep, int], None]]
 def runs(inside: Inside) -> Iterator[Explanation]:
     """One slip in all runs of an operation, or in all but one; the plain before the complex."""
     groups = list(_groups(inside)) if inside.is_whole else []
-    kinds = _scaled, _replaced, _neighbours, _formed
+    kinds = _scaled, _neighbours
     slips = (slip for kind in kinds for group in groups for slip in kind(inside, group))
     for kind, text, group, change in islice(slips, n.MOST_SWEEPS):
         yield inside.swept(kind, text, group, change)
@@ -59,23 +57,15 @@ def _scaled(inside: Inside, group: list[int]) -> Iterator[Slip]:
         for word, rest in (("first", group[1:]), ("last", group[:-1])):
             text = words.flows_back(step, j, f"is zero but in the {word} run of the line")
             yield "term", text, rest, lambda _, w, s, j=j: w.scale(s, j, 0)
-        yield from _taken_as(inside, group, j, "1", np.ones_like)
-
-
-def _replaced(inside: Inside, group: list[int]) -> Iterator[Slip]:
-    """Differentiated at other values: an operand moved, or another in its place."""
-    at, last = inside.at(inside.here), group[-1]
-    for i in range(len(inside.steps[last].inputs)):
-        for choices in (moved, others):
-            for m, (how, _) in enumerate(choices(inside, at, last, i)[:2]):
-
-                def change(
-                    a: At, w: Sweep, s: int, i: int = i, m: int = m, c: Choices = choices
-                ) -> None:
-                    for _, value in c(inside, a, s, i)[m : m + 1]:
-                        w.put(s, i, value)
-
-                yield "slip", words.slip(inside.steps[last], None, how), group, change
+        at, s = inside.at(inside.here), group[-1]
+        if at.outputs[s][0].shape == at.inputs[s][j].shape:
+            text = words.slip(step, j, "taken as 1")
+            yield (
+                "slip",
+                text,
+                group,
+                lambda a, w, s, j=j: w.take(s, j, np.ones_like(a.outputs[s][0])),
+            )
 
 
 def _neighbours(inside: Inside, group: list[int]) -> Iterator[Slip]:
@@ -99,20 +89,3 @@ def _neighbours(inside: Inside, group: list[int]) -> Iterator[Slip]:
                 how = f"with the result of {op}, {abs(by)} operations {where}, in place of "
                 text = words.slip(step, None, how + words.operand(step, i))
                 yield "slip", text, group, change
-
-
-def _formed(inside: Inside, group: list[int]) -> Iterator[Slip]:
-    """The derivative taken as some form of the result."""
-    step = inside.steps[group[-1]]
-    for j in range(len(step.inputs)):
-        for text, form in forms(words.result(step)):
-            yield from _taken_as(inside, group, j, text, form)
-
-
-def _taken_as(
-    inside: Inside, group: list[int], j: int, what: str, form: Callable[[Array], Array]
-) -> Iterator[Slip]:
-    at, s = inside.at(inside.here), group[-1]
-    if at.outputs[s][0].shape == at.inputs[s][j].shape:
-        text = words.slip(inside.steps[s], j, f"taken as {what}")
-        yield "slip", text, group, lambda a, w, s: w.take(s, j, form(a.outputs[s][0]))

@@ -103,7 +103,7 @@ def _picture(
 ) -> Picture | None:
     """The picture, unless it takes too long; tables are of where the error was found, before zeros were put there."""
     began, layout = time.monotonic(), course.subject.inputs
-    draw = _drawn(course, truth, found, failing.w)
+    draw = truth.draw(found, failing.w)
     if draw is None or (time.monotonic() - began) * n.PICTURE_POINTS > n.SECONDS:
         return None
     span = layout.span(layout.leaf_of(failing.entry))
@@ -115,15 +115,6 @@ def _picture(
     if is_small and max(gap.size, course.subject.outputs.size) <= n.PICTURE_CELLS:
         return _jacobian(course, truth, found, failing.entry)
     return _line(course, truth, failing)
-
-
-def _drawn(course: Course, truth: Truth, x: Array, w: Array) -> Draw | None:
-    try:
-        y, r = course.subject.pull(x, w)
-    except (OutsideDomain, RuleFault):
-        return None
-    g, error = truth.vjp(x, w)
-    return Draw(x, w, y, g, r, error)
 
 
 def _line(course: Course, truth: Truth, failing: Failing) -> Picture:
@@ -186,7 +177,7 @@ def _jacobian(course: Course, truth: Truth, x: Array, entry: int) -> Picture:
     """The derivative of every output by every element of one input."""
     inputs, outputs = course.subject.inputs, course.subject.outputs
     leaf, span = inputs.leaves[inputs.leaf_of(entry)], inputs.span(inputs.leaf_of(entry))
-    draws = [_drawn(course, truth, x, w) for w in np.eye(outputs.size)]
+    draws = [truth.draw(x, w) for w in np.eye(outputs.size)]
     kept = np.array([(d.g[span], d.r[span], d.floor[span]) for d in draws if d is not None])
     names = ", ".join(output.name for output in outputs.leaves)
     title = f"the derivative of every output by every element of {leaf.name}"

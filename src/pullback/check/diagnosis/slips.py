@@ -15,9 +15,9 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Sweep
-from pullback.check.diagnosis.moves import FORMS, MIXING, forms, moves
+from pullback.check.diagnosis.moves import FORMS, forms, moves
 from pullback.check.diagnosis.whole import lies_over
-from pullback.check.probe import Array, OutsideDomain, StepValues
+from pullback.check.probe import Array, StepValues
 
 
 def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
@@ -26,7 +26,8 @@ def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
     `unlike`: along two edges, with a factor of its own each.
     """
     found: list[tuple[bool, bool, float, list[tuple[Edge, ...]], list[float]]] = []
-    product_of = _products_of(inside)
+    back = inside.at(inside.here).back
+    product_of = {(s, j): inside.product((s, j), back[s][j]) for s, j in inside.edges()}
     for groups in _scalable(inside, product_of):
         products = np.array([np.sum([product_of[e] for e in g], axis=0) for g in groups]).T
         off = np.linalg.lstsq(products, inside.target)[0] if np.any(products) else np.zeros(1)
@@ -43,18 +44,13 @@ def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
         if len(groups) > 1 and inside.is_whole:  # one of them may lie on the way from the other
 
             def change(_: At, w: Sweep, s: int, factors: dict[Edge, float] = factors) -> None:
-                for j in range(len(w.inputs[s])):
+                for j in range(len(w.factors[s])):
                     w.scale(s, j, factors.get((s, j), 1.0))
 
             yield inside.swept(kind, text, {s for s, _ in factors}, change)
         elif not unlike:
             changes = {e: lambda a, _, e=e, c=c: c * a.back[e[0]][e[1]] for e, c in factors.items()}
             yield inside.explanation(kind, text, changes)
-
-
-def _products_of(inside: Inside) -> dict[Edge, Array]:
-    back = inside.at(inside.here).back
-    return {(s, j): inside.product((s, j), back[s][j]) for s, j in inside.edges()}
 
 
 def _scalable(inside: Inside, product_of: dict[Edge, Array]) -> Iterator[list[tuple[Edge, ...]]]:
@@ -138,7 +134,11 @@ def _alterations(
     if wide is not None and len(at.outputs[s]) == 1:
         for number in (1, -1, 0.5, 2):
             text = words.slip(step, j, f"taken as {words.short(number)}")
-            yield 0, "slip", text, lambda a, _, c=number: c * _laid(a.cotangents[s][0], wide, shape)
+
+            def change(a: At, _: Draw, c: float = number) -> Array:
+                return c * np.broadcast_to(a.cotangents[s][0].reshape(wide), shape)
+
+            yield 0, "slip", text, change
     for move in moves(shape):
         text = words.flows_back(step, j, f"is {move.how}")
         yield (
@@ -147,52 +147,30 @@ def _alterations(
             text,
             lambda a, _, m=move: m.apply(a.back[s][j]),
         )
-    if not np.iscomplexobj(at.back[s][j]):
-        yield from _formed(inside, at, s, j, alone=wide == shape, linear=linear)
+    if wide == shape and not linear and not np.iscomplexobj(at.back[s][j]):
+        yield from _formed(inside, at, s, j)
 
 
-def _formed(
-    inside: Inside, at: At, s: int, j: int, *, alone: bool, linear: bool
-) -> Iterator[tuple[int, str, str, Change]]:
-    """Some form of an operand or of the result in the place of a derivative, or as a factor of it."""
-    shape, step = at.back[s][j].shape, inside.steps[s]
-    named = [] if linear else [(words.result(step), lambda a: a.outputs[s][0])]
+def _formed(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[int, str, str, Change]]:
+    """Some form of an operand or of the result in the place of a derivative."""
+    step = inside.steps[s]
+    named = [(words.result(step), lambda a: a.outputs[s][0])]
     named += [
-        (words.operand(step, i), lambda a, i=i: a.inputs[s][i])
-        for i in ([j] if linear else range(len(step.inputs)))
+        (words.operand(step, i), lambda a, i=i: a.inputs[s][i]) for i in range(len(step.inputs))
     ]
-    rank = 4 if len(step.inputs) == 1 else 4 + len(FORMS)
+    several = len(step.inputs) > 1
+    rank = 4 + several * len(FORMS)
     for name, of in named:
-        if alone and len(shape) > 1 and of(at).shape == shape and shape[-1] == shape[-2]:
-            for text, product in _products(name):
-                how = words.slip(step, j, f"taken as {text}")
-                yield 2, "slip", how, lambda a, _, q=of, f=product: f(q(a), a.cotangents[s][0])
-        if not lies_over(of(at).shape, shape):
-            continue
-        for k, (text, form) in enumerate(forms(name, few=linear or len(step.inputs) > 1)):
-            if alone and not linear:
+        if lies_over(of(at).shape, at.back[s][j].shape):
+            for k, (text, form) in enumerate(forms(name, few=several)):
                 how = words.slip(step, j, f"taken as {text}")
                 yield rank + k, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.cotangents[s][0]
-            how = words.flows_back(step, j, words.named_factor(text))
-            yield rank + k + 1, "slip", how, lambda a, _, q=of, f=form: f(q(a)) * a.back[s][j]
 
 
 def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """The shapes in which an array can be laid over one with an axis more, or of greater sizes."""
     wider = [shape, *((*shape[:k], 1, *shape[k:]) for k in range(len(shape) + 1))]
     return (w for w in wider if len(w) == len(over) and lies_over(w, over))
-
-
-def _laid(a: Array, wide: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    return np.broadcast_to(a.reshape(wide), shape)
-
-
-def _products(name: str) -> Iterator[tuple[str, Callable[[Array, Array], Array]]]:
-    """Matrix products of the upstream with a matrix, where the shapes allow them."""
-    for sign, minus in ((1, ""), (-1, "−")):
-        for mark, turn in (("", lambda q: q), ("ᵀ", lambda q: np.swapaxes(q, -1, -2))):
-            yield f"{minus}{name}{mark} @ upstream", lambda q, w, t=turn, c=sign: c * t(q) @ w
-            yield f"{minus}upstream @ {name}{mark}", lambda q, w, t=turn, c=sign: c * w @ t(q)
 
 
 def factors(inside: Inside) -> Iterator[Explanation]:
@@ -207,114 +185,3 @@ def factors(inside: Inside) -> Iterator[Explanation]:
                     return f(inside.at(d).outputs[s][0].reshape(w)) * case.g(d)
 
                 yield Explanation("factor", words.named_factor(text) + where, predict)
-
-
-def differentiated_otherwise(inside: Inside) -> Iterator[Explanation]:
-    """One operation differentiated at other values, or for another cotangent."""
-    at = inside.at(inside.here)
-    for swap in _swaps(inside):
-        made = [swap(at, s) for s in range(len(inside.steps))]
-        if not any(made):
-            continue
-        inputs = [m[1] if m else at.inputs[s] for s, m in enumerate(made)]
-        cotangents = [m[2] if m else at.cotangents[s] for s, m in enumerate(made)]
-        try:
-            back = inside.local(inside.here, inputs, cotangents)
-        except OutsideDomain:  # an operation may refuse such values
-            continue
-        for s, m in enumerate(made):
-            if m:
-                yield from _fitting(inside, s, m[0], back[s], _swapped(inside, swap, s))
-
-
-Swapped = tuple[str, Sequence[Array], Sequence[Array]]
-Swap = Callable[[At, int], Swapped | None]
-
-
-def _swapped(inside: Inside, swap: Swap, s: int) -> Callable[[At, Draw, int], Array]:
-    def change(a: At, d: Draw, j: int) -> Array:
-        made = swap(a, s)
-        if made is None:
-            return a.back[s][j]
-        inputs, cotangents = list(a.inputs), list(a.cotangents)
-        inputs[s], cotangents[s] = made[1], made[2]
-        return inside.local(d, inputs, cotangents)[s][j]
-
-    return change
-
-
-# What may be put in the place of something that goes into a step, in words, the plain before the complex.
-Choices = Callable[[Inside, At, int, int], list[tuple[str, Array]]]
-
-
-def _swaps(inside: Inside) -> Iterator[Swap]:
-    """What goes into a step changed, in all steps at once: its cotangent or an input moved, or an input replaced."""
-    most = min(max(len(step.inputs) for step in inside.steps), 2)
-    for m in range(n.FEW):
-        yield lambda a, s, m=m: _swap(inside, a, s, -1, m, _turned)
-        for i in range(most):
-            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, moved)
-            yield lambda a, s, m=m, i=i: _swap(inside, a, s, i, m, others)
-
-
-def _swap(inside: Inside, a: At, s: int, i: int, m: int, choices: Choices) -> Swapped | None:
-    """Choice number m in the place of input i of a step, or of its cotangent where i is −1."""
-    known = choices(inside, a, s, i) if i < len(a.inputs[s]) else []
-    if m >= len(known):
-        return None
-    how, value = known[m]
-    if i < 0:
-        return how, a.inputs[s], [value]
-    inputs = list(a.inputs[s])
-    if np.iscomplexobj(value) and not np.iscomplexobj(inputs[i]):
-        return None
-    inputs[i] = np.asarray(value, inputs[i].dtype)
-    return how, inputs, a.cotangents[s]
-
-
-def _turned(_: Inside, a: At, s: int, __: int) -> list[tuple[str, Array]]:
-    if len(a.cotangents[s]) != 1:
-        return []
-    return [(f"with its upstream {how}", value) for how, value in _in_places(a.cotangents[s][0])]
-
-
-def _in_places(a: Array) -> list[tuple[str, Array]]:
-    return [(move.how, move.apply(a)) for move in moves(a.shape) if move.kind not in MIXING]
-
-
-def moved(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
-    """An input of a step put into other places."""
-    here, name = a.inputs[s][i], words.operand(inside.steps[s], i)
-    known = ("positive throughout", np.abs(here))
-    if np.iscomplexobj(here):
-        known = ("conjugated", np.conj(here))
-    doubt = {
-        "conjugated": " (a conjugate is missing, or one too many)",
-        "transposed": " (a transposition is missing, or one too many)",
-    }
-    return [
-        (f"as if {name} were {how}{doubt.get(how, '')}", value)
-        for how, value in (known, *_in_places(here))
-    ]
-
-
-def others(inside: Inside, a: At, s: int, i: int) -> list[tuple[str, Array]]:
-    """Tensors of the program that fit in the place of an input; one is the plainest."""
-    here, step = a.inputs[s][i], inside.steps[s]
-    found = [("1", np.ones_like(here))]
-    found += [(words.operand(step, k), other) for k, other in enumerate(a.inputs[s]) if k != i]
-    found += [(words.result(step), o) for o in a.outputs[s]]
-    before = step.origins[i][0]
-    if before >= 0:
-        op = inside.steps[before].op
-        found += [(f"what goes into {op}", t) for t in a.inputs[before]]
-    rest = [(k, other) for k, other in enumerate(inside.steps) if k != s]
-    for k, other in rest:
-        named = zip(other.inputs, a.inputs[k], strict=True)
-        found += [(f"`{name}`", t) for name, t in named if name]
-        found += [(f"`{other.output}`", t) for t in a.outputs[k] if other.output]
-    for k, other in rest:
-        found += [(f"the result of {other.op}", t) for t in a.outputs[k] if not other.output]
-    name = words.operand(step, i)
-    fits = [(word, t) for word, t in found if t.shape == here.shape and word != name]
-    return list({f"with {word} in place of {name}": t for word, t in fits}.items())

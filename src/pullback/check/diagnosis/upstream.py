@@ -1,19 +1,16 @@
-"""Explanations by the upstream: not used, not in proportion to it, or what one output contributes."""
+"""Explanations by the upstream: not used, in other places, or what one output contributes."""
 
 from collections.abc import Callable, Iterator
 from itertools import permutations
 
 import numpy as np
 
-from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
-from pullback.check.diagnosis.explanations import Case, Explanation, Predict, real_shape
+from pullback.check.diagnosis.explanations import Case, Explanation, real_shape
 from pullback.check.diagnosis.moves import moves
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array
-
-_SMALL = 2.0**-n.UPSTREAM_BITS
 
 
 def unused(case: Case) -> Iterator[Explanation]:
@@ -24,78 +21,15 @@ def unused(case: Case) -> Iterator[Explanation]:
         yield Explanation("upstream", text, lambda d: case.vjp(d.x, np.ones(d.w.size)))
 
 
-def not_linear(case: Case) -> Iterator[Explanation]:
-    """What the rule gives is not in proportion to the upstream: clipped, squared, or something added."""
-    here = case.draws.fit[0]
-    nothing, small, large = (_ruled(case, here, factor) for factor in (0.0, _SMALL, 1 / _SMALL))
-    same = (np.allclose(r, case.r(here), n.AGREE, 0) for r in (small / _SMALL, large * _SMALL))
-    if all(same) and not np.any(nothing):
-        return
-    if np.any(nothing):
+def something_added(case: Case) -> Iterator[Explanation]:
+    """What the rule gives for an upstream of zero is not zero."""
+
+    def added(draw: Draw) -> Array:
+        return case.part(case.subject.pull(draw.x, 0 * draw.w)[1])
+
+    if np.any(added(case.draws.fit[0])):
         text = "has something added that does not depend on the upstream: an upstream of zero should give zero"
-        yield Explanation("upstream", text, lambda d: case.g(d) + _ruled(case, d, 0.0))
-        return
-    for text, of_upstream, of_result in _BENT:
-        yield Explanation("linear", text, _bent(case, of_upstream, of_result, 0.0))
-    for text, of_upstream, of_result in _CLIPPED:
-        ends = _bent(case, of_upstream, of_result, _SMALL)(here) / _SMALL
-        number = case.factor(lambda _, e=ends: e, lambda _: large, [here])
-        if number:
-            predict = _bent(case, of_upstream, of_result, number)
-            yield Explanation("linear", text.format(words.short(number)), predict)
-    limit = _dead_zone(case, here)
-    if limit:
-        predict = _bent(case, lambda w, c: np.where(np.abs(w) < c, 0.0, w), None, limit)
-        text = f"is zero where its upstream is smaller than {words.short(limit)}: a dead zone"
-        yield Explanation("linear", text, predict)
-
-
-Bend = Callable[[Array, float], Array]
-# How people bend an upstream or a result; the clipping ones know a greatest size.
-_BENT: tuple[tuple[str, Bend | None, Bend | None], ...] = (
-    ("takes its upstream without its sign", lambda w, _: np.abs(w), None),
-    ("takes its upstream squared", lambda w, _: w * w, None),
-    ("takes only the sign of its upstream", lambda w, _: np.sign(w), None),
-    ("takes only the positive part of its upstream", lambda w, _: np.maximum(w, 0), None),
-    ("takes its upstream scaled to length 1", lambda w, _: w / np.sqrt(np.sum(w * w)), None),
-    ("takes its upstream divided by its largest entry", lambda w, _: w / np.max(np.abs(w)), None),
-    ("keeps only its own positive part", None, lambda g, _: np.maximum(g, 0)),
-    ("is scaled to length 1", None, lambda g, _: g / np.sqrt(np.sum(g * g))),
-)
-_CLIPPED: tuple[tuple[str, Bend | None, Bend | None], ...] = (
-    ("takes its upstream clipped to ±{}", lambda w, c: np.clip(w, -c, c), None),
-    ("is clipped to ±{}", None, lambda g, c: np.clip(g, -c, c)),
-    ("takes its upstream cut down to length {} at most", lambda w, c: _shortened(w, c), None),
-    ("is cut down to length {} at most", None, lambda g, c: _shortened(g, c)),
-)
-
-
-def _shortened(a: Array, most: float) -> Array:
-    return a * min(1.0, most / max(float(np.sqrt(np.sum(a * a))), 1e-300))
-
-
-def _bent(case: Case, of_upstream: Bend | None, of_result: Bend | None, number: float) -> Predict:
-    def predict(draw: Draw) -> Array:
-        if of_upstream is not None:
-            return case.vjp(draw.x, of_upstream(draw.w, number))
-        return case.g(draw) if of_result is None else of_result(case.g(draw), number)
-
-    return predict
-
-
-def _ruled(case: Case, draw: Draw, factor: float) -> Array:
-    return case.part(case.subject.pull(draw.x, factor * draw.w)[1])
-
-
-def _dead_zone(case: Case, draw: Draw) -> float:
-    """The size of the upstream below which the rule gives nothing, or zero."""
-    low, high = _SMALL**2, 1 / _SMALL
-    if np.any(_ruled(case, draw, low)) or not np.any(_ruled(case, draw, high)):
-        return 0.0
-    for _ in range(n.HALVINGS):
-        middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if np.any(_ruled(case, draw, middle)) else (middle, high)
-    return float(f"{high * float(np.max(np.abs(draw.w))):.3g}")
+        yield Explanation("upstream", text, lambda d: case.g(d) + added(d))
 
 
 def by_output(case: Case) -> Iterator[Explanation]:

@@ -1,6 +1,7 @@
-"""Explanations of a whole gradient: zero, a factor, another input's, rearranged, rounded, something added."""
+"""Explanations of a whole gradient: zero, a factor, rearranged, rounded, something added."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.moves import MIXING, forms, moves
-from pullback.check.probe import Array, Leaf
+from pullback.check.probe import Array
 
 Quantity = Callable[[Any], Array]
 
@@ -42,99 +43,26 @@ def _counts(case: Case) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > 2}
 
 
-def anothers(case: Case) -> Iterator[Explanation]:
-    """The gradient of another input."""
-    for k, leaf in enumerate(case.layout.leaves):
-        if k != case.which and leaf.shape == case.leaf.shape:
-            span = case.layout.span(k)
-            yield Explanation(
-                "swapped",
-                f"is the one for `{leaf.name}`: computed with the wrong operand, or swapped?",
-                lambda d, s=span: d.g[s].reshape(case.shape),
-            )
-
-
-def scalar_factor(case: Case) -> Iterator[Explanation]:
-    """One factor for all elements that changes with the point and is something of the function."""
-    draws = case.draws.tested
-    numbers = [case.factor(case.g, case.r, (draw,)) for draw in draws]
-    if None in numbers:
-        return
-    for name, quantity in scalars(case, "xyw"):
-        for form, apply in forms(name):
-            wanted = [apply(quantity(draw)) for draw in draws]
-            if np.allclose(np.array(wanted, float), np.array(numbers, float), n.AGREE, 0):
-                text = words.named_factor(form)
-                yield Explanation(
-                    "factor", text, lambda d, q=quantity, a=apply: a(q(d)) * case.g(d)
-                )
-
-
-_SUMMARIES: dict[str, Callable[[Array], Array]] = {
-    "the sum of {}": np.sum,
-    "the mean of {}": np.mean,
-    "the length of {}": lambda a: np.sqrt(np.sum(a * a)),
-    "the sum of squares of {}": lambda a: np.sum(a * a),
-    "the largest of {}": np.max,
-}
-
-
-def scalars(case: Case, order: str) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
-    """Numbers that belong to a draw: scalar inputs, sums, norms and the like."""
-    for name, leaf, of in _arrays(case, order):
-        if leaf.size == 1:
-            yield name, lambda d, f=of: f(d)[0]
-            continue
-        for text, reduce in _SUMMARIES.items():
-            yield text.format(name), lambda d, f=of, r=reduce: r(f(d))
-
-
-def _arrays(case: Case, order: str) -> Iterator[tuple[str, Leaf, Callable[[Draw], Array]]]:
-    """All that belongs to a draw: inputs x, outputs y, upstreams w."""
-    for what in order:
-        layout = case.layout if what == "x" else case.subject.outputs
-        for k, leaf in enumerate(layout.leaves):
-            name, span = f"`{leaf.name}`", layout.span(k)
-            said = f"the upstream of {name}" if what == "w" else name
-            yield said, leaf, lambda d, a=what, s=span: getattr(d, a)[s]
-
-
 _CONJUGATE = (
     "is the complex conjugate of what it should be: a conjugate is missing, or one too many"
 )
 
 
-def rearranged(case: Case, *, mixed: bool = False) -> Iterator[Explanation]:
-    """The right numbers in other places; or summed, averaged, accumulated."""
+def rearranged(case: Case) -> Iterator[Explanation]:
+    """The right numbers in other places."""
     for move in moves(case.shape, pairs=case.leaf.is_complex):
-        if mixed == (move.kind in MIXING):
+        if move.kind not in MIXING:
             text = _CONJUGATE if move.kind == "conjugate" else f"is right but {move.how}"
             yield Explanation(move.kind, text, lambda draw, m=move: m.apply(case.g(draw)))
 
 
-def conjugated_input(case: Case) -> Iterator[Explanation]:
-    """The right rule for the complex conjugate of an input."""
-    for k, leaf in enumerate(case.layout.leaves):
-        if leaf.is_complex:
-            sign = np.ones(case.layout.size)
-            sign[case.layout.span(k)][1::2] = -1.0
-            yield Explanation(
-                "conjugate",
-                f"is computed with `{leaf.name}` in place of its complex conjugate",
-                lambda draw, s=sign: case.part(case.draws.truth.vjp(s * draw.x, draw.w)[0]),
-            )
-
-
-def rounded(case: Case, *, traced: bool = True) -> Iterator[Explanation]:
+def rounded(case: Case) -> Iterator[Explanation]:
     """Right to the digits of a shorter format; half of float32 only if it was seen in the program."""
     for kind, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
-        if _is_rounded(case, 2.0**-bits):
-            how = f"computed or rounded in {kind} inside the rule"
-            if not traced:
-                how = "digits cancel inside the rule, or it computes in a shorter format"
+        if (kind == "float32" or case.short) and _is_rounded(case, 2.0**-bits):
+            text = f"is right to {bits} bits only: computed or rounded in {kind} inside the rule"
             # nothing predicts rounding itself: that the error is of its size, and as erratic, was the test
-            if not traced or kind == "float32" or case.short:
-                yield Explanation("precision", f"is right to {bits} bits only: {how}", case.r)
+            yield Explanation("precision", text, case.r)
 
 
 def _is_rounded(case: Case, unit: float) -> bool:
@@ -144,7 +72,7 @@ def _is_rounded(case: Case, unit: float) -> bool:
         return False
     here, errors = case.draws.fit[0], list[Array]()
     for move in range(2 * n.SEVERAL):
-        moved = case.draws.draw(here.x * (1 + n.SEVERAL * n.UNITS * move * unit), here.w)
+        moved = case.draws.truth.draw(here.x * (1 + n.SEVERAL * n.UNITS * move * unit), here.w)
         if moved is None:
             return False
         errors.append(_relative(case, moved))
@@ -213,14 +141,9 @@ def element_by_element(case: Case) -> Iterator[Explanation]:
 
 def formed(case: Case) -> Iterator[tuple[str, Quantity]]:
     """Every form of every quantity, the plain forms first."""
-    found = [list(_forms_of(name, quantity)) for name, quantity in quantities(case)]
-    for same in zip(*found, strict=True):
-        yield from same
-
-
-def _forms_of(name: str, quantity: Quantity) -> Iterator[tuple[str, Quantity]]:
-    for form, apply in forms(name):
-        yield form, lambda d, a=apply: a(quantity(d))
+    found = [[(q, *form) for form in forms(name)] for name, q in quantities(case)]
+    for quantity, text, apply in chain.from_iterable(zip(*found, strict=True)):
+        yield text, lambda d, q=quantity, a=apply: a(q(d))
 
 
 def instead_of_derivative(case: Case) -> Iterator[Explanation]:
@@ -237,70 +160,16 @@ def instead_of_derivative(case: Case) -> Iterator[Explanation]:
                 yield Explanation("term", text, predict)
 
 
-def passed_to_extremes(case: Case) -> Iterator[Explanation]:
-    """The upstream where an element is the largest or smallest, zero elsewhere."""
-    for how, upstream in case.upstreams():
-        for name, chosen in extremes(case):
-            text = f"is {how} where {name}, and zero elsewhere: not the derivative of the function"
-            yield Explanation("term", text, lambda d, q=chosen, f=upstream: q(d) * f(d))
-
-
-def extremes(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
-    """One where an element is the largest or smallest along an axis, zero elsewhere."""
-    for axis, size in enumerate(case.shape if not case.leaf.is_complex else ()):
-        for word, most in (("largest", np.max), ("smallest", np.min)):
-            if size > 1:
-                yield (
-                    f"`{case.leaf.name}` is the {word} along axis {axis}",
-                    lambda d, k=axis, f=most: (
-                        (case.x(d) == f(case.x(d), axis=k, keepdims=True)) * 1.0
-                    ),
-                )
-
-
-def factor_per_index(case: Case) -> Iterator[Explanation]:
-    """A factor of its own for each index along one axis, the same at every point."""
-    for k, size in enumerate(case.shape):
-        if not 1 < size <= n.MANY:
-            continue
-        index = np.indices(case.shape)[k]
-        rows = [lambda _, i=i, index=index: index == i for i in range(size)]
-        each = [case.factor(case.g, case.r, case.draws.fit, row) or 0.0 for row in rows]
-
-        def predict(d: Draw, each: list[float] = each, index: Array = index) -> Array:
-            return np.array(each)[index] * case.g(d)
-
-        if case.holds(predict, case.draws.pool):  # else it comes from the values that stand there
-            some = ", ".join(map(words.short, each[:4])) + (", …" if size > 4 else "")
-            text = f"is off by a factor that depends only on the index along axis {k}: {some}"
-            yield Explanation("factor", text, predict)
-
-
-def moving_factor(case: Case) -> Iterator[Explanation]:
-    """One factor for all elements, or all along an axis, which changes with the point: it takes several to tell."""
-    for axis in (None, *range(len(case.shape))):
-        size = case.leaf.size if axis is None else case.shape[axis]
-        if size > n.SEVERAL and (axis is None or case.leaf.size > size):
-            where = "" if axis is None else f" along axis {axis}"
-            text = f"is off by one factor for all elements{where}, which changes with the point"
-
-            def predict(d: Draw, k: int | None = axis) -> Array:
-                return case.g(d) * _ratio(case, d, k)
-
-            if case.holds(predict, case.draws.pool):
-                yield Explanation("factor", text, predict)
-
-
-def _ratio(case: Case, draw: Draw, axis: int | None) -> Array:
-    g, r = np.nan_to_num(case.g(draw)), case.r(draw)
-    return np.sum(g * r, axis, keepdims=True) / np.sum(g * g, axis, keepdims=True)
-
-
 def quantities(case: Case) -> Iterator[tuple[str, Callable[[Draw], Array]]]:
     """Arrays that belong to a draw and can be laid over the gradient: outputs, inputs, upstreams."""
-    for name, leaf, of in _arrays(case, "yxw"):
-        if not leaf.is_complex and not case.leaf.is_complex and lies_over(leaf.shape, case.shape):
-            yield name, lambda d, f=of, shape=leaf.shape: f(d).reshape(shape)
+    for what in "yxw":
+        layout = case.layout if what == "x" else case.subject.outputs
+        for k, leaf in enumerate(layout.leaves):
+            name = f"the upstream of `{leaf.name}`" if what == "w" else f"`{leaf.name}`"
+            real = not leaf.is_complex and not case.leaf.is_complex
+            if real and lies_over(leaf.shape, case.shape):
+                span, shape = layout.span(k), leaf.shape
+                yield name, lambda d, a=what, s=span, t=shape: getattr(d, a)[s].reshape(t)
 
 
 def lies_over(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:

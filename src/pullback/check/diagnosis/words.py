@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from pullback.check import numbers as n
-from pullback.check.probe import Array, Step
+from pullback.check.probe import Step
 
 CONSTANTS = {
     "π": math.pi,
@@ -152,8 +152,6 @@ def in_part(how: str, where: str) -> str:
 
 def interval(quantity: str, low: float, high: float) -> str:
     """A condition."""
-    if " is the " in quantity:
-        return quantity if low == high == 1 else quantity.replace(" is the ", " is not the ")
     if math.isfinite(low) and math.isfinite(high) and low != high:
         return f"{short(low)} < {quantity} < {short(high)}"
     sign, end = ("=", low) if low == high else (">", low) if high == math.inf else ("<", high)
@@ -229,14 +227,6 @@ def slip(step: Step, j: int | None, how: str) -> str:
     """One derivative taken wrongly."""
     by = "" if j is None or len(step.inputs) == 1 else f" by {operand(step, j)}"
     return f"has the derivative of {step.op} in {_line(step)}{by} {how}"
-
-
-def held(steps: Sequence[Step], value: Array) -> str:
-    """An operand that does not depend on the arguments: its value, or what it is."""
-    if value.dtype.kind == "f" and value.size == 1:
-        return short(abs(float(value.ravel()[0])))
-    what = {"f": "the constant", "b": "the condition"}.get(value.dtype.kind, "the indices")
-    return f"{what} of {steps[0].op}"
 
 
 def altered(how: str, steps: Sequence[Step]) -> str:

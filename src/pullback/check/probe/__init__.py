@@ -10,15 +10,21 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Arrays = Sequence[Array]
+from pullback.check.probe.program import Array as Array
+from pullback.check.probe.program import Arrays as Arrays
+from pullback.check.probe.program import Margins as Margins
+from pullback.check.probe.program import RuleProgram as RuleProgram
+from pullback.check.probe.program import RuleStep as RuleStep
+from pullback.check.probe.program import Step as Step
+from pullback.check.probe.program import Steps as Steps
+from pullback.check.probe.program import StepValues as StepValues
+
 # Bits after the leading one; of others, such as float64, there are 52.
 _BITS = {"float32": 23, "complex64": 23, "float16": 10, "bfloat16": 7}
 
@@ -124,145 +130,6 @@ class Facts:
     short: bool = False
     margins: bool = False
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Step:
-    """One operation of the function's program: its source line, what its inputs and its result are called there.
-
-    Inputs are those that depend on the arguments; `origins` has the step and which of its results each comes from, or
-    −1 and the number of the argument, or −2 for a step that is left out. A name is empty where the source has none.
-    """
-
-    op: str
-    line: str
-    place: str
-    inputs: tuple[str, ...]
-    output: str
-    origins: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class StepValues:
-    """What goes into and comes out of every step, the cotangents of what comes out, and what holders hold."""
-
-    inputs: Sequence[Arrays]
-    outputs: Sequence[Arrays]
-    cotangents: Sequence[Arrays]
-    held: Sequence[Arrays]
-
-
-class Margins(Protocol):
-    """How far the comparisons of function and rule are from turning.
-
-    A margin is the difference of the two sides, entry by entry; `exact` says of each comparison whether it asks for
-    equality, so that nothing but zero will do. `epsilon` is the rounding unit in which they are computed.
-    """
-
-    exact: tuple[bool, ...]
-    epsilon: float
-
-    def values(self, xs: Arrays) -> list[Array]:
-        """The margins of all comparisons."""
-        ...
-
-    def slope(self, xs: Arrays, which: int, entry: int) -> Sequence[Array | None]:
-        """The derivative of one entry of one margin."""
-        ...
-
-
-class Steps(Protocol):
-    """The program of a function, operation by operation, for slips to be made in its derivative.
-
-    `holders` are those with operands that do not depend on the arguments: constants, masks, indices, axes.
-    """
-
-    steps: tuple[Step, ...]
-    holders: tuple[Step, ...]
-
-    def values(self, xs: Arrays, ws: Arrays) -> StepValues:
-        """What every step computes, and what flows back to it from upstream gradients."""
-        ...
-
-    def local(
-        self, xs: Arrays, inputs: Sequence[Arrays], cotangents: Sequence[Arrays]
-    ) -> Sequence[Arrays]:
-        """The cotangents of its inputs that each step alone makes, at other values and for other cotangents."""
-        ...
-
-    def tangents(self, xs: Arrays, us: Arrays) -> Sequence[Arrays]:
-        """How the inputs of the steps move when the arguments move by `us`."""
-        ...
-
-    def variants(
-        self, xs: Arrays, values: StepValues
-    ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
-        """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
-        ...
-
-    def altered(self, xs: Arrays, ws: Arrays, held: Sequence[Arrays]) -> list[Array]:
-        """The gradients of the program in which the holders hold something else."""
-        ...
-
-    def swept(
-        self,
-        xs: Arrays,
-        ws: Arrays,
-        inputs: Sequence[Arrays],
-        factors: Sequence[Arrays],
-        own: Sequence[Arrays],
-    ) -> list[Array]:
-        """The gradients if steps are differentiated at `inputs`, with factors of what they make and get."""
-        ...
-
-    def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
-        """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
-        ...
-
-
-@dataclass(frozen=True)
-class RuleStep:
-    """One operation of the rule: its type, that with a number where its line has several, and its line.
-
-    Operands and results are numbers of tensors, −1 for what holds no numbers. `options` are other ways to take it, in
-    words that have a place for what it is called.
-    """
-
-    op: str
-    name: str
-    line: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    options: tuple[str, ...]
-
-
-class RuleProgram(Protocol):
-    """Function and rule as one program whose steps are those of the rule, for a change to be made in them.
-
-    Tensors, of the function and of the rule, have numbers: `names` is what they are called, in backticks where that is
-    in the source, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns. `epsilon` is the
-    rounding unit in which it runs.
-    """
-
-    steps: tuple[RuleStep, ...]
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    lines: tuple[str, ...]
-    gradients: tuple[int | None, ...]
-    epsilon: float
-
-    def values(self, xs: Arrays, ws: Arrays) -> list[Array]:
-        """Every tensor."""
-        ...
-
-    def run(
-        self,
-        values: Arrays,
-        operands: Mapping[tuple[int, int], Callable[[Array], Array]],
-        options: Mapping[int, int],
-    ) -> Sequence[Array | None]:
-        """The gradients if operands of steps are changed, or steps taken in another way; returning is the last step."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def details(report: Report, finding: Finding) -> list[str]:
     at = arrays(finding.at) if made_up or _is_long(report) else ""
     lines = {
         _numbers(report, finding): True,
-        f"the given arguments pass, made-up ones do not: {finding.point}": made_up,
+        f"{_passed(report, finding)}: {finding.point}": made_up,
         f"if such values are not meant, write `{finding.exclude}`": made_up and finding.exclude,
         f"it fails for {at}": at,
         f"upstream: {arrays(finding.upstream)}": finding.upstream,
@@ -85,6 +85,13 @@ def details(report: Report, finding: Finding) -> list[str]:
         "order=1 leaves second derivatives out": finding.kind == "second",
     }
     return [line for line, applies in lines.items() if line and applies]
+
+
+def _passed(report: Report, finding: Finding) -> str:
+    given = report.coverage.points[:1]
+    if finding.kind == "second" and not set(given) & set(report.coverage.second):
+        return "seen at arguments that were made up"
+    return "the given arguments pass, made-up ones do not"
 
 
 def _is_long(report: Report) -> bool:

@@ -1,5 +1,7 @@
 """Directions to move in: signed, of the size of the values, all inputs at once."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pullback.check import numbers as n
@@ -54,6 +56,21 @@ def generic(rng: Rng, layout: Layout, x: Array) -> Array:
         part, scale = x[block], scales[block]
         out[block] *= np.where(part == 0, scale, np.maximum(np.abs(part), 0.05 * scale))
     return out
+
+
+def of_smaller_scales(layout: Layout, u: Array, r: Array) -> Iterator[Array]:
+    """The direction without the entries beside which others do not count, again and again: each scale has its own.
+
+    Of many entries some are always next to nothing: there whole inputs are told from others.
+    """
+    size = np.abs(np.nan_to_num(r * u))
+    if size.size > n.SAMPLE:
+        size = np.where(size > 0, leaf_scales(layout, size), 0.0)
+    left = size > 0
+    while left.any():
+        left &= n.IN_SCALE * size < np.max(size[left])
+        if left.any():
+            yield np.where(left, u, 0.0)
 
 
 def relative(rng: Rng, layout: Layout, x: Array) -> Array:

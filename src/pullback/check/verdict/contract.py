@@ -59,7 +59,7 @@ def _broken_as_given(course: "Course", plain: Array, w: Array) -> Problem | None
     if isinstance(found, Unsupported):
         return None
     _keep_for_modes(course, w, found)
-    broken = ~np.isfinite(inputs.join(found)) & (np.abs(plain) < _largest(inputs))
+    broken = ~np.isfinite(subject.known(inputs.join(found))) & (np.abs(plain) < _largest(inputs))
     if not broken.any():
         return None
     leaf = inputs.leaf_of(int(np.flatnonzero(broken)[0]))

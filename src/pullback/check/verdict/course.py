@@ -21,18 +21,13 @@ from pullback.check.search.suggested import suggested_by
 from pullback.check.search.turns import turns
 from pullback.check.subject import RuleOutput, Subject
 from pullback.check.verdict.contract import contract
-from pullback.check.verdict.intermediate import is_unsettled
+from pullback.check.verdict.judging import first_order, second_order
 from pullback.check.verdict.nonfinite import Broken, judge_broken
 from pullback.check.verdict.record import Failure, Problem, Record
-from pullback.check.verdict.resolve import resolve
+from pullback.check.verdict.scales import smaller_scales
 from pullback.check.verdict.trial import (
-    Trial,
-    as_one_number,
-    as_whole,
-    is_finite,
     run,
     sizes_of,
-    stands_for_rule,
     usual_size,
 )
 from pullback.errors import CheckError
@@ -218,7 +213,9 @@ class Course:
         progress.say(f"point {self._tested + 1}, {point}")
         for u in self._directions(point):
             u = self.subject.keep_held(self.domain.along(point.x, u), 0.0)
-            problem = next(self._along(point, u), None)
+            problem = next(self._along(point, u), None) or next(
+                smaller_scales(self, point, u), None
+            )
             if problem is not None and self._is_for_symmetric(problem):
                 yield from self._at(point)
                 return
@@ -270,18 +267,23 @@ class Course:
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
         trials, before = run(subject, point, u, w, rule, plan), self._met
-        yield from self._first_order(next(trials))
+        yield from first_order(self, next(trials))
         rule = rule.without_values()
         if rule.second is not None and before == self._met and np.isfinite(rule.r).all():
             for again in trials:
-                yield from self._second_order(again)
+                yield from second_order(self, again)
         elif second and rule.no_second:
             self.record.note(f"second order not available: {rule.no_second.reason}")
         self.reached |= rule.r != 0
 
     def _wants_second(self, point: Point) -> bool:
         """Second order at a generic point; where the rule has branches, at all points, the given one first."""
-        if self.order == 1 or self.subject.is_rule_rounded:
+        if self.order == 1:
+            return False
+        if self.subject.is_rule_rounded:
+            text = "second derivatives are not tested: the rule runs in a short format, whose rounding hides them"
+            told = self.record.reasons if self.is_order_asked_for else self.record.notes
+            told += [text] * (text not in told)
             return False
         if point.is_placed and not self.second_at_placed:
             return False
@@ -305,90 +307,15 @@ class Course:
             )
         else:
             reason = "the gradient is not finite, nor is a slope to be found"
-            self._open(point, int(broken.sum()), reason)
+            self.open(point, int(broken.sum()), reason)
 
-    def _open(self, point: Point, count: int, reason: str) -> None:
+    def open(self, point: Point, count: int, reason: str) -> None:
+        """Entries that stay undecided; at the given arguments they cost the verdict."""
         if point.is_given:
             self.record.open_given += count
             self.record.reasons.append(reason)
         else:
             self.record.open_elsewhere += count
-
-    def _first_order(self, trial: Trial) -> Iterator[Problem]:
-        """J·u from the transposed rule where it stands for what the user gets; else what the user gets."""
-        if stands_for_rule(trial, self.subject):
-            yield from self._judged(as_whole(trial), Failure.VALUE)
-            return
-        problems = list(self._judged(as_one_number(trial), Failure.VALUE))
-        yield from problems
-        if not problems and self.order > 1 and is_finite(trial):
-            self.record.note(
-                "right as it is, but its own derivative is not: second derivatives will be wrong"
-            )
-
-    def _second_order(self, trial: Trial) -> Iterator[Problem]:
-        """Unless second derivatives were asked for, those at values put at a branch of the program are a note.
-
-        So are those that nobody but the engine has a part in.
-        """
-        for problem in self._judged(trial, Failure.SECOND):
-            if self.is_order_asked_for or (self.reads_custom() and not trial.point.is_placed):
-                yield problem
-            elif trial.point.is_placed:
-                self.record.note(
-                    f"second derivatives at {trial.point} are not those of the function (order=2 makes this a finding)"
-                )
-                self.second_at_placed = False
-            else:
-                names = self.subject.rule.wrong_ops(self.subject.inputs.split(trial.x), 2)
-                self.record.note_second_of_engine(names)
-                self.order = 1
-
-    def _judged(self, trial: Trial, kind: Failure) -> Iterator[Problem]:
-        epsilon = max(self.subject.epsilon, self.subject.rule.rule_epsilon)
-        suspects = trial.suspects(epsilon)
-        suspects = suspects[~self._is_tolerated(trial, suspects, trial.gap[suspects])]
-        known = np.isfinite(trial.rule.values) if trial.order == 1 and trial.whole else None
-        if known is not None and not known.all():
-            suspects = suspects[known[suspects]]
-            self._open(trial.point, int((~known).sum()), "some outputs have no finite value")
-        self.record.add(trial.point, trial.order)
-        suspects = self._within_reach(trial, suspects, epsilon)
-        if not suspects.size:
-            return
-        found = resolve(self.subject, trial, suspects)
-        self.record.kinks += found.at_kink.size
-        wrong = found.wrong[~self._is_tolerated(trial, found.wrong, found.off)]
-        # only a rule that somebody wrote can be one for a limit: the engine differentiates what was run
-        custom = bool(wrong.size) and not trial.point.is_given and self.reads_custom()
-        if custom and is_unsettled(self.subject, self.start, trial.x, trial.w):
-            self.record.note(
-                f"an iteration inside the function does not settle at {trial.point}, as it does at the given "
-                "arguments: a rule for its limit is not tested there"
-            )
-        elif wrong.size:
-            yield Problem(kind, trial.point, trial, wrong)
-        elif found.undecided.size and trial.order == 1:
-            self._open(trial.point, found.undecided.size, "differences resolve no derivative there")
-
-    def _within_reach(self, trial: Trial, suspects: Array, epsilon: float) -> Array:
-        """At points that were made up, without what rounding hides from differences: derivatives next to nothing."""
-        if trial.point.kind.is_generic or not suspects.size:
-            return suspects
-        hidden = trial.hidden(suspects, epsilon)
-        if hidden.any() and trial.order == 1:
-            self._open(trial.point, int(hidden.sum()), "")
-        return suspects[~hidden]
-
-    def _is_tolerated(self, trial: Trial, positions: Array, off: Array) -> Array:
-        """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
-        share = trial.share(positions, off, with_values=self.subject.is_rule_rounded)
-        rounded = max(leaf.epsilon for leaf in self.subject.inputs.leaves)
-        if self.subject.is_rule_rounded:
-            rounded = max(rounded, n.UNITS * self.subject.rule.rule_epsilon)
-        tolerated = share <= max(self.tolerance, rounded)
-        self.record.tolerated = max(self.record.tolerated, np.max(share[tolerated], initial=0.0))
-        return tolerated
 
     def _is_for_symmetric(self, problem: Problem) -> bool:
         """Whether the function means symmetric matrices only, so that the test must keep to them."""

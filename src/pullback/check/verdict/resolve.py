@@ -26,11 +26,12 @@ from pullback.check.verdict.trial import Trial, usual_size
 class Resolved:
     """What is known of the suspects of a trial: positions that are wrong, at a kink and right, or undecided.
 
-    `off` is how far the wrong ones lie outside their interval.
+    `off` is how far the wrong ones lie outside their interval, `bends` whether there is a kink.
     """
 
     wrong: Array
     off: Array
+    bends: Array
     at_kink: Array
     undecided: Array
 
@@ -84,7 +85,8 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
             found.state[unclear] = excuse(doubted(unclear))
     wrong = doubted(found.state == State.WRONG)
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
-    return Resolved(wrong.chosen, wrong.off, at_kink, chosen[found.state == State.OPEN])
+    undecided = chosen[found.state == State.OPEN]
+    return Resolved(wrong.chosen, wrong.off, wrong.found.bends, at_kink, undecided)
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
@@ -105,8 +107,8 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
     """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one."""
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
-    last = (_stairs, _plainly) if trial.point.is_given and trial.order == 1 else ()
-    return (_jumping, *first, _claim_noise, _each_input_alone, *last)
+    last = (_stairs, _plainly) if trial.order == 1 else (_plainly,)
+    return (_jumping, *first, _claim_noise, _each_input_alone, *last * trial.point.is_given)
 
 
 # evidence for a claim: each gives the new state of entries that looked wrong, or open
@@ -153,7 +155,8 @@ def _plainly(doubt: Doubt) -> Array:
     size = np.abs(narrow) + np.abs(claim.value) + usual_size(doubt.trial.claimed)
     sure = (doubt.found.state == State.OPEN) & (error <= n.COARSE * size)
     state = np.where(sure & (gap <= error), State.RIGHT, doubt.found.state)
-    return np.where(sure & (gap > n.UNITS * error), State.WRONG, state)
+    far = gap > np.fmax(n.UNITS * error, claim.epsilon**n.FINE * size)
+    return np.where(sure & far, State.WRONG, state)
 
 
 def _stairs(doubt: Doubt) -> Array:
@@ -164,10 +167,11 @@ def _stairs(doubt: Doubt) -> Array:
     noise = lasting_noise(along, subject.epsilon)
     if not noise.any():
         return doubt.found.state
-    stairs = (noise > 0) & (noise <= n.BARS * rounding_inside(subject, trial.x, trial.w))
+    size = np.abs(along(0.0)) + subject.scale[some]
+    stairs = noise > n.UNITS * subject.epsilon * size  # what is less was allowed for
+    stairs &= noise <= n.BARS * rounding_inside(subject, trial.x, trial.w)
     if not stairs.any():
         return doubt.found.state
-    size = np.abs(along(0.0)) + subject.scale[some]
     subject.unit = max(unit_of(subject), float(np.max((noise / size)[stairs])))
     return np.full(doubt.chosen.size, State.OPEN)
 
@@ -255,7 +259,40 @@ def _neighbours(doubt: Doubt) -> Array:
         noisy &= k + 1 >= few
         if ((state == State.RIGHT) | (smooth & (k + 1 >= enough)) | noisy).all():
             break
+    wrong = np.flatnonzero(state == State.WRONG)
+    if trial.point.is_placed and wrong.size <= n.SEVERAL:
+        state[[k for k in wrong if _is_next_to(doubt, int(k), rng)]] = State.RIGHT
     return state
+
+
+def _is_next_to(doubt: Doubt, k: int, rng: directions.Rng) -> bool:
+    """Whether a claim is a derivative next to the point, sought from side to side of each entry that was placed.
+
+    Where many entries lie on kinks of their own, the one place whose derivative the rule gives is not met by chance.
+    """
+    subject, trial, claimed = doubt.subject, doubt.trial, doubt.claimed[k]
+    moved = trial.u != 0
+    placed = np.flatnonzero(moved & trial.point.placed if trial.point.placed.size else moved)
+    if placed.size > n.MANY:
+        return False
+    radius, towards = (
+        subject.epsilon ** n.BALLS[0],
+        directions.generic(rng, subject.inputs, trial.x),
+    )
+
+    def gap(towards: Array) -> float:
+        return float(
+            np.nan_to_num(abs(_slope_beside(doubt, radius, towards)[k] - claimed), nan=np.inf)
+        )
+
+    best = gap(towards)
+    for entry in placed:
+        flipped = towards.copy()
+        flipped[entry] *= -1
+        other = gap(flipped)
+        if other < best:
+            best, towards = other, flipped
+    return best <= n.COARSE * doubt.off[k]
 
 
 def _towards(rng: directions.Rng, subject: Subject, trial: Trial, k: int) -> Array:

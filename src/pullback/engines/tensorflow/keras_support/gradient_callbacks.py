@@ -45,12 +45,12 @@ SCHEDULES: Final[Mapping[str, Callable[[float], float]]] = {
 
 
 class GradientSchedule(keras.callbacks.Callback):
-    """Sets `k` of the GradientReversal and GradientScale layers of a model before each batch of `fit`.
+    """Sets `k` of the GradientReversal layers of a model before each batch of `fit`.
 
     `k` is `peak` times a schedule of p, the part of training that is done: `"adversarial"` (2/(1+e^−10p)−1, as for
-    domain adaptation), `"linear"`, `"cosine"` and `"constant"`, or a function of p. `layers` are layers or names; else
-    all of these. `steps` is the number of batches of the whole training, where `fit` does not know it. The value is
-    in the logs of each epoch.
+    domain adaptation), `"linear"`, `"cosine"` and `"constant"`, or a function of p. `layers` are layers or names,
+    GradientScale layers too; else each GradientReversal is moved and no GradientScale. `steps` is the number of batches
+    of the whole training, where `fit` does not know it. The value is in the logs of each epoch.
 
     >>> import pullback as pb
     >>> pb.keras.GradientSchedule("linear", peak=0.5).at(0.5)
@@ -85,7 +85,11 @@ class GradientSchedule(keras.callbacks.Callback):
         """Find the layers."""
         del logs
         self._done = 0
-        self._layers = _found(self.model, (GradientReversal, GradientScale), self._wanted)
+        # The k of a GradientScale is a choice of its own: only whoever names the layer means to move it.
+        kinds = (GradientReversal,) if self._wanted is None else (GradientReversal, GradientScale)
+        self._layers = _found(
+            self.model, kinds, self._wanted, ", or name a GradientScale in layers="
+        )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Count."""
@@ -183,7 +187,9 @@ def _write_scalar(tag: str, value: float) -> None:
     tf.summary.write(tag, tf.constant(value, tf.float32), metadata=metadata)
 
 
-def _found(model: Any, kinds: tuple[type, ...], wanted: list[Any] | None) -> list[Any]:
+def _found(
+    model: Any, kinds: tuple[type, ...], wanted: list[Any] | None, hint: str = ""
+) -> list[Any]:
     """The layers of these classes in a model; those that are wanted, if it says which."""
     found = [layer for layer in layers_inside(model) if isinstance(layer, kinds)]
     if wanted is not None:
@@ -194,5 +200,5 @@ def _found(model: Any, kinds: tuple[type, ...], wanted: list[Any] | None) -> lis
         found = [layer for layer in found if layer in wanted or layer.name in wanted]
     if not found:
         names = " or ".join(f"pb.keras.{kind.__name__}" for kind in kinds)
-        raise ValueError(f"the model {model.name!r} has no layer of {names}: put one in.")
+        raise ValueError(f"the model {model.name!r} has no layer of {names}: put one in{hint}.")
     return found

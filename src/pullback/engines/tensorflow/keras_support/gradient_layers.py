@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from pullback.engines.tensorflow.keras_support.saving import function_in, kept_function
 from pullback.extend import rules, with_gradient
 
 registered = keras.saving.register_keras_serializable("pullback")
@@ -139,7 +140,8 @@ class GradientClip(OnInputs):
 class StraightThrough(OnInputs):
     """A function of its inputs, such as `"round"`, whose gradient is the upstream, or that of a surrogate.
 
-    Both may be names of activations or functions of `keras.ops`, or functions that Keras can save.
+    Both may be names of activations or functions of `keras.ops`, or functions. A model is saved with functions that
+    loading can find: those of a module, as `tf.round`, or registered with Keras.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([0.4, 1.6])
@@ -163,9 +165,15 @@ class StraightThrough(OnInputs):
         """Keras' way to make it again."""
         return {
             **super().get_config(),
-            "function": _saved(self.function),
-            "surrogate": _saved(self.surrogate),
+            "function": _saved(self.function, f"the function of StraightThrough {self.name!r}"),
+            "surrogate": _saved(self.surrogate, f"the surrogate of StraightThrough {self.name!r}"),
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer of a configuration, with its functions."""
+        functions = {name: function_in(config.get(name)) for name in ("function", "surrogate")}
+        return super().from_config({**config, **functions})
 
 
 @registered
@@ -206,8 +214,8 @@ class Tap(OnInputs):
     """Its inputs; the length of the gradient that flows back through it is kept in the weight `norm`.
 
     That is cheap, and works in every program, also one compiled by XLA; `pb.keras.GradientNorms` logs it in `fit`. With
-    a `callback` the gradient is shown to that instead, or appended to a list, as by `pb.rules.tap`; the callback is
-    not saved with the model.
+    a `callback` the gradient is shown to that instead, or appended to a list, as by `pb.rules.tap`. A model is saved
+    with a callback that loading can find: a function of a module, or one that is registered with Keras.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x, tap = tf.Variable([3.0, 4.0]), pb.keras.Tap()
@@ -224,7 +232,8 @@ class Tap(OnInputs):
             raise ValueError(f'Tap got of={of!r} and no callback; it keeps the "norm" alone.')
         self.of = of
         self.norm = self.number("norm", 0.0)
-        # Not as an attribute of Keras', which would make a list of its own out of a list.
+        # Not as attributes of Keras', which would make a list of its own out of a list.
+        object.__setattr__(self, "_callback", callback)
         object.__setattr__(
             self, "_rule", rules.tap(self.norm if callback is None else callback, of)
         )
@@ -234,8 +243,16 @@ class Tap(OnInputs):
         return on_each(self._rule, inputs)
 
     def get_config(self) -> dict[str, Any]:
-        """Keras' way to make it again: without the callback."""
-        return super().get_config()
+        """Keras' way to make it again."""
+        config = {**super().get_config(), "of": self.of}
+        if self._callback is not None:
+            config["callback"] = kept_function(self._callback, f"the callback of Tap {self.name!r}")
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The tap of a configuration, with its callback."""
+        return super().from_config({**config, "callback": function_in(config.get("callback"))})
 
 
 def number_in(weight: Any) -> float:
@@ -265,7 +282,7 @@ def _function(named: Any) -> Callable[..., Any]:
         return named
     if isinstance(named, dict):
         return keras.saving.deserialize_keras_object(named)
-    found = getattr(keras.ops, str(named), None) or getattr(keras.activations, str(named), None)
+    found = _by_name(str(named))
     if found is None:
         raise ValueError(
             f"StraightThrough got {named!r}; wanted a function, or the name of one in keras.ops or keras.activations."
@@ -273,5 +290,16 @@ def _function(named: Any) -> Callable[..., Any]:
     return found
 
 
-def _saved(named: Any) -> Any:
-    return keras.saving.serialize_keras_object(named) if callable(named) else named
+def _by_name(name: str) -> Callable[..., Any] | None:
+    return getattr(keras.ops, name, None) or getattr(keras.activations, name, None)
+
+
+def _saved(function: Any, what: str) -> Any:
+    if not callable(function):
+        return function
+    name = getattr(function, "__name__", "")
+    if _by_name(name) is function:
+        return name
+    if hasattr(function, "get_config"):
+        return keras.saving.serialize_keras_object(function)
+    return kept_function(function, what)

@@ -84,7 +84,7 @@ class Quantize(OnInputs):
         return self._run(x, step)
 
     def _first_step(self, x: Any) -> Any:
-        found = rules.quantizers.lsq_start(keras.ops.stop_gradient(x), self.bits, self.signed)
+        found = rules.quantizers.step_from(keras.ops.stop_gradient(x), self.bits, self.signed)
         return keras.ops.cast(found, "float32")
 
     def get_config(self) -> dict[str, Any]:

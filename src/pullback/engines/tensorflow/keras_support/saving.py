@@ -104,6 +104,24 @@ def _same(value: Any) -> Any:
     return value
 
 
+def kept_function(value: Any, what: str) -> Any:
+    """A function as an option of a layer: itself in a copy, by its name in a file. A list is in no file at all."""
+
+    def named(function: Any) -> str:
+        if not callable(function):
+            raise _unnamed(f"{what}, a {type(function).__name__},", _REGISTER)
+        return ":".join(_written(function, f"{what}, {function!r},", _REGISTER))
+
+    return Kept(value, named)
+
+
+def function_in(option: Any) -> Any:
+    """What such an option stands for; anything else is as it came."""
+    inner: Any = option.get("config") if isinstance(option, dict) else None
+    is_kept = isinstance(option, Kept) or (isinstance(inner, dict) and "described" in inner)
+    return Kept.read(option, _same, _found_text) if is_kept else option
+
+
 def install() -> None:
     """Let Keras save and load functions with their own gradient, and what runs under an override."""
     provide("get_config", lambda function: functools.partial(_function_config, function))
@@ -259,18 +277,29 @@ def _reference(value: Any, what: str) -> str:
     return ":".join(_written(value, f"{what} {getattr(value, '__qualname__', value)!r}", _EXPORT))
 
 
+_REGISTER = ", or register it with keras.saving.register_keras_serializable"
 _EXPORT = "; or write the model without pullback: `pb.export(model, path)`"
 
 
 def _written(value: Any, what: str, otherwise: str = "") -> Reference:
     """The name under which loading finds this very object: a public one, which other versions have too, or its own."""
     root, _, path = (public_name(value) or "").partition(".")
-    for reference in (Reference({"tf": "tensorflow"}.get(root, root), path), reference_to(value)):
+    own = reference_to(value)
+    registered = own._replace(name=_registered_name(value))
+    for reference in (Reference({"tf": "tensorflow"}.get(root, root), path), registered, own):
         if find(reference, keras.saving.get_registered_object) is value:
             if reference.module == "__main__":
                 _warn_of_main(reference, what)
             return reference
-    raise ExportError(
+    raise _unnamed(what, otherwise)
+
+
+def _registered_name(value: Any) -> str:
+    return keras.saving.get_registered_name(value) if hasattr(value, "__name__") else ""
+
+
+def _unnamed(what: str, otherwise: str) -> ExportError:
+    return ExportError(
         f"{what} cannot be written to a file, because loading could not find it again by its name. Define it at the "
         f"top level of a module that can be imported, with `def` and a name of its own{otherwise}."
     )

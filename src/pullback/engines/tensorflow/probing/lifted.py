@@ -17,16 +17,18 @@ from pullback.engines.tensorflow.probing.precision import double, lifted
 from pullback.engines.tensorflow.tf_private import overriding
 
 SHORT = (tf.float16, tf.bfloat16)
+_DRAWN = ("Random", "TruncatedNormal")
 _LIFTED = {dtype.as_datatype_enum: tf.float64.as_datatype_enum for dtype in (*SHORT, tf.float32)}
 
 
 @contextlib.contextmanager
 def short_formats_seen() -> Generator[set[tf.DType]]:
-    """The short formats of what operations give while the block runs."""
+    """The short formats of what operations give while the block runs; random numbers are what they are in any."""
     seen: set[tf.DType] = set()
 
-    def notice(_type: Any, _inputs: Any, _attrs: Any, outputs: Any, *_: Any, **_more: Any) -> None:
-        seen.update(y.dtype for y in outputs if getattr(y, "dtype", None) in SHORT)
+    def notice(kind: Any, _inputs: Any, _attrs: Any, outputs: Any, *_: Any, **_more: Any) -> None:
+        if not any(drawn in tf.compat.as_str(kind) for drawn in _DRAWN):
+            seen.update(y.dtype for y in outputs if getattr(y, "dtype", None) in SHORT)
 
     before = private.op_callbacks()
     private.set_op_callbacks([notice, *before])

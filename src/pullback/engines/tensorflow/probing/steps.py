@@ -241,8 +241,12 @@ class _Replay:
 
     def run(self, xs: Sequence[Any]) -> list[Any]:
         """The outputs."""
-        copy = self.program.copy
-        self.xs = xs
+        copy, self.xs = self.program.copy, xs
+        for (
+            _,
+            callee,
+        ) in self.program.called.values():  # loops and branches are differentiated by theirs
+            callee.add_to_graph(tf.compat.v1.get_default_graph())
         for k, x in enumerate(xs):
             self.origin[x.ref()] = (-1, k)
         return self._graph(copy.graph, [*xs, *copy.captured_inputs], "")

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow.doubled_batches import axis_of
 from pullback.engines.tensorflow.linear_layers import CONVOLUTIONS, DENSE, SEPARABLE
 from pullback.engines.tensorflow.saliency.covering import Covering
+from pullback.engines.tensorflow.saliency.kinds import KINDS
 from pullback.engines.tensorflow.saliency.layers import find_layer
 from pullback.engines.tensorflow.saliency.unweighted import Unweighted
 from pullback.errors import SaliencyError
@@ -39,9 +40,21 @@ class LayerRules(Covering):
         layers: dict[Any, Any] = dict.fromkeys(LINEAR_LAYERS, self._of_layer)
         layers[_layers.BatchNormalization] = lrp_epsilon()  # which counts it in
         targets: dict[Any, Any] = dict.fromkeys(_HOMOGENEOUS, _gradient)
+        self._sum = rules.by_kind["sum"]
+        targets |= dict.fromkeys((op for op, kind in KINDS.items() if kind == "sum"), self._of_sum)
         for norm in _NORMS:
             targets |= {Inside(norm, "Rsqrt"): _nothing, Inside(norm, "Mul"): _gradient}
         super().__init__(rules, targets, layers)
+
+    def _of_sum(self, dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
+        """An offset that puts the input into another unit takes nothing: relevance is the input's, in any unit."""
+        if not self.unweighted.is_in_other_unit(outputs):
+            return self._sum(dy, inputs=inputs, original=original, op=op)
+        if self.unweighted.is_bringing:
+            return original(dy)
+        self.unweighted.collect(outputs, dy * outputs, op)
+        gradients = original(dy)
+        return type(gradients)(None if g is None else tf.zeros_like(g) for g in gradients)
 
     def _of_layer(self, dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
         """The rule of a layer: chosen for it, or by its kind and position."""

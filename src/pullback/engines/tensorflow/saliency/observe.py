@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import math
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
@@ -18,7 +17,8 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.override.places import Where, running_layer
 from pullback.engines.tensorflow.override.scope import while_open
-from pullback.extend import Place, guarded
+from pullback.engines.tensorflow.saliency.features import Features
+from pullback.extend import Place
 
 _LAST: Final = {"Softmax": "softmax", "LogSoftmax": "log-softmax", "Sigmoid": "sigmoid"}
 _CARRIES_ON: Final = frozenset({"Identity", "Cast", "Reshape"})
@@ -40,12 +40,13 @@ class Observer:
         watch: Callable[[Any], None] | None,
         covering: Any,
         passing: set[tuple[int, int]],
+        features: Features | None = None,
     ) -> None:
+        self._features = features
         self._looked_up: list[dict[int, Any]] = [{} for _ in inputs]
         # Casts to floating-point numbers that are cast back, by number of the input and order: nothing ends there.
         self._passing = passing
         self._met = [0] * len(inputs)
-        self.features: tuple[Any, Place] | None = None
         self.operations: collections.Counter[Place] = collections.Counter()
         self.bytes = 0
         self.wrote = False
@@ -55,9 +56,6 @@ class Observer:
         self._unweighted = getattr(covering, "unweighted", None)
         if self._unweighted is not None:
             self._unweighted.add([t for t in inputs if t.dtype.is_floating])
-        self._ranks = {
-            t.shape.rank + (not t.dtype.is_floating and more) for t in inputs for more in (0, 1)
-        }
         self._shapes = [t.shape.as_list() for t in inputs]
         # Inputs, and what was made of them and is whole, by identity; kept, so that no two have one id.
         self._whole = {id(t): (number, t) for number, t in enumerate(inputs)}
@@ -111,11 +109,11 @@ class Observer:
                 self._whole[id(output)] = (number, output)
                 self._take_back(number, inputs)
             elif op_type in _LOOKS_UP and self._is_looked_up(number, op_type, inputs, output):
-                outputs[place] = self._found(number, output)
+                outputs[place] = self._found(number, op_type, output)
                 if op_type == "Cast":
                     self._whole[id(outputs[place])] = (number, outputs[place])
 
-    def _found(self, number: int, output: Any) -> Any:
+    def _found(self, number: int, op_type: str, output: Any) -> Any:
         """What is looked up for an input, or what was given for it."""
         known, given = self._looked_up[number], self._given and self._given[number]
         order, self._met[number] = self._met[number], self._met[number] + 1
@@ -127,7 +125,9 @@ class Observer:
         elif self._watch is not None:
             self._watch(output)
         if self._unweighted is not None:
-            self._unweighted.add([output])
+            self._unweighted.add([output], looked_up=op_type != "Cast")
+        if self._features is not None:
+            self._features.look_up(op_type, output)
         known[order] = output
         return output
 
@@ -156,10 +156,8 @@ class Observer:
             self._conditions[id(outputs[0])] = outputs[0]
         elif self._is_counted(op_type, inputs) and self._covering.is_outside():
             self.operations[Where(op_type, op_name).place] += 1
-        shape = outputs[0].shape
-        is_map = shape.rank in self._ranks and shape.rank > 2 and outputs[0].dtype.is_floating
-        if is_map and not guarded.get() and math.prod(n or 2 for n in shape[1:-1]) > 1:
-            self.features = (outputs[0], Where(op_type, op_name).place)
+        if self._features is not None:
+            self._features.see(op_type, op_name, inputs, outputs)
 
     def _is_counted(self, op_type: str, inputs: Any) -> bool:
         """Whether it is a non-linearity that must have a rule; a mask is none, which is the same whatever varies."""
@@ -182,6 +180,16 @@ class Observer:
                 return self._layers.get(id(found))
             found = end[1]
         return None
+
+    def ends_of(self, output: Any) -> list[Any]:
+        """This output, and what it was made of up to what its last activation was applied to, if there was one."""
+        found, seen = output, [output]
+        while (end := self._ends.get(id(found))) is not None and end[2] is found:
+            op_type, found, _ = end
+            seen.append(found)
+            if op_type in _LAST:
+                return seen
+        return [output]
 
     def before_last_activation(self, output: Any) -> tuple[Any, str | None]:
         """What the activation was applied to that gave this output, and its name; the output if there was none."""

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow.probing.state import random_state_kept, reachable_variables
 from pullback.engines.tensorflow.saliency.covering import Covering
+from pullback.engines.tensorflow.saliency.features import Features
 from pullback.engines.tensorflow.saliency.layer_rules import (
     LINEAR_LAYERS,
     Absorbed,
@@ -95,10 +96,12 @@ class Subject:
             watch = tape.watch if differentiate else None
             if watch is not None:
                 watch([*floating, *(t for each in given or () for t in each or ())])
-            observer = Observer(leaves, given, watch, covering, self._passing)
+            maps = Features(self.model, leaves) if layer is LAST_FEATURES else None
+            observer = Observer(leaves, given, watch, covering, self._passing, maps)
             with covering:
                 with _seeing(layer, kept), observed(observer), without_activation(last):
                     outputs = self._called(leaves)
+                ends = [e for t in flatten(outputs)[0] for e in observer.ends_of(t)]
                 outputs, activation = self._looked_through(observer, outputs)
                 scores, chosen = score(outputs)
         self.wrote |= observer.wrote
@@ -111,13 +114,14 @@ class Subject:
         if differentiate and isinstance(covering, LayerRules):
             taken = Absorbed(leaves[0].shape[0])
             with set_for(absorbed, taken):
-                self._differentiate(run, tape, observer, layer, kept)
+                self._differentiate(run, tape, maps and maps.last(ends), kept)
             wanted = [t for each in sources for t in each]
             flat = iter(covering.unweighted.brought_to(wanted, tape, taken))
             run.relevances = [[next(flat) for _ in each] for each in sources]
             run.absorbed = taken.by_layer if taken.is_complete else None
         elif differentiate:
-            self._differentiate(run, tape, observer, layer, kept)
+            self._differentiate(run, tape, maps and maps.last(ends), kept)
+        run.is_by_step = maps is not None and maps.is_by_step
         run.audit = covering.audit
         run.operations, run.op_types = dict(observer.operations), covering.op_types
         return run
@@ -139,14 +143,12 @@ class Subject:
         return LayerRules(rules, self.model)
 
     def _differentiate(
-        self, run: ModelRun, tape: Any, observer: Observer, layer: Any, kept: list[Any]
+        self, run: ModelRun, tape: Any, last: tuple[Any, str] | None, kept: list[Any]
     ) -> None:
-        last = observer.features if layer is LAST_FEATURES else None
         wanted = [*(t for each in run.sources for t in each), *([last[0]] if last else [])]
         found: list[Any] = tape.gradient(run.scores, wanted)
         if last is not None:
-            run.features, run.feature_gradient = last[0], found.pop()
-            run.layer = last[1].layer or last[1].name
+            run.features, run.feature_gradient, run.layer = last[0], found.pop(), last[1]
         flat = iter(found)
         run.gradients = [[next(flat) for _ in each] for each in run.sources]
         run.calls = len(kept)

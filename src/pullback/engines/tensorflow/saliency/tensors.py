@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.errors import SaliencyError
+
 
 def as_tensor(value: Any, like: Any = None) -> Any:
     """A value as a tensor, of the dtype of another one where that is given."""
+    if isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
+        made = "x.to_tensor()" if isinstance(value, tf.RaggedTensor) else "tf.sparse.to_dense(x)"
+        raise SaliencyError(
+            f"x holds a {type(value).__name__}, in which entries have no fixed places; wanted a dense tensor. "
+            f"Write {made}, with a model that takes that."
+        )
     if like is None:
         return tf.convert_to_tensor(value)
     return tf.cast(tf.convert_to_tensor(value), like.dtype)

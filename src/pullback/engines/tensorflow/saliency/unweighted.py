@@ -1,7 +1,8 @@
 """What lies before the first layers of a model: its inputs, rearranged, padded or in another unit.
 
-Rules such as z^B and flat give relevances, and not multipliers. Those of all first layers are collected here, and
-brought back to the inputs: as they are, whatever the unit, but for what fell on padding.
+Rules such as z^B and flat give relevances, and not multipliers, and so does an offset, which belongs to the unit of
+what it is added to. Those of all first layers and of offsets before them are collected here, and brought back to the
+inputs: as they are, whatever the unit, but for what fell on padding.
 """
 
 from __future__ import annotations
@@ -25,11 +26,19 @@ class Unweighted:
 
     def __init__(self) -> None:
         self._kept: dict[Any, Any] = {}  # the tensors too, so that no two have one key
+        self._looked_up: set[Any] = set()  # in a table of weights: no offset is a unit of these
+        self.is_bringing = False  # relevances to the inputs, by gradients
         self._found: list[tuple[Any, Any, Any]] = []
 
-    def add(self, tensors: Sequence[Any]) -> None:
-        """These are inputs, or made of them."""
+    def add(self, tensors: Sequence[Any], *, looked_up: bool = False) -> None:
+        """These are inputs, or made of them, or were looked up for them in a table of weights."""
         self._kept |= {_key(t): t for t in tensors}
+        if looked_up:
+            self._looked_up.update(map(_key, tensors))
+
+    def is_in_other_unit(self, tensor: Any) -> bool:
+        """Whether this is an input itself, in whatever form, and not what was looked up for it."""
+        return tensor in self and _key(tensor) not in self._looked_up
 
     def __contains__(self, tensor: Any) -> bool:
         return _key(tensor) in self._kept
@@ -40,7 +49,7 @@ class Unweighted:
             moving = [t for t in inputs if t.dtype.is_floating and varies(t)]
             several = op_type in _CHANGES_UNIT and len(moving) > 1
             if moving and not several and all(t in self for t in moving):
-                self.add(outputs)
+                self.add(outputs, looked_up=any(_key(t) in self._looked_up for t in moving))
 
     def collect(self, tensor: Any, relevance: Any, op: Any) -> None:
         """What a first layer gives one of these tensors."""
@@ -48,6 +57,7 @@ class Unweighted:
 
     def brought_to(self, sources: Sequence[Any], tape: Any, absorbed: Any) -> list[Any]:
         """The relevances of inputs; `tape` has recorded how tensors were made of them."""
+        self.is_bringing = True
         totals: list[Any] = [tf.zeros_like(source) for source in sources]
         for tensor, relevance, op in self._found:
             kept = tf.zeros_like(relevance)
