@@ -2,6 +2,8 @@
 
 - What runs is hidden from all tapes; variables that are read, and tensors that are closed over, are sources.
 - Everything that would differ in the second run is replayed: see `replaying`.
+- Keras' context of the call, such as whether it is training, is that of the first run; losses that layers add are
+  results of the call, so that they have a gradient.
 - In a graph, what is computed again would be merged with what was computed before, or be computed early: it is made to
   depend on the upstream gradient, by a number that is 0, which no optimiser knows.
 """
@@ -18,21 +20,23 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over
+from pullback.engines.tensorflow.keras_support import losses
 from pullback.engines.tensorflow.replaying import FirstRun, Keep, SecondRun
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import keras_models, overriding
 from pullback.extend import Kind, flatten, unflatten
 
 
 def checkpointed(
     fn: Callable[..., Any], args: Any, kwargs: Any, keep: Keep | None
-) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
-    """How a call runs, its rule, and what the function closes over: a function of arguments, keywords and these.
+) -> tuple[Callable[..., Any], Callable[..., Any], list[Any], Callable[[Any], Any]]:
+    """How a call runs, its rule, what the function closes over, and how its outputs are had from what ran.
 
-    Of its operations nothing is kept for the gradient but what `keep` says.
+    What runs is a function of arguments, keywords and what is closed over. Of its operations nothing is kept for the
+    gradient but what `keep` says.
     """
     run = _Run(fn, keep)
     run.captured = run.closed_over(flatten((args, kwargs))[0])
-    return run.forward, run.rule, run.captured
+    return run.forward, run.rule, run.captured, run.outputs
 
 
 class _Run:
@@ -42,6 +46,8 @@ class _Run:
         self.fn, self.keep = fn, keep
         self.captured: list[Any] = []  # as the function reads them, not as it is given them
         self.first: Any = None  # known once the call has run
+        self.context = keras_models.call_context()
+        self.layers: list[Any] = []  # that have added to the loss
 
     def closed_over(self, leaves: Sequence[Any]) -> list[Any]:
         """The tensors that the function reads by name, and that a gradient may be asked for."""
@@ -58,9 +64,17 @@ class _Run:
         expected = [*flatten((args, kwargs))[0], *self.captured]
         self.first = FirstRun(self.keep, expected)
         hiding = private.stop_recording() if tf.executing_eagerly() else contextlib.nullcontext()
-        with hiding, self.first.seeing():
+        with hiding, self.first.seeing(), losses.collected() as added:
             outputs = self._call(args, kwargs)
         self.first.require_all_known()
+        self.layers = [layer for layer, _ in added]
+        return outputs, [loss for _, loss in added]
+
+    def outputs(self, results: Any) -> Any:
+        """The outputs of the function; losses are added where they would have been."""
+        outputs, added = results
+        for layer, loss in zip(self.layers, added, strict=True):
+            layer.add_loss(loss)
         return outputs
 
     def rule(self, *upstream: Any, inputs: Any, variables: Any) -> Any:
@@ -76,10 +90,15 @@ class _Run:
         again = SecondRun(self.first)
         with tf.GradientTape() as tape:
             tape.watch(sources)
-            with again.seeing():
+            with (
+                again.seeing(),
+                keras_models.in_call_context(self.context),
+                losses.collected() as added,
+            ):
                 outputs = self._call(*unflatten(structure, leaves))
         again.require_end()
-        found = _gradients(tape, outputs, upstream, [*sources, *variables])
+        results = outputs, [loss for _, loss in added]
+        found = _gradients(tape, results, upstream, [*sources, *variables])
         if never is not None:
             found = _apart(found, never)
         flat: list[Any] = [None] * len(leaves)

@@ -40,9 +40,18 @@ _DRAWN = frozenset(
 )
 _WRITES = frozenset(["AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"])
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
-# Operations that a graph has once, however often they are asked for.
+# Operations that a graph has once, however often they are asked for, and with which accumulators make zeros.
 _UNCOUNTED = frozenset(
-    ["Const", "Placeholder", "NoOp", "Identity", "ReadVariableOp", "VarHandleOp"]
+    [
+        "Const",
+        "Placeholder",
+        "NoOp",
+        "Identity",
+        "ReadVariableOp",
+        "VarHandleOp",
+        "Fill",
+        "ZerosLike",
+    ]
 )
 
 
@@ -145,9 +154,17 @@ class FirstRun:
 
     @contextlib.contextmanager
     def seeing(self) -> Generator[None]:
-        """Note what runs in this block."""
-        with set_for(_in_first_run, self.graph is None), _seen_by(self.see):
+        """Note what runs in this block, but for the making of variables: in the second run they are there."""
+        making = tf.variable_creator_scope(self._make)
+        with set_for(_in_first_run, self.graph is None), _seen_by(self.see), making:
             yield
+
+    def _make(self, make: Callable[..., Any], **options: Any) -> Any:
+        before, self._busy = self._busy, True
+        try:
+            return make(**options)
+        finally:
+            self._busy = before
 
     def require_all_known(self) -> None:
         """Refuse tensors that a tape knows and that were not found beforehand: their gradient would be lost."""

@@ -19,7 +19,9 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
+from pullback.engines.tensorflow.tf_private import saving
 from pullback.engines.tensorflow.values import tensors_in
+from pullback.errors import ExportError
 from pullback.extend import rehearsing, set_for, walk
 
 Backward = Callable[..., Sequence[Any]]
@@ -91,6 +93,15 @@ def _reachable(graph: Any, forward: Any, tensor: Any) -> Any:
         with outer.as_default():  # a small tensor becomes a constant of the default graph
             return outer.capture(_reachable(outer, None, tensor))
     if not eager and tensor.graph is graph:
+        return tensor
+    if eager and tensor.dtype == tf.resource and saving.being_saved():
+        # A file keeps variables and tables by themselves, and not what a graph has captured of them.
+        if private.is_control_flow(forward):
+            raise ExportError(
+                "a rule reads a variable inside of a tf.while_loop, tf.cond or tf.map_fn, which a file cannot keep. "
+                "Read it before and pass its value, or save without gradients: "
+                "tf.saved_model.SaveOptions(experimental_custom_gradients=False)."
+            )
         return tensor
     forward = private.forward_graph_of(graph) or forward
     known = {id(outside): inside for outside, inside in getattr(forward, "captures", ())}

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state as _global_state
+from keras.src.layers.layer import CallContext as _CallContext
 from keras.src.models.functional import Functional as Functional
 from keras.src.ops.node import Node as _Node
 from keras.src.random import seed_generator as _seed_generator
@@ -71,6 +72,24 @@ def model_being_called() -> Any:
     """The outermost layer or model that is being called here; `None` outside of any call."""
     context = _global_state.get_global_attribute("current_call_ctx")
     return None if context is None else context.entry_layer
+
+
+def call_context() -> Any:
+    """What layers called here learn from those around them, such as whether it is training."""
+    context = _global_state.get_global_attribute("current_call_ctx")
+    # A context without a first layer: whoever is called in it does not take the call for a new one of its own.
+    return _CallContext(entry_layer=None) if context is None else copy.copy(context)
+
+
+@contextlib.contextmanager
+def in_call_context(context: Any) -> Generator[None]:
+    """Let layers be called as if they were in that context."""
+    before = _global_state.get_global_attribute("current_call_ctx")
+    _global_state.set_global_attribute("current_call_ctx", context)
+    try:
+        yield
+    finally:
+        _global_state.set_global_attribute("current_call_ctx", before)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,10 @@ from typing import Any
 
 # Traces the gradients of ops that have one of their own, and ends in TypeErrors where that cannot be.
 from tensorflow.python.saved_model import save as save
+from tensorflow.python.saved_model import save_context as _save_context
+
+# Whether what is traced here is traced for a file, while it is written.
+being_saved = _save_context.in_save_context
 
 
 def custom_gradients(graph: Any) -> Iterator[tuple[str, Any]]:
