@@ -11,7 +11,13 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.errors import ArgumentError, ExportError, ExternalError, UnsupportedError
+from pullback.errors import (
+    ArgumentError,
+    ExportError,
+    ExternalError,
+    RuleSignatureError,
+    UnsupportedError,
+)
 from tests.modes import MODES, SECOND_ORDER, assert_in_mode, eager
 
 external = pb.functions.external
@@ -22,7 +28,8 @@ def wave(x: Any, y: Any) -> Any:
     return np.sin(x) * y
 
 
-def wave_rule(dz: Any, x: Any, y: Any) -> Any:
+def wave_rule(dz: Any, *, inputs: Any) -> Any:
+    x, y = inputs["x"], inputs[1]
     return dz * np.cos(x) * y, dz * np.sin(x)
 
 
@@ -61,7 +68,7 @@ def test_check_says_right() -> None:
 
 
 def test_check_finds_a_wrong_rule() -> None:
-    wrong = external(np.sin, rule=lambda dy, x: -dy * np.cos(x))
+    wrong = external(np.sin, rule=lambda dy, *, inputs: -dy * np.cos(inputs[0]))
     assert pb.check(wrong, X).verdict == "wrong"
 
 
@@ -69,7 +76,8 @@ def test_several_results_and_whole_numbers() -> None:
     def split(x: Any, n: Any) -> Any:
         return x[: int(n)] * 2.0, np.sum(x, keepdims=True)
 
-    def rule(da: Any, db: Any, x: Any, n: Any) -> Any:
+    def rule(da: Any, db: Any, *, inputs: Any) -> Any:
+        x, n = inputs
         return np.concatenate([2.0 * da, np.zeros(len(x) - int(n))]) + db, None
 
     both = external(split, rule=rule, out=[(1,), ((1,), "float32")])
@@ -79,6 +87,23 @@ def test_several_results_and_whole_numbers() -> None:
         loss = tf.reduce_sum(a) + 3.0 * tf.reduce_sum(b)
     assert (tuple(a.shape), tuple(b.shape)) == ((1,), (1,))
     np.testing.assert_allclose(tape.gradient(loss, X), [5.0, 3.0])
+
+
+def test_a_rule_asks_for_outputs() -> None:
+    for batch in "whole", "loop":
+        exponential = external(
+            np.exp,
+            rule=lambda dy, *, outputs: dy * outputs,
+            out=None if batch == "whole" else (),
+            batch=batch,
+        )
+        np.testing.assert_allclose(eager(exponential, [X])[0], np.exp(X), rtol=1e-6)
+
+
+def test_a_rule_that_takes_inputs_by_position_is_refused() -> None:
+    square = external(np.square, rule=lambda dy, x: 2.0 * x * dy)
+    with pytest.raises(RuleSignatureError, match="called with 1 upstream gradient"):
+        square(X)
 
 
 def test_shapes_are_known_while_tracing() -> None:
@@ -96,7 +121,7 @@ def test_shapes_are_known_while_tracing() -> None:
 
 def test_a_model_that_is_being_built() -> None:
     x = keras.Input([2])
-    square = external(np.square, rule=lambda dy, x: 2.0 * x * dy)
+    square = external(np.square, rule=lambda dy, *, inputs: 2.0 * inputs[0] * dy)
     model = keras.Model(x, square(keras.layers.Dense(2, kernel_initializer="ones")(x)))
     model.compile("sgd", "mse")
     history = model.fit(np.ones([4, 2], "f"), np.zeros([4, 2], "f"), epochs=2, verbose=0)
@@ -162,10 +187,10 @@ def test_no_rule() -> None:
         (external(lambda x: x[:1]), "returned arrays of shapes \\(1,\\); wanted \\(2,\\).*out="),
         (external(lambda x: x, batch="loop", out=(2,)), "wanted \\(2, 2\\)"),
         (
-            external(np.sin, rule=lambda dy, x: dy[:1]),
+            external(np.sin, rule=lambda dy: dy[:1]),
             "shape \\(1,\\) for an input of shape \\(2,\\)",
         ),
-        (external(np.sin, rule=lambda dy, x: (dy, dy)), "returned 2 gradients"),
+        (external(np.sin, rule=lambda dy: (dy, dy)), "returned 2 gradients"),
     ],
 )
 def test_what_does_not_fit(function: Callable[..., Any], words: str) -> None:

@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pullback._bind import name_of
+from pullback._bind import Inputs, name_of, signature_of
 from pullback._define import custom_gradient
+from pullback._rule import JVP_OFFERS, Rule
 from pullback.errors import ArgumentError, ExternalError
 from pullback.functions._arguments import arrays_for
 
@@ -47,10 +48,11 @@ def external(
 ) -> Callable[..., Any]:
     """A function of NumPy arrays as a function of tensors, in eager code, graphs and functional models.
 
-    Use it to train through SciPy, a simulator or a library in C++. `fn` gets and returns NumPy arrays. `rule(dy, x)` or
-    `rule(*upstreams, *inputs)` is a function of NumPy arrays, too, and returns one gradient for each input (or a single
-    one); "differences" takes central differences of `fn`, two calls for each number of the inputs, of relative length
-    `step`; `None` means that no gradient is to flow, and is said so when one is asked for.
+    Use it to train through SciPy, a simulator or a library in C++. `fn` gets and returns NumPy arrays. `rule` is a rule
+    like any other, but of NumPy arrays: a function of the upstream gradient of each result that asks for `inputs` and
+    `outputs` by name, and returns one gradient for each input. "differences" takes central differences of `fn`, two
+    calls for each number of the inputs, of relative length `step`; `None` means that no gradient is to flow, and is
+    said so when one is asked for.
 
     `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
     given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
@@ -74,8 +76,7 @@ def external(
         )
     if not (rule is None or callable(rule) or rule in _RULES):
         raise ArgumentError(
-            f"pb.functions.external got rule={rule!r}; wanted a function of upstreams and inputs, "
-            "'differences' or None."
+            f"pb.functions.external got rule={rule!r}; wanted a rule, 'differences' or None."
         )
     if batch not in _BATCHES:
         raise ArgumentError(
@@ -87,6 +88,7 @@ def external(
             raise ArgumentError(
                 f"pb.functions.external got {option}={value!r}; wanted a positive number or None."
             )
+    rule = Rule(rule, JVP_OFFERS) if callable(rule) else rule
     settings = _Settings(name_of(fn), fn, rule, _outs(out), batch, timeout, step)
     return _External(settings)
 
@@ -119,22 +121,27 @@ class _External:
         found = xp.python_call(_Forward(settings), inputs, outs, settings.name)
         single = len(outs) == 1
 
+        if isinstance(settings.rule, Rule):
+            settings.rule.check_upstream(len(outs))
+
         def external_pullback(*upstream: Any) -> Any:
-            return self._pulled_back(xp, inputs, outs, upstream)
+            return self._pulled_back(xp, inputs, found, upstream)
 
         return (found[0] if single else tuple(found)), external_pullback
 
     def _pulled_back(
-        self, xp: Any, inputs: Sequence[Any], outs: Any, upstream: Sequence[Any]
+        self, xp: Any, inputs: Sequence[Any], outputs: Any, upstream: Sequence[Any]
     ) -> Any:
         settings = self._settings
         if settings.rule is None:
             raise _no_rule(settings)
-        whole = [xp.zeros_of(o) if u is None else u for u, o in zip(upstream, outs, strict=True)]
+        whole = [
+            xp.zeros_like(y) if u is None else u for u, y in zip(upstream, outputs, strict=True)
+        ]
         taking = [i for i, x in enumerate(inputs) if xp.kind_of(x) in ("floating", "complex")]
         specs = [xp.spec_like(inputs[i]) for i in taking]
-        backward = _Backward(settings, len(outs), taking)
-        found = iter(self._gradients(xp, backward, [*whole, *inputs], specs))
+        backward = _Backward(settings, len(outputs), taking)
+        found = iter(self._gradients(xp, backward, [*whole, *outputs, *inputs], specs))
         gradients = [next(found) if i in taking else None for i in range(len(inputs))]
         return gradients[0] if len(gradients) == 1 else tuple(gradients)
 
@@ -192,7 +199,7 @@ class _Forward:
 
 
 class _Backward:
-    """The rule, or differences, on arrays of NumPy: upstreams, then inputs."""
+    """The rule, or differences, on arrays of NumPy: upstreams, outputs, then inputs."""
 
     def __init__(self, settings: _Settings, outs: int, taking: Sequence[int]) -> None:
         self.settings, self.outs, self.taking = settings, outs, taking
@@ -203,11 +210,16 @@ class _Backward:
 
     def one(self, *arrays: Any) -> list[Any]:
         """The same for one example."""
-        upstream, inputs = arrays[: self.outs], arrays[self.outs :]
-        if self.settings.rule == "differences":
-            return differences(self.settings.fn, upstream, inputs, self.taking, self.settings.step)
-        found = self.settings.rule(*upstream, *inputs)
-        gradients = _listed(found)
+        settings, outs = self.settings, self.outs
+        upstream, outputs, inputs = arrays[:outs], arrays[outs : 2 * outs], arrays[2 * outs :]
+        if settings.rule == "differences":
+            return differences(settings.fn, upstream, inputs, self.taking, settings.step)
+        offers = {
+            "inputs": Inputs(_names(settings.fn, len(inputs)), inputs),
+            "outputs": outputs[0] if outs == 1 else outputs,
+        }
+        offers = {name: offers[name] for name in settings.rule.requested}
+        gradients = _listed(settings.rule(upstream, offers))
         if len(gradients) == len(inputs) != len(self.taking):
             gradients = [gradients[i] for i in self.taking]
         if len(gradients) != len(self.taking):
@@ -238,7 +250,7 @@ class _Tangents:
             for place in np.ndindex(*result.shape):
                 unit = [np.zeros_like(y) for y in found]
                 unit[i][place] = 1.0
-                gradients = rule.one(*unit, *inputs)
+                gradients = rule.one(*unit, *like, *inputs)
                 result[place] = sum(np.sum(g * t) for g, t in zip(gradients, tangents, strict=True))
         return found
 
@@ -248,14 +260,23 @@ def _spread(inputs: Any) -> list[Any]:
     return [x for value in inputs for x in (value if isinstance(value, tuple) else (value,))]
 
 
+def _names(fn: Callable[..., Any], count: int) -> list[str]:
+    """The names of the first parameters of a function, as far as it has them."""
+    try:
+        known = list(signature_of(fn).parameters)
+    except (TypeError, ValueError):
+        known = []
+    return [known[i] if i < len(known) else f"input {i}" for i in range(count)]
+
+
 def _listed(found: Any) -> list[Any]:
     return list(found) if isinstance(found, (tuple, list)) else [found]
 
 
 def _no_rule(settings: _Settings) -> ExternalError:
     return ExternalError(
-        f"{settings.name} under pb.functions.external has no rule, and its gradient is asked for. Give rule=..., a "
-        "function of upstreams and inputs, or rule='differences'; or put stop_gradient around it."
+        f"{settings.name} under pb.functions.external has no rule, and its gradient is asked for. Give rule=... or "
+        "rule='differences', or put stop_gradient around it."
     )
 
 
