@@ -96,6 +96,7 @@ def test_too_few_steps_are_an_error() -> None:
     "call, words",
     [
         (lambda: odeint(1.0, Y0, T), "f=1.0; wanted a function"),
+        (lambda: odeint(lambda t, y: -y, Y0, T), "wanted the state before the time"),
         (lambda: odeint(lambda y, t: y, Y0, [0.0]), "wanted a vector of at least two times"),
         (lambda: odeint(lambda y, t: y, Y0, T, method="rk4"), "steps=None.*number of steps"),
         (lambda: odeint(lambda y, t: y, Y0, T, method="lsoda"), "method='lsoda'"),

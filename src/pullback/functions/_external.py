@@ -262,10 +262,7 @@ def _spread(inputs: Any) -> list[Any]:
 
 def _names(fn: Callable[..., Any], count: int) -> list[str]:
     """The names of the first parameters of a function, as far as it has them."""
-    try:
-        known = list(signature_of(fn).parameters)
-    except (TypeError, ValueError):
-        known = []
+    known = list(signature_of(fn).parameters)
     return [known[i] if i < len(known) else f"input {i}" for i in range(count)]
 
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from pullback._bind import signature_of
 from pullback._define import custom_gradient
 from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError
@@ -129,6 +130,9 @@ def _check(f: Any, method: Any, steps: Any, tolerance: Any, adjoint: Any) -> Non
 
     if not callable(f):
         refuse("f", f, "a function of y, of the time and of the further arguments")
+    first = next(iter(signature_of(f).parameters), "")
+    if first.strip("_") in ("t", "time"):
+        refuse("f", f, f"the state before the time, as f(y, t): its first parameter is {first!r}")
     if method not in _METHODS:
         refuse("method", method, " or ".join(map(repr, _METHODS)))
     if not (
