@@ -1,6 +1,7 @@
 """`pullback check`: the custom gradients of a file or module, one line each."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pullback.cli.outcomes import Here, NotLoaded, Outcome
-from pullback.cli.worker import Apart
+from pullback.cli.worker import Apart, Lost
 
 RIGHT, WRONG, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 _SECONDS = 300.0  # far more than any check needs, far less than a build waits
@@ -30,14 +31,14 @@ def check(
     """Check the custom gradients in TARGET: 0 all right, 1 some wrong, 2 some undecided or not checked."""
     console = Console(highlight=False, soft_wrap=True)
     options = {"quick": quick, "order": order, "seed": seed}
-    runner = Apart(target, timeout) if isolate else Here(target)
+    runner = Apart(partial(Here, target), timeout) if isolate else Here(target)
     states: list[int] = []
     try:
         names = _names(console, runner, target)
         place = target.removesuffix(f":{names[0]}") if len(names) == 1 else target
         for index, name in enumerate(names):
             with console.status(f"checking {name}"):
-                outcome = runner.outcome(index, options)
+                outcome = _outcome(runner, index, options)
             states.append(_shown(console, outcome, name, f"{place}:{name}", full=full))
     except KeyboardInterrupt:
         console.print(_line("?", target, f"interrupted after {len(states)} functions"))
@@ -50,6 +51,13 @@ def check(
 def max_status(states: list[int]) -> int:
     """Wrong outweighs unknown, unknown outweighs right."""
     return WRONG if WRONG in states else max(states)
+
+
+def _outcome(runner: Any, index: int, options: dict[str, Any]) -> Outcome:
+    try:
+        return runner.outcome(index, options)
+    except Lost as lost:
+        return Outcome(None, reason=f"could not be checked: {lost}")
 
 
 def _names(console: Console, runner: Any, target: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""Checks in a process of their own: one that crashes or never ends takes nothing with it.
+"""Work in a process of its own: what crashes or never ends there takes nothing with it.
 
-The process loads the target and is used for all of its functions. Where it dies or takes too long, the function that
-it was at has its line, and a new process goes on with the next.
+The process makes one object and asks it for everything. Where it dies or takes too long, the answer to that question is
+lost, and a new process goes on with the next.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import signal
+from collections.abc import Callable
 from typing import Any
 
-from pullback.cli.outcomes import Here, NotLoaded, Outcome
+from pullback.cli.outcomes import NotLoaded
 
 _LOADING = (
     120.0  # seconds that importing a framework may take at least, however short the functions
@@ -19,38 +20,38 @@ _LOADING = (
 _PATIENCE = 5.0  # seconds until a process that is through has ended
 
 
-class _Lost(Exception):
+class Lost(Exception):
     """The process gave no answer; the text says why."""
 
 
 class Apart:
-    """Checks in another process, for at most so many seconds each; 0 is for ever."""
+    """An object of another process, with at most so many seconds for each answer; 0 is for ever.
 
-    def __init__(self, target: str, seconds: float) -> None:
-        self._target = target
+    `make` is called there; what it gives has `names()` and `outcome(index, options)`.
+    """
+
+    def __init__(self, make: Callable[[], Any], seconds: float) -> None:
+        self._make = make
         self._seconds = seconds or None
         self._process: Any = None
         self._pipe: Any = None
 
     def names(self) -> list[str]:
-        """Load the target there; the names of what is to be checked."""
+        """Make the object there; the names of what it can be asked for."""
         try:
             answer = self._started()
-        except _Lost as lost:
+        except Lost as lost:
             raise NotLoaded(f"cannot be loaded: {lost}") from None
         if isinstance(answer, str):
             raise NotLoaded(answer)
         return answer
 
-    def outcome(self, index: int, options: dict[str, Any]) -> Outcome:
-        """What comes of checking one of them."""
-        try:
-            if self._process is None:
-                self._started()
-            self._pipe.send((index, options))
-            return self._answer(self._seconds)
-        except _Lost as lost:
-            return Outcome(None, reason=f"could not be checked: {lost}")
+    def outcome(self, index: int, options: dict[str, Any]) -> Any:
+        """What comes of one of them; raises `Lost` where nothing came."""
+        if self._process is None:
+            self._started()
+        self._pipe.send((index, options))
+        return self._answer(self._seconds)
 
     def close(self) -> None:
         """End the process."""
@@ -63,7 +64,7 @@ class Apart:
     def _started(self) -> Any:
         spawn = multiprocessing.get_context("spawn")  # frameworks do not survive a fork
         self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, self._target))
+        self._process = spawn.Process(target=_serve, args=(theirs, self._make))
         self._process.start()
         theirs.close()
         return self._answer(self._seconds and max(self._seconds, _LOADING))
@@ -77,7 +78,7 @@ class Apart:
             self._process.join(_PATIENCE)
             reason = _end_of(self._process.exitcode)
         self.close()
-        raise _Lost(reason)
+        raise Lost(reason)
 
 
 def _end_of(status: int | None) -> str:
@@ -86,12 +87,12 @@ def _end_of(status: int | None) -> str:
     return f"it ended its process with status {status}"
 
 
-def _serve(pipe: Any, target: str) -> None:
-    """Load the target, then check what is asked for until nobody asks any more."""
+def _serve(pipe: Any, make: Callable[[], Any]) -> None:
+    """Make the object, then answer until nobody asks any more."""
     # An interrupt is for the process that asks: it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    here = Here(target)
+    here = make()
     try:
         pipe.send(here.names())
     except NotLoaded as error:
