@@ -292,8 +292,14 @@ def load(framework: str) -> Engine:
 
 
 def present() -> list[Engine]:
-    """The engines of all frameworks that this process has imported."""
-    return [load(framework) for framework in _imported()]
+    """The engines of all frameworks that this process has imported; none before the door that they need is there."""
+    return [] if _door_is_opening() else [load(framework) for framework in _imported()]
+
+
+def _door_is_opening() -> bool:
+    """Whether `pullback.extend` is being imported: what it imports defines gradients on the way."""
+    door = sys.modules.get("pullback.extend")
+    return door is not None and not hasattr(door, "is_open")
 
 
 def loaded() -> Iterable[Engine]:
