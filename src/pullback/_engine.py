@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from pullback.errors import EngineError, UnsupportedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pullback._audit import Place
     from pullback._call import Call
     from pullback._function import Definition
@@ -228,6 +230,16 @@ class Engine(abc.ABC):
         """What runs in a call and decides its gradient, with expressions out of the caller's names. State is kept."""
         del function, args, kwargs, names
         raise self.unsupported("override")
+
+    def read_model(self, path: Path) -> Callable[..., Any] | None:
+        """The model that a file or folder holds; `None` where it holds none of the framework's."""
+        del path
+        return None
+
+    def example_call(self, model: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Arguments for a model that says what it takes, with this size where it leaves one open; else `None`."""
+        del model, size
+        return None
 
     def unsupported(self, what: str) -> UnsupportedError:
         """The error that says what this engine cannot do, and why."""

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -145,3 +146,15 @@ class TensorFlowEngine(Engine):
         from pullback.engines.tensorflow.override.listing.observe import targets
 
         return self.overrides and targets(function, args, kwargs, names)
+
+    def read_model(self, path: Path) -> Callable[..., Any] | None:
+        """The model of a Keras file or of a SavedModel folder."""
+        from pullback.engines.tensorflow.reading import read_model
+
+        return read_model(path)
+
+    def example_call(self, model: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Arguments of the shapes that a model names."""
+        from pullback.engines.tensorflow.reading import example_call
+
+        return example_call(model, size)
