@@ -1,8 +1,10 @@
 """The pytest plugin: `check_gradient`, marks, modes, and failures that show the report."""
 
 import itertools
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -331,3 +333,12 @@ def test_assertions_are_left_alone():
     )
     bare = ("-p", "no:hypothesispytest", "-p", "no:xdist", "-p", "no:cacheprovider")
     pytester.runpytest_subprocess(*bare).assert_outcomes(passed=1, failed=1)
+
+
+def test_the_tests_of_the_page_pass(pytester):
+    page = Path(__file__).parents[2] / "docs" / "testing.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    pytester.makepyfile(test_page="\n".join(blocks))
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    # five by themselves, five marks, three parameters
+    result.assert_outcomes(passed=5 + 5 + 3)

@@ -58,6 +58,9 @@ class CheckGradient:
             self._note(report)
         return report.raise_if_failed()
 
+    def __repr__(self) -> str:
+        return "check_gradient"
+
     def _marked(self, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         if self._case is None:
             raise TypeError(
