@@ -236,9 +236,9 @@ class Engine(abc.ABC):
         del path
         return None
 
-    def example_call(self, model: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Arguments for a model that says what it takes, with this size where it leaves one open; else `None`."""
-        del model, size
+    def call_specs(self, model: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What a model says that it takes, with a `Spec` (its dtype a name) in place of each tensor; else `None`."""
+        del model
         return None
 
     def unsupported(self, what: str) -> UnsupportedError:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from pullback._engine import TABLE, only_engine
+from pullback._engine import TABLE, Spec, only_engine
 from pullback._engine import load as load_engine
 from pullback.cli.discover import Candidate, bound, named
 from pullback.cli.inputs import NAME, Call, given, tried
@@ -18,6 +19,7 @@ from pullback.errors import ArgumentError, PullbackError
 
 T = TypeVar("T")
 Run = Callable[[Any, Call, Mapping[str, Any]], T]
+BATCH = 2  # of one example alone, a sum over the batch cannot be told from none
 SIZES = (8, 32, 224)  # tried in turn where a model leaves a size open: some need many pixels
 _MODEL = "model"  # what the model of a file is called in expressions
 _INPUT = re.compile(r"(?P<dtype>[a-z]+\d*)?\[(?P<shape>[\d, ]*)\]")
@@ -111,27 +113,48 @@ def _by_trying(one: Candidate, run: Run[Any], names: Mapping[str, Any]) -> Ran:
 
 def _tries(one: Candidate) -> Iterator[Call]:
     """What a model says that it takes; else tensors of many shapes."""
-    engine, told = only_engine(), False
-    for size in SIZES:
-        call = engine.example_call(one.function, size)
-        if call is not None:
-            told = True
-            yield call
-    if not told:
+    specs = only_engine().call_specs(one.function)
+    if specs is None:
         yield from tried(bound(one).function)
+        return
+    args, kwargs = specs
+    for size in SIZES:
+        yield tuple(_filled(args, size)), _filled(kwargs, size)
+
+
+def _filled(specs: Any, size: int) -> Any:
+    """Tensors in the place of specs; a size that is left open is this one, that of a batch is small."""
+    if isinstance(specs, Spec):
+        if specs.shape is None:
+            raise ArgumentError("it takes a tensor of unknown rank: give its shape with --input.")
+        shape = [BATCH if n is None and k == 0 else n for k, n in enumerate(specs.shape)]
+        return _tensor([size if n is None else n for n in shape], specs.dtype)
+    if isinstance(specs, Mapping):
+        return {key: _filled(item, size) for key, item in specs.items()}
+    return [_filled(item, size) for item in specs] if isinstance(specs, list | tuple) else specs
 
 
 def _parsed(inputs: Sequence[str]) -> Call:
     """Tensors of the dtypes and shapes that were written on the command line."""
     made: list[Any] = []
-    for which, text in enumerate(inputs):
+    for text in inputs:
         found = _INPUT.fullmatch(text.strip())
         if found is None:
             raise ArgumentError(f"--input {text!r} is no shape: write it like 'float32[2, 3]'.")
-        shape = tuple(int(n) for n in re.findall(r"\d+", found["shape"]))
-        dtype = found["dtype"] or "float32"
-        made.append(only_engine().probes.sample(shape, dtype, positive=False, which=which))
+        shape = [int(n) for n in re.findall(r"\d+", found["shape"])]
+        made.append(_tensor(shape, found["dtype"] or "float32"))
     return tuple(made), {}
+
+
+def _tensor(shape: Sequence[int], dtype: str) -> Any:
+    """A tensor of ordinary numbers; of whole ones those that every table has a row for."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise ArgumentError(f"nothing can be made up for a tensor of dtype {dtype}.") from None
+    rng = np.random.default_rng(len(shape))
+    numbers = rng.integers(0, 2, shape) if kind.kind in "biu" else rng.normal(size=shape)
+    return only_engine().arrays.asarray(numbers.astype(kind))
 
 
 def spec(value: Any) -> str:

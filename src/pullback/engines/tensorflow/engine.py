@@ -153,8 +153,8 @@ class TensorFlowEngine(Engine):
 
         return read_model(path)
 
-    def example_call(self, model: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Arguments of the shapes that a model names."""
-        from pullback.engines.tensorflow.reading import example_call
+    def call_specs(self, model: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What a model says that it takes."""
+        from pullback.engines.tensorflow.reading import call_specs
 
-        return example_call(model, size)
+        return call_specs(model)

@@ -1,4 +1,4 @@
-"""Models out of files, and arguments for models that say what they take."""
+"""Models out of files, and what models say that they take."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.callee import sample
 from pullback.engines.tensorflow.tf_private import keras_models
 from pullback.errors import ArgumentError
+from pullback.extend import Spec
 
-BATCH = 2  # of one example alone, sums over the batch cannot be told from none
 KERAS_FILES = (".keras", ".h5", ".hdf5")
 _READ: list[Any] = []  # the functions of a SavedModel do not keep its variables alive
 
@@ -38,13 +37,13 @@ def read_model(path: Path) -> Callable[..., Any] | None:
     return found
 
 
-def example_call(model: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Arguments of the shapes that a model names, with this size where it leaves one open; `None`: it names none."""
+def call_specs(model: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """What a model says that it takes, with a `Spec` in place of each tensor; `None`: it says nothing."""
     signature = _signature(model)
     if signature is None:
         return None
-    made: Any = keras.tree.map_structure(lambda spec: _like(spec, size), signature)
-    return tuple(made[0]), dict(made[1])
+    told: Any = keras.tree.map_structure(_spec, signature)
+    return tuple(told[0]), dict(told[1])
 
 
 def _signature(model: Any) -> tuple[Sequence[Any], dict[str, Any]] | None:
@@ -67,17 +66,10 @@ def _is_shape(shape: Any) -> bool:
     return isinstance(shape, list | tuple) and all(n is None or isinstance(n, int) for n in shape)
 
 
-def _like(spec: Any, size: int) -> Any:
-    """A tensor like a spec; whatever else a signature holds is an argument itself."""
-    if not isinstance(spec, tf.TensorSpec | keras.KerasTensor):
-        return spec
-    dtype = tf.as_dtype(spec.dtype)
-    shape: Any = spec.shape
-    if getattr(shape, "rank", 0) is None:
-        raise ArgumentError("nothing can be made up for an input of unknown rank.")
-    if not (dtype.is_floating or dtype.is_integer or dtype.is_complex):
-        raise ArgumentError(f"nothing can be made up for an input of dtype {dtype.name}.")
-    sizes: list[Any] = list(shape)
-    sizes[:1] = [BATCH if n is None else n for n in sizes[:1]]
-    known = tuple(size if n is None else n for n in sizes)
-    return sample(known, dtype.name, positive=False)
+def _spec(tensor: Any) -> Any:
+    """Whatever else a signature holds is an argument itself."""
+    if not isinstance(tensor, tf.TensorSpec | keras.KerasTensor):
+        return tensor
+    shape: Any = tensor.shape
+    known = None if getattr(shape, "rank", 0) is None else tuple(shape)
+    return Spec(known, tf.as_dtype(tensor.dtype).name)
