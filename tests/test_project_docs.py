@@ -17,7 +17,7 @@ README = ROOT / "README.md"
 
 
 def documented() -> list[str]:
-    return [name for name in sorted(vars(pb)) if name[0].isalpha() and _has_words(name)]
+    return [name for name in dir(pb) if _has_words(name)]
 
 
 def _has_words(name: str) -> bool:

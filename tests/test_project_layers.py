@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "pullback"
 VERBS = {"_define", "_override"}
 ANALYSES = {"check", "explain"}
-TOOLS = {"cli", "tour", "testing"}
+TOOLS = {"cli", "tour", "testing", "__main__"}
 READY_MADE = {"rules", "functions", "saliency"}
 DOORS = {"__init__", "extend", "keras"}
 

@@ -31,7 +31,8 @@ def test_the_wheel_is_typed_and_has_its_entry_points(unpacked_wheel: Path) -> No
     (entry_points,) = unpacked_wheel.glob("*.dist-info/entry_points.txt")
     words = entry_points.read_text(encoding="utf-8")
     assert "pullback = pullback.cli:main" in words
-    assert "pullback = pullback.testing.pytest_plugin" in words
+    assert "pullback = _pullback_pytest" in words
+    assert (unpacked_wheel / "_pullback_pytest.py").is_file()
     assert (unpacked_wheel / "pullback" / "py.typed").is_file()
 
 

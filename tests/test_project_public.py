@@ -1,8 +1,11 @@
 """The public names: few, listed here by hand, and free of frameworks."""
 
+import ast
+import importlib
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,12 +41,14 @@ PUBLIC = {
 
 
 def public_names() -> set[str]:
-    names = {name for name, value in vars(pullback).items() if not inspect.ismodule(value)}
-    return {name for name in names if name.isidentifier() and not name.startswith("_")}
+    return {name for name in dir(pullback) if not inspect.ismodule(getattr(pullback, name))}
 
 
 def frameworks_imported_by(code: str) -> list[str]:
-    program = f"import sys\n{code}\nprint(*sorted(set({FRAMEWORKS!r}) & set(sys.modules)))"
+    return output_of(f"import sys\n{code}\nprint(*sorted(set({FRAMEWORKS!r}) & set(sys.modules)))")
+
+
+def output_of(program: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -52,6 +57,33 @@ def frameworks_imported_by(code: str) -> list[str]:
 
 def test_the_public_names_are_these() -> None:
     assert public_names() == PUBLIC
+
+
+def names_for_type_checkers(source: str) -> dict[str, str]:
+    """What is imported under `if TYPE_CHECKING`: each name and the module that it comes from."""
+    blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+    block = next(node for node in blocks if ast.unparse(node.test) == "TYPE_CHECKING")
+    lines = [line for line in block.body if isinstance(line, ast.ImportFrom)]
+    return {alias.asname or "": line.module or "" for line in lines for alias in line.names}
+
+
+def test_type_checkers_see_the_names_that_there_are() -> None:
+    source = Path(pullback.__file__).read_text(encoding="utf-8")
+    seen = names_for_type_checkers(source)
+    assert sorted(seen) == dir(pullback)
+    for name, home in seen.items():
+        assert getattr(importlib.import_module(home), name) is getattr(pullback, name)
+
+
+@pytest.mark.parametrize("name", ["check", "explain", "saliency"])
+def test_a_verb_stays_a_function_whatever_is_imported_of_its_package(name: str) -> None:
+    program = f"import pullback.{name}.api, pullback; print(callable(pullback.{name}))"
+    assert output_of(program) == ["True"]
+
+
+def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'pullback' has no attribute 'chek'"):
+        pullback.chek  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_public_names_are_few() -> None:
@@ -63,12 +95,9 @@ def test_importing_imports_no_framework(module: str) -> None:
     assert frameworks_imported_by(f"import {module}") == []
 
 
-def test_importing_the_package_imports_no_renderer() -> None:
-    program = "import sys, pullback; print(*{'rich', 'matplotlib', 'typer'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+@pytest.mark.parametrize("heavy", ["rich", "matplotlib", "typer", "numpy"])
+def test_importing_the_package_imports_nothing_heavy(heavy: str) -> None:
+    assert output_of(f"import sys, pullback; print({heavy!r} in sys.modules)") == ["False"]
 
 
 def test_the_import_test_can_fail() -> None:

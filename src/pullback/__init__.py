@@ -1,26 +1,90 @@
 """Change any gradient. Know it is the one you meant."""
 
-from pullback import functions as functions
-from pullback import keras as keras
-from pullback import rules as rules
-from pullback._define import custom_gradient as custom_gradient
-from pullback._define import with_gradient as with_gradient
-from pullback._define import with_partials as with_partials
-from pullback._override import export as export
-from pullback._override import override as override
-from pullback._override import targets as targets
-from pullback._overriding import Override as Override
-from pullback._rule import DEFAULT as DEFAULT
-from pullback._targets import inside as inside
-from pullback._targets import where as where
-from pullback.check.api import check as check
-from pullback.check.report import Report as Report
-from pullback.errors import CheckFailed as CheckFailed
-from pullback.errors import PullbackError as PullbackError
-from pullback.errors import RuleResultError as RuleResultError
-from pullback.errors import UnmatchedOverride as UnmatchedOverride
-from pullback.errors import UnreachableOverride as UnreachableOverride
-from pullback.explain.api import explain as explain
-from pullback.explain.flow import Flow as Flow
-from pullback.saliency.api import saliency as saliency
-from pullback.saliency.result import Saliency as Saliency
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from pullback._awaiting import load_engines
+
+if TYPE_CHECKING:
+    from pullback import functions as functions
+    from pullback import keras as keras
+    from pullback import rules as rules
+    from pullback._define import custom_gradient as custom_gradient
+    from pullback._define import with_gradient as with_gradient
+    from pullback._define import with_partials as with_partials
+    from pullback._override import export as export
+    from pullback._override import override as override
+    from pullback._override import targets as targets
+    from pullback._overriding import Override as Override
+    from pullback._rule import DEFAULT as DEFAULT
+    from pullback._targets import inside as inside
+    from pullback._targets import where as where
+    from pullback.check.api import check as check
+    from pullback.check.report import Report as Report
+    from pullback.errors import CheckFailed as CheckFailed
+    from pullback.errors import PullbackError as PullbackError
+    from pullback.errors import RuleResultError as RuleResultError
+    from pullback.errors import UnmatchedOverride as UnmatchedOverride
+    from pullback.errors import UnreachableOverride as UnreachableOverride
+    from pullback.explain.api import explain as explain
+    from pullback.explain.flow import Flow as Flow
+    from pullback.saliency.api import saliency as saliency
+    from pullback.saliency.result import Saliency as Saliency
+
+# The same names at run time: each is loaded when it is first asked for, so that `pullback --help` loads none of them.
+_HOMES: Final = {
+    "pullback": ("functions", "keras", "rules"),
+    "pullback._define": ("custom_gradient", "with_gradient", "with_partials"),
+    "pullback._override": ("export", "override", "targets"),
+    "pullback._overriding": ("Override",),
+    "pullback._rule": ("DEFAULT",),
+    "pullback._targets": ("inside", "where"),
+    "pullback.check.api": ("check",),
+    "pullback.check.report": ("Report",),
+    "pullback.errors": (
+        "CheckFailed",
+        "PullbackError",
+        "RuleResultError",
+        "UnmatchedOverride",
+        "UnreachableOverride",
+    ),
+    "pullback.explain.api": ("explain",),
+    "pullback.explain.flow": ("Flow",),
+    "pullback.saliency.api": ("saliency",),
+    "pullback.saliency.result": ("Saliency",),
+}
+_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+if not TYPE_CHECKING:
+    __all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+    home = _HOME[name]
+    if home == __name__:
+        return importlib.import_module(f"{home}.{name}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)
+
+
+class _Package(ModuleType):
+    """Python gives a package its parts as attributes; `check`, `explain` and `saliency` stay the functions."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and _HOME.get(name, __name__) != __name__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+# A process that only reads a file with our classes in it asks for no name before.
+load_engines()

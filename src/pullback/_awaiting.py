@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.abc
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
@@ -27,7 +26,7 @@ def _load() -> None:
         present()
 
 
-class _Awaiting(importlib.abc.MetaPathFinder):
+class _Awaiting:
     """Finds nothing itself, but has the engines loaded right after a reader of files."""
 
     _looking = False

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from pullback._awaiting import load_engines
 from pullback._engine import engine_of_class
 from pullback._function import RECIPES, Definition, GradientFunction
 from pullback._partials import make_partials_rule, split_reduced
@@ -156,6 +155,3 @@ def _remake_partials(fn: Any, partials: dict[str, Any], reduced: Any = None) -> 
 
 
 RECIPES.update({f.__name__: f for f in (_remake_custom, _remake_with, _remake_partials)})
-
-# A process that only reads a file with our classes in it calls no verb before.
-load_engines()

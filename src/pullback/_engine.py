@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from pullback.errors import EngineError, UnsupportedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pullback._audit import Place
     from pullback._call import Call
     from pullback._function import Definition
@@ -229,6 +231,16 @@ class Engine(abc.ABC):
         del function, args, kwargs, names
         raise self.unsupported("override")
 
+    def read_model(self, path: Path) -> Callable[..., Any] | None:
+        """The model that a file or folder holds; `None` where it holds none of the framework's."""
+        del path
+        return None
+
+    def call_specs(self, model: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What a model says that it takes, with a `Spec` (its dtype a name) in place of each tensor; else `None`."""
+        del model
+        return None
+
     def unsupported(self, what: str) -> UnsupportedError:
         """The error that says what this engine cannot do, and why."""
         reason = self.cannot.get(what, "it is not part of this engine yet")
@@ -292,8 +304,14 @@ def load(framework: str) -> Engine:
 
 
 def present() -> list[Engine]:
-    """The engines of all frameworks that this process has imported."""
-    return [load(framework) for framework in _imported()]
+    """The engines of all frameworks that this process has imported; none before the door that they need is there."""
+    return [] if _door_is_opening() else [load(framework) for framework in _imported()]
+
+
+def _door_is_opening() -> bool:
+    """Whether `pullback.extend` is being imported: what it imports defines gradients on the way."""
+    door = sys.modules.get("pullback.extend")
+    return door is not None and not hasattr(door, "is_open")
 
 
 def loaded() -> Iterable[Engine]:

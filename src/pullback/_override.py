@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pullback._bind import name_of
@@ -54,10 +54,20 @@ def targets(model_or_function: Callable[..., Any], /, *args: Any, **kwargs: Any)
     frame = inspect.currentframe()
     caller = frame.f_back if frame else None
     names = {**caller.f_globals, **caller.f_locals} if caller else {}
-    engine = engine_of_targets([model_or_function, *args, *kwargs.values()])
-    found = engine.targets(model_or_function, args, kwargs, names)
-    name = getattr(model_or_function, "name", None)
-    name = name if isinstance(name, str) else name_of(model_or_function)
+    return list_targets(model_or_function, args, kwargs, names)
+
+
+def list_targets(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Mapping[str, Any],
+) -> Targets:
+    """The targets of a call, with expressions that are made of these names."""
+    engine = engine_of_targets([function, *args, *kwargs.values()])
+    found = engine.targets(function, args, kwargs, names)
+    name = getattr(function, "name", None)
+    name = name if isinstance(name, str) else name_of(function)
     if not found:
         raise TargetError(
             f"nothing in this call of {name} can be overridden: no gradient flows from its outputs to its arguments "

@@ -137,3 +137,6 @@ from pullback.rules._ready import ReadyRule as ReadyRule
 from pullback.saliency.protocol import LAST_FEATURES as LAST_FEATURES
 from pullback.saliency.protocol import ModelRun as ModelRun
 from pullback.saliency.protocol import RulesByKind as RulesByKind
+
+# Engines import all they need from here: none is loaded before this line.
+is_open = True

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 from typer.testing import CliRunner
 
@@ -51,7 +52,7 @@ def run(folder: Path, target: str, *options: str) -> Any:
         (":needy", 2, ("needs inputs: write pullback_inputs = {'needy': (...)}",)),
         (":missing", 2, ("has no 'missing'",)),
         (":leaves", 2, ("leaves",)),
-        ("", 2, ("names no function: write module:function",)),
+        ("", 2, ("names no function or model: write module:name",)),
     ],
 )
 def test_the_status_says_how_it_went(
@@ -74,3 +75,19 @@ def test_a_page_is_written(tmp_path: Path) -> None:
     result = run(tmp_path, ":good", "--html", str(tmp_path / "flow.html"))
     assert result.exit_code == 0
     assert 'id="flow-data"' in (tmp_path / "flow.html").read_text(encoding="utf-8")
+
+
+def test_a_model_is_explained_out_of_its_file(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="only")], name="small")
+    model.save(tmp_path / "small.keras")
+    result = CliRunner().invoke(app, ["explain", str(tmp_path / "small.keras")])
+    assert result.exit_code == 0, result.output
+    assert "✓ small: a gradient for all 3 sources" in result.output
+    assert "tried with float32[2, 3]" in result.output
+
+
+def test_inputs_and_sources_can_be_named(tmp_path: Path) -> None:
+    result = run(tmp_path, ":needy", "--input", "float32[77]", "--wrt", "x")
+    assert result.exit_code == 0, result.output
+    assert "a gradient for 1 source" in result.output
+    assert "tried with" not in result.output

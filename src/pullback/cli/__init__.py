@@ -1,23 +1,48 @@
-"""The `pullback` command."""
+"""The `pullback` command. Each command lies in the module of its name, which is imported when the command is run."""
 
+import importlib
 import logging
 import os
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from pullback.cli.check import check
-from pullback.cli.explain import explain
-from pullback.cli.tour import tour
+# What `pullback --help` says of each, in this order.
+COMMANDS = {
+    "tour": "Questions about gradients: stock TensorFlow, pullback, and the truth.",
+    "check": "Check the custom gradients of files and modules.",
+    "explain": "Show the way of a gradient: where it stops, where NaN starts, what is kept.",
+    "targets": "List what an override can name in a model or function.",
+}
+
+
+class _Commands(TyperGroup):
+    """Commands whose modules are imported one at a time: help and completion are quick."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        stand_ins = {name: TyperCommand(name, help=about) for name, about in COMMANDS.items()}
+        self.commands.update(stand_ins)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is run, or asked for its own help."""
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        return name, stand_in and _load(str(stand_in.name)), rest
+
+
+def _load(name: str) -> Any:
+    only = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
+    only.command(name)(getattr(importlib.import_module(f"pullback.cli.{name}"), name))
+    return typer.main.get_command(only)
+
 
 app = typer.Typer(
     name="pullback",
+    cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-app.command()(tour)
-app.command()(check)
-app.command()(explain)
 
 
 @app.callback()
@@ -31,4 +56,4 @@ def main_options() -> None:
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="pullback")

@@ -1,18 +1,23 @@
 """`pullback tour`: the stories, run live."""
 
+import importlib.metadata
 import importlib.util
+import platform
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-
-from pullback.tour import find_stories, load_story
-from pullback.tour._render import print_story
 
 
 def tour(
     only: Annotated[
         list[int] | None, typer.Argument(help="Numbers of the stories to tell; all by default.")
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write them to this file too: one page that needs no network.", dir_okay=False
+        ),
     ] = None,
 ) -> None:
     """Questions about gradients: stock TensorFlow, pullback, and the truth."""
@@ -20,19 +25,45 @@ def tour(
         raise typer.BadParameter(
             "the tour runs TensorFlow, which is not installed: pip install 'pullback[tensorflow]'"
         )
+    from rich.console import Console
+
+    from pullback.tour import Told, find_stories, load_story
+    from pullback.tour._page import as_page
+    from pullback.tour._render import print_story
+
     console = Console()
     paths = dict(enumerate(find_stories(), start=1))
     chosen = only or list(paths)
     if unknown := [number for number in chosen if number not in paths]:
         raise typer.BadParameter(f"there is no story {unknown[0]}: choose from 1 to {len(paths)}.")
-    right = stock_right = 0
+    if html is not None and not html.parent.is_dir():
+        raise typer.BadParameter(f"--html: there is no folder {html.parent}")
+    told: list[Told] = []
     for number in chosen:
         story = load_story(paths[number])
-        outcomes = story.tell()
-        right += print_story(story, outcomes, title=f"{number}.", console=console)
-        stock_right += all(outcome.stock.right for outcome in outcomes)
+        told.append(Told(number, paths[number], story, story.tell()))
+        print_story(story, told[-1].outcomes, title=f"{number}.", console=console)
+    right = sum(one.ours_is_right for one in told)
+    stock = sum(one.stock_is_right for one in told)
     console.print(
         f"True numbers on every line: pullback {right} of {len(chosen)} stories, "
-        f"stock TensorFlow {stock_right} of {len(chosen)}."
+        f"stock TensorFlow {stock} of {len(chosen)}."
     )
+    if html is not None:
+        html.write_text(as_page(told, _made_with()), encoding="utf-8")
+        console.print(f"Written to {html}.", soft_wrap=True)
     raise typer.Exit(right < len(chosen))
+
+
+def _made_with() -> str:
+    names = {"pullback": "pullback", "tensorflow": "TensorFlow", "tensorflow-cpu": "TensorFlow"}
+    found = {}
+    for package, name in names.items():
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(
+        f"{name} {version}"
+        for name, version in {**found, "Python": platform.python_version()}.items()
+    )

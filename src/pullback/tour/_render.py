@@ -1,6 +1,7 @@
 """Stories on the terminal."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ _ERROR = re.compile(r"\s*\w+(Error|Exception): ")
 
 
 def print_story(
-    story: Story, outcomes: list[Outcome], *, title: str = "", console: Console | None = None
+    story: Story, outcomes: Sequence[Outcome], *, title: str = "", console: Console | None = None
 ) -> bool:
     """Print one story; return whether all of pullback's numbers are the true ones."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
@@ -48,12 +49,17 @@ def short(value: Any) -> str:
 
 
 def _cell(answer: Answer) -> Text:
+    return Text(words_of(answer), style="green" if answer.right else "red")
+
+
+def words_of(answer: Answer) -> str:
+    """What one side said, with a mark for right or wrong."""
     if answer.right:
-        return Text(f"✓ {short(answer.value)}", style="green")
+        return f"✓ {short(answer.value)}"
     if answer.error:
-        return Text(f"✗ {_message_of(answer.error)}", style="red")
+        return f"✗ {_message_of(answer.error)}"
     silently = "" if isinstance(answer.value, str) else ", silently"
-    return Text(f"✗ {short(answer.value)}{silently}", style="red")
+    return f"✗ {short(answer.value)}{silently}"
 
 
 def _message_of(error: str) -> str:

@@ -58,6 +58,26 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Told:
+    """A story that was told: its number, the file it lies in, and what came of each line."""
+
+    number: int
+    path: Path
+    story: "Story"
+    outcomes: Sequence[Outcome]
+
+    @property
+    def ours_is_right(self) -> bool:
+        """Whether all of pullback's numbers are the true ones."""
+        return all(outcome.ours.right for outcome in self.outcomes)
+
+    @property
+    def stock_is_right(self) -> bool:
+        """Whether all of the framework's are."""
+        return all(outcome.stock.right for outcome in self.outcomes)
+
+
+@dataclass(frozen=True)
 class Story:
     """A question, the two that answer it, the lines on which they are compared, and a moral.
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -145,3 +146,15 @@ class TensorFlowEngine(Engine):
         from pullback.engines.tensorflow.override.listing.observe import targets
 
         return self.overrides and targets(function, args, kwargs, names)
+
+    def read_model(self, path: Path) -> Callable[..., Any] | None:
+        """The model of a Keras file or of a SavedModel folder."""
+        from pullback.engines.tensorflow.reading import read_model
+
+        return read_model(path)
+
+    def call_specs(self, model: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What a model says that it takes."""
+        from pullback.engines.tensorflow.reading import call_specs
+
+        return call_specs(model)
