@@ -1,7 +1,7 @@
 """Runs the Python blocks of a page, one after the other, and keeps what each of them prints.
 
-The blocks of a page are one program. It is written into a file, where reports find its lines; pickles and saved models look
-for a module of its name.
+The blocks of a page are one program. It is written into a file, where reports find its lines, and is a module of that
+name, which pickles and saved models look for.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+README = ROOT / "README.md"
 _FENCED = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from tests.docs.pages import PAGES, differences
+from tests.docs.pages import PAGES, README, differences
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def as_in_a_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     keras.utils.set_random_seed(0)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [README, *PAGES], ids=lambda path: path.stem)
 def test_a_page_prints_what_it_shows(path: Path, tmp_path: Path) -> None:
     name = path.stem.replace("-", "_")
     assert differences(path.read_text(encoding="utf-8"), name, tmp_path) == []
