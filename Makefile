@@ -1,5 +1,6 @@
 # make tour    set up once, then tell the stories
 # make test    set up once, then lint, types and all tests
+# make docs    the documentation as a site, in site/
 # make versions    contract suite, modes and tour on each supported TensorFlow, in an environment of its own
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ export TF_ENABLE_ONEDNN_OPTS ?= 0
 export CUDA_VISIBLE_DEVICES ?= -1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: tour test lint types unit browser bench versions clean
+.PHONY: tour test lint types unit browser docs bench versions clean
 .SECONDARY:
 
 tour: $(STAMP)
@@ -36,6 +37,9 @@ unit: $(STAMP) browser
 browser:
 	@command -v "$${BROWSER:-chromium}" > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
 	|| { echo 'The tests need chromium: install it, or name a browser of its kind: make BROWSER=/path/to/it'; exit 1; }
+
+docs: $(STAMP)
+	$(BIN)/zensical build --strict --clean
 
 bench: $(STAMP)
 	for file in benchmarks/[a-z]*.py; do PYTHONPATH=. $(BIN)/python $$file || exit 1; done
@@ -62,4 +66,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-*
+	rm -rf $(VENV) .venv-* site .cache

@@ -10,6 +10,7 @@ import abc
 import contextlib
 import enum
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
@@ -285,9 +286,16 @@ def only_engine() -> Engine:
     if len(names) == 1:
         return load(names[0])
     if not names:
+        here = [name for name in TABLE if importlib.util.find_spec(name) is not None]
+        first = next(iter(here or TABLE))
         raise EngineError(
             f"this process has imported none of the frameworks that pullback supports ({', '.join(TABLE)}), so there "
-            f"is nothing to differentiate with. Write `import {next(iter(TABLE))}` before."
+            f"is nothing to differentiate with. "
+            + (
+                f"Write `import {first}` before."
+                if here
+                else f"None of them is installed: `pip install 'pullback[{first}]'`."
+            )
         )
     raise EngineError(
         f"nothing here belongs to a framework, and this process has imported more than one of those that pullback "

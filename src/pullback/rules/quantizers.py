@@ -44,9 +44,9 @@ def uniform(bits: int = 8, low: float = -1.0, high: float = 1.0) -> Directions:
 
 @quantizer
 def power_of_two(bits: int = 4, largest: int = 0) -> Directions:
-    """Signs and powers of two, from 2**largest down by 2**(bits − 1) − 1 of them; what is below half the least is zero.
+    """Signs and powers of two, from `2**largest` down by `2**(bits − 1) − 1` of them; zero below half the least.
 
-    The gradient passes up to 2**largest.
+    The gradient passes up to `2**largest`.
 
     >>> import pullback as pb, tensorflow as tf
     >>> pb.rules.quantizers.power_of_two(bits=4)(tf.constant([0.3, -0.9, 5.0])).numpy().tolist()

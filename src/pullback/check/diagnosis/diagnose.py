@@ -18,7 +18,7 @@ from pullback.check.diagnosis.runs import runs
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
 from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
-from pullback.check.report import Finding
+from pullback.check.report import Finding, FindingKind
 from pullback.check.search.points import Kind, Point
 from pullback.check.verdict.course import Course
 from pullback.check.verdict.record import Failure, Problem
@@ -242,7 +242,12 @@ def _said_there_too(course: Course, case: Case, one: Explanation | None, at: Fai
 
 
 def _about(
-    course: Course, problem: Problem, kind: str, inputs: Sequence[int], text: str, **more: Any
+    course: Course,
+    problem: Problem,
+    kind: FindingKind,
+    inputs: Sequence[int],
+    text: str,
+    **more: Any,
 ) -> Finding:
     """A finding about some inputs, with where it was met."""
     point, leaves = problem.point, [course.subject.inputs.leaves[k] for k in inputs]

@@ -9,6 +9,7 @@ from pullback.check import numbers as n
 from pullback.check import progress
 from pullback.check.diagnosis.draws import Draw, Draws
 from pullback.check.probe import Array, Leaf
+from pullback.check.report import FindingKind
 from pullback.check.subject import Layout, Subject
 
 Predict = Callable[[Draw], Array]
@@ -18,7 +19,7 @@ Predict = Callable[[Draw], Array]
 class Explanation:
     """A short word for programs, what is said after "the gradient for `x`", and what the rule gives if it is true."""
 
-    kind: str
+    kind: FindingKind
     text: str
     predict: Predict
 

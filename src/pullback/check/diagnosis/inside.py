@@ -13,6 +13,7 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.probe import Array, Steps
+from pullback.check.report import FindingKind
 from pullback.check.search import directions
 
 Edge = tuple[int, int]
@@ -118,7 +119,7 @@ class Inside:
         alone = [[edge] for edge in self.edges() if not any(edge in group for group in twins)]
         return [*alone, *twins], [group for group in every if len(group) > 1 and group not in twins]
 
-    def explanation(self, kind: str, text: str, changes: dict[Edge, Change]) -> Explanation:
+    def explanation(self, kind: FindingKind, text: str, changes: dict[Edge, Change]) -> Explanation:
         """The gradient with these cotangents changed."""
 
         def predict(draw: Draw) -> Array:
@@ -137,7 +138,11 @@ class Inside:
         return all(origin[0] != -2 for step in self.steps for origin in step.origins)
 
     def swept(
-        self, kind: str, text: str, steps: Iterable[int], change: Callable[[At, Sweep, int], None]
+        self,
+        kind: FindingKind,
+        text: str,
+        steps: Iterable[int],
+        change: Callable[[At, Sweep, int], None],
     ) -> Explanation:
         """The gradient with slips in several steps that depend on one another."""
 

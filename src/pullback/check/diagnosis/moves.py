@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pullback.check.probe import Array
+from pullback.check.report import FindingKind
 
 
 class Move(NamedTuple):
     """A short word for programs, how it reads after the name of an array, and what it does."""
 
-    kind: str
+    kind: FindingKind
     how: str
     apply: Callable[[Array], Array]
 

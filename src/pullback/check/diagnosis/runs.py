@@ -13,9 +13,10 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.explanations import Explanation
 from pullback.check.diagnosis.inside import At, Inside, Sweep
 from pullback.check.probe import Array
+from pullback.check.report import FindingKind
 
 # A kind, what is said, the steps that have the slip, and what is done to one of them.
-Slip = tuple[str, str, Sequence[int], Callable[[At, Sweep, int], None]]
+Slip = tuple[FindingKind, str, Sequence[int], Callable[[At, Sweep, int], None]]
 
 
 def runs(inside: Inside) -> Iterator[Explanation]:

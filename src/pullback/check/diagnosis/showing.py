@@ -17,7 +17,7 @@ from pullback.check.verdict.course import Course
 from pullback.check.verdict.trial import weighted
 
 # Findings about places, which a table shows better than a line.
-PLACES = ("transposed", "reversed", "shifted", "places", "axis", "element", "swapped", "region")
+PLACES = ("transposed", "reversed", "shifted", "places", "axis", "element", "swapped")
 
 
 def shown(

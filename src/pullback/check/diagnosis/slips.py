@@ -18,6 +18,7 @@ from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Sweep
 from pullback.check.diagnosis.moves import FORMS, forms, moves
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array, StepValues
+from pullback.check.report import FindingKind
 
 
 def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
@@ -127,7 +128,7 @@ def taken_for(inside: Inside) -> Iterator[Explanation]:
 
 def _alterations(
     inside: Inside, at: At, s: int, j: int, *, linear: bool
-) -> Iterator[tuple[int, str, str, Change]]:
+) -> Iterator[tuple[int, FindingKind, str, Change]]:
     """How odd it is, and what is done; the derivative of a linear operation is taken for nothing but a number."""
     shape, step = at.back[s][j].shape, inside.steps[s]
     wide = next(_spreads(at.cotangents[s][0].shape, shape), None)
@@ -151,7 +152,9 @@ def _alterations(
         yield from _formed(inside, at, s, j)
 
 
-def _formed(inside: Inside, at: At, s: int, j: int) -> Iterator[tuple[int, str, str, Change]]:
+def _formed(
+    inside: Inside, at: At, s: int, j: int
+) -> Iterator[tuple[int, FindingKind, str, Change]]:
     """Some form of an operand or of the result in the place of a derivative."""
     step = inside.steps[s]
     named = [(words.result(step), lambda a: a.outputs[s][0])]

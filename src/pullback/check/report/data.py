@@ -3,10 +3,44 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pullback.check.probe import Array, Leaf
 from pullback.errors import CheckFailed
+
+# What may be wrong, in one word for programs; docs/findings.md has an example of each.
+FindingKind = Literal[
+    "axis",
+    "condition",
+    "conjugate",
+    "constant",
+    "detached",
+    "dtype",
+    "element",
+    "factor",
+    "linear",
+    "mode",
+    "none",
+    "nonfinite",
+    "part",
+    "passed",
+    "places",
+    "precision",
+    "raises",
+    "repair",
+    "reversed",
+    "second",
+    "shape",
+    "shifted",
+    "sign",
+    "slip",
+    "small",
+    "stale",
+    "swapped",
+    "term",
+    "transposed",
+    "upstream",
+]
 
 
 @dataclass(frozen=True)
@@ -36,7 +70,7 @@ class Picture:
 class Finding:
     """One thing that is wrong, where it is, and what it is.
 
-    `kind` is one short word for programs (see docs), `diagnosis` a sentence for people. `got` is what the rule gives
+    `kind` is one short word for programs, `diagnosis` a sentence for people. `got` is what the rule gives
     for the element `entry` of the gradient, `wanted` what the function says, `error` how far `wanted` may be off. `at`
     is the smallest input found that fails, by the names of inputs; `upstream` is empty if it is all ones. `made_up`
     says that the given arguments pass, and `exclude` what to write so that such points are not tried. `code` is the
@@ -44,7 +78,7 @@ class Finding:
     tested that it was not fitted to.
     """
 
-    kind: str
+    kind: FindingKind
     path: str
     diagnosis: str
     got: float | None = None

@@ -1,0 +1,42 @@
+"""Every Python block of the docs runs, and prints what the page shows."""
+
+from pathlib import Path
+
+import keras
+import pytest
+
+from tests.docs.pages import PAGES, README, differences
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages share a process, as importing TensorFlow takes longer than most of them: names and seeds start anew."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    keras.utils.clear_session(free_memory=False)
+    keras.utils.set_random_seed(0)
+
+
+@pytest.mark.parametrize("path", [README, *PAGES], ids=lambda path: path.stem)
+def test_a_page_prints_what_it_shows(path: Path, tmp_path: Path) -> None:
+    name = path.stem.replace("-", "_")
+    assert differences(path.read_text(encoding="utf-8"), name, tmp_path) == []
+
+
+def page(code: str, shown: str = "") -> str:
+    return f"```python\n{code}\n```\n" + (f"\n```text\n{shown}\n```\n" if shown else "")
+
+
+@pytest.mark.parametrize(
+    "text", [page("print(1)", "2"), page("print(1)"), page("x = 1", "1"), page("print(1)", "1 2")]
+)
+def test_another_output_is_found(text: str, tmp_path: Path) -> None:
+    assert len(differences(text, "wrong_page", tmp_path)) == 1
+
+
+def test_the_blocks_of_a_page_are_one_program(tmp_path: Path) -> None:
+    text = page("x = 1") + page("def line():\n    raise ValueError(x)") + page("line()")
+    with pytest.raises(ValueError, match="1") as raised:
+        differences(text, "three_blocks", tmp_path)
+    assert raised.traceback[-1].lineno == 3
+    assert raised.traceback[-1].path == tmp_path / "three_blocks.py"
