@@ -55,17 +55,6 @@ class Operation(NamedTuple):
     bytes: int | None  # of all outputs, where that is known
 
 
-@contextlib.contextmanager
-def _seen_by(see: Callable[..., Any]) -> Generator[None]:
-    """Let a function see every operation of this block; it gives the outputs, or others in their place."""
-    before = private.op_callbacks()
-    private.set_op_callbacks([*before, see])
-    try:
-        yield
-    finally:
-        private.set_op_callbacks(before)
-
-
 def _text(kind: Any) -> str:
     return kind.decode() if isinstance(kind, bytes) else kind
 
@@ -146,7 +135,7 @@ class FirstRun:
     @contextlib.contextmanager
     def seeing(self) -> Generator[None]:
         """Note what runs in this block."""
-        with set_for(_in_first_run, self.graph is None), _seen_by(self.see):
+        with set_for(_in_first_run, self.graph is None), private.ops_seen_by(self.see):
             yield
 
     def require_all_known(self) -> None:
@@ -225,7 +214,7 @@ class SecondRun:
                 dtype = dtype or private.dtype_of_handle(handle)
                 self.current[key] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
         try:
-            with _seen_by(self.see):
+            with private.ops_seen_by(self.see):
                 yield
         finally:
             if tf.executing_eagerly():
