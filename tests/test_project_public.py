@@ -81,6 +81,11 @@ def test_a_verb_stays_a_function_whatever_is_imported_of_its_package(name: str) 
     assert output_of(program) == ["True"]
 
 
+def test_once_one_name_is_asked_for_all_are_there_to_be_found() -> None:
+    program = "import pullback; pullback.rules; print(*set(dir(pullback)) - set(vars(pullback)))"
+    assert output_of(program) == []
+
+
 def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'pullback' has no attribute 'chek'"):
         pullback.chek  # pyright: ignore[reportAttributeAccessIssue]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pullback.saliency.api import saliency as saliency
     from pullback.saliency.result import Saliency as Saliency
 
-# The same names at run time: each is loaded when it is first asked for, so that `pullback --help` loads none of them.
+# The same names at run time, loaded when one of them is first asked for: `pullback --help` asks for none.
 _HOMES: Final = {
     "pullback": ("functions", "keras", "rules"),
     "pullback._define": ("custom_gradient", "with_gradient", "with_partials"),
@@ -58,19 +58,32 @@ _HOMES: Final = {
     "pullback.saliency.result": ("Saliency",),
 }
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+_is_loading = False
 
 if not TYPE_CHECKING:
     __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    global _is_loading
     if name not in _HOME:
         raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+    if _is_loading:  # what is being loaded asks for a part
+        return _loaded(name)
+    _is_loading = True
+    try:
+        # All at once: what a rule names of this module is looked up here, and `pb.DEFAULT` must be there to be found.
+        globals().update({each: _loaded(each) for each in _HOME})
+    finally:
+        _is_loading = False
+    return globals()[name]
+
+
+def _loaded(name: str) -> Any:
     home = _HOME[name]
     if home == __name__:
         return importlib.import_module(f"{home}.{name}")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
-    return value
+    return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -213,7 +213,7 @@ def test_bad_options_are_refused_in_words(make: Any, words: str) -> None:
 
 
 def test_what_the_door_does_not_have() -> None:
-    with pytest.raises(AttributeError, match="has no 'Reversal'; it has GradientClip"):
+    with pytest.raises(AttributeError, match="has no 'Reversal'; it has Checkpoint, GradientClip"):
         pb.keras.Reversal
 
 

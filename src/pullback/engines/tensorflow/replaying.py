@@ -64,17 +64,6 @@ class Operation(NamedTuple):
     bytes: int | None  # of all outputs, where that is known
 
 
-@contextlib.contextmanager
-def _seen_by(see: Callable[..., Any]) -> Generator[None]:
-    """Let a function see every operation of this block; it gives the outputs, or others in their place."""
-    before = private.op_callbacks()
-    private.set_op_callbacks([*before, see])
-    try:
-        yield
-    finally:
-        private.set_op_callbacks(before)
-
-
 def _text(kind: Any) -> str:
     return kind.decode() if isinstance(kind, bytes) else kind
 
@@ -156,7 +145,7 @@ class FirstRun:
     def seeing(self) -> Generator[None]:
         """Note what runs in this block, but for the making of variables: in the second run they are there."""
         making = tf.variable_creator_scope(self._make)
-        with set_for(_in_first_run, self.graph is None), _seen_by(self.see), making:
+        with set_for(_in_first_run, self.graph is None), private.ops_seen_by(self.see), making:
             yield
 
     def _make(self, make: Callable[..., Any], **options: Any) -> Any:
@@ -242,7 +231,7 @@ class SecondRun:
                 dtype = dtype or private.dtype_of_handle(handle)
                 self.current[key] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
         try:
-            with _seen_by(self.see):
+            with private.ops_seen_by(self.see):
                 yield
         finally:
             if tf.executing_eagerly():

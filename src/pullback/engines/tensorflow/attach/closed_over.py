@@ -82,12 +82,8 @@ def unexpected_reads(expected: Sequence[Any]) -> Generator[list[Any]]:
                     found.append(tensor)
         return outputs
 
-    before = private.op_callbacks()
-    private.set_op_callbacks([*before, note])
-    try:
+    with private.ops_seen_by(note):
         yield found
-    finally:
-        private.set_op_callbacks(before)
 
 
 class Variables(contextlib.ExitStack):

@@ -277,21 +277,19 @@ class Stream:
     @contextlib.contextmanager
     def open(self) -> Generator[None]:
         """See everything that runs in this block."""
-        before = private.op_callbacks()
         with (
             explaining_hooks.callbacks_on_slow_path(),
             explaining_hooks.records_seen(self.on_record),
             explaining_hooks.layer_calls_seen(self.enter_layer, self.leave_layer),
             explaining_hooks.control_flow_seen(self.within),
             explaining_hooks.tapes_seen(self._tape_opened, self._tape_closed),
+            private.ops_seen_by(self.on_op, first=True),
         ):
-            private.set_op_callbacks([self.on_op, *before])
             self.frozen = False
             try:
                 yield
             finally:
                 self.frozen = True
-                private.set_op_callbacks(before)
 
 
 def _nothing(tensor: Any, value: int) -> None:

@@ -129,13 +129,8 @@ def _others() -> list[Any]:
 @contextlib.contextmanager
 def without_callback() -> Generator[None]:
     """Nothing is overridden in this block, and ops that run in it do not call us."""
-    callbacks = private.op_callbacks()
-    private.set_op_callbacks(_others())
-    try:
-        with suspended():
-            yield
-    finally:
-        private.set_op_callbacks(callbacks)
+    with private.with_op_callbacks(_others()), suspended():
+        yield
 
 
 def hook(owner: Any, name: str) -> Callable[[_F], _F]:

@@ -30,12 +30,8 @@ def short_formats_seen() -> Generator[set[tf.DType]]:
         if not any(drawn in tf.compat.as_str(kind) for drawn in _DRAWN):
             seen.update(y.dtype for y in outputs if getattr(y, "dtype", None) in SHORT)
 
-    before = private.op_callbacks()
-    private.set_op_callbacks([notice, *before])
-    try:
+    with private.ops_seen_by(notice, first=True):
         yield seen
-    finally:
-        private.set_op_callbacks(before)
 
 
 def lifted_values(probe: Any) -> Callable[[Sequence[Any]], list[Any]] | None:

@@ -205,12 +205,6 @@ class Observer:
 @contextlib.contextmanager
 def observed(observer: Observer) -> Generator[None]:
     """The observer sees the operations of this block, after overrides have had their say."""
-    with (
-        while_open
-    ):  # without which operations that leave TensorFlow's fast path are seen by nobody
-        before = private.op_callbacks()
-        private.set_op_callbacks([*before, observer])
-        try:
-            yield
-        finally:
-            private.set_op_callbacks(before)
+    # without `while_open`, operations that leave TensorFlow's fast path are seen by nobody
+    with while_open, private.ops_seen_by(observer):
+        yield

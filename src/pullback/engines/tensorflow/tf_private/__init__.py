@@ -175,6 +175,24 @@ def set_op_callbacks(callbacks: list[Any]) -> None:
     _context.context()._thread_local_data.op_callbacks = callbacks
 
 
+@contextlib.contextmanager
+def with_op_callbacks(callbacks: list[Any]) -> Generator[None]:
+    """These see every op of the block; then the very list of before does: an op that is running may still hold it."""
+    before = op_callbacks()
+    set_op_callbacks(callbacks)
+    try:
+        yield
+    finally:
+        set_op_callbacks(before)
+
+
+def ops_seen_by(
+    see: Callable[..., Any], *, first: bool = False
+) -> contextlib.AbstractContextManager[None]:
+    """A function sees every op of the block, before or after those that do already; it may give other outputs."""
+    return with_op_callbacks([see, *op_callbacks()] if first else [*op_callbacks(), see])
+
+
 def value_of(variable: Any) -> Any:
     """The TensorFlow variable inside a Keras one, also while Keras shows another in its place."""
     return getattr(variable, "_value", variable)

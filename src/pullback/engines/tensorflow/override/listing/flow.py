@@ -161,12 +161,10 @@ def observed(flow: Flow, layer: Callable[[], str | None]) -> Generator[None]:
     override = Override({Where(bool): flow.arrived}, strict=False)
     override.resolved = _every_op(override)
     enter(Activation(override))
-    before = private.op_callbacks()
-    private.set_op_callbacks([*before, callback])
     try:
-        yield
+        with private.ops_seen_by(callback):
+            yield
     finally:
-        private.set_op_callbacks(before)
         leave(override)  # whatever it did not reach is no fault
 
 
