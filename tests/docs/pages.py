@@ -21,23 +21,29 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 README = ROOT / "README.md"
 _FENCED = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_CHECKER = doctest.OutputChecker()
 
 
 @dataclass(frozen=True)
 class Block:
-    """A Python block, and the output that the page shows below it."""
+    """A Python block, and the output that the page shows below it; where both end in the page."""
 
     code: str
     shown: str
+    code_end: int
+    end: int
 
 
 def blocks_of(text: str) -> list[Block]:
-    found = [*_FENCED.findall(text), ("", "")]
-    return [
-        Block(code, shown if following == "text" else "")
-        for (language, code), (following, shown) in itertools.pairwise(found)
-        if language == "python"
-    ]
+    found = list(_FENCED.finditer(text))
+    pairs = itertools.zip_longest(found, found[1:])
+    return [_block(code, following) for code, following in pairs if code[1] == "python"]
+
+
+def _block(code: re.Match[str], following: re.Match[str] | None) -> Block:
+    if following is None or following[1] != "text":
+        return Block(code[2], "", code.end(), code.end())
+    return Block(code[2], following[2], code.end(), following.end())
 
 
 def program_of(blocks: list[Block]) -> str:
@@ -47,16 +53,23 @@ def program_of(blocks: list[Block]) -> str:
 
 def differences(text: str, name: str, folder: Path) -> list[str]:
     """Where a page shows another output than its program prints; `...` stands for anything."""
-    found: list[str] = []
-    checker = doctest.OutputChecker()
-    for block, printed in _runs(blocks_of(text), name, folder):
-        if not checker.check_output(block.shown, printed, _FLAGS):
-            example = doctest.Example(block.code, block.shown)
-            found.append(block.code + checker.output_difference(example, printed, _FLAGS))
-    return found
+    return [
+        block.code + _CHECKER.output_difference(_example(block), printed, _FLAGS)
+        for block, printed in runs(blocks_of(text), name, folder)
+        if not is_shown(block, printed)
+    ]
 
 
-def _runs(blocks: list[Block], name: str, folder: Path) -> Iterator[tuple[Block, str]]:
+def is_shown(block: Block, printed: str) -> bool:
+    return _CHECKER.check_output(block.shown, printed, _FLAGS)
+
+
+def _example(block: Block) -> doctest.Example:
+    return doctest.Example(block.code, block.shown)
+
+
+def runs(blocks: list[Block], name: str, folder: Path) -> Iterator[tuple[Block, str]]:
+    """Each block with what it printed."""
     file = folder / f"{name}.py"
     file.write_text(program_of(blocks), encoding="utf-8")
     module = types.ModuleType(name)

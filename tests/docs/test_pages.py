@@ -6,21 +6,21 @@ import keras
 import pytest
 
 from tests.docs.pages import PAGES, README, differences
+from tests.docs.update import WIDTH, as_module, updated
 
 
 @pytest.fixture(autouse=True)
 def as_in_a_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages share a process, as importing TensorFlow takes longer than most of them: names and seeds start anew."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", WIDTH)
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)
 
 
 @pytest.mark.parametrize("path", [README, *PAGES], ids=lambda path: path.stem)
 def test_a_page_prints_what_it_shows(path: Path, tmp_path: Path) -> None:
-    name = path.stem.replace("-", "_")
-    assert differences(path.read_text(encoding="utf-8"), name, tmp_path) == []
+    assert differences(path.read_text(encoding="utf-8"), as_module(path), tmp_path) == []
 
 
 def page(code: str, shown: str = "") -> str:
@@ -40,3 +40,10 @@ def test_the_blocks_of_a_page_are_one_program(tmp_path: Path) -> None:
         differences(text, "three_blocks", tmp_path)
     assert raised.traceback[-1].lineno == 3
     assert raised.traceback[-1].path == tmp_path / "three_blocks.py"
+
+
+@pytest.mark.parametrize("shown", ["", "2", "1\n2"])
+def test_outputs_are_written_into_a_page(shown: str, tmp_path: Path) -> None:
+    text = page("x = 1") + "words\n" + page("print(x)", shown) + "end\n"
+    right = page("x = 1") + "words\n" + page("print(x)", "1") + "end\n"
+    assert updated(text, "update_page", tmp_path) == right
