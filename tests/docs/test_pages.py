@@ -34,6 +34,11 @@ def test_another_output_is_found(text: str, tmp_path: Path) -> None:
     assert len(differences(text, "wrong_page", tmp_path)) == 1
 
 
+def test_text_with_words_before_it_is_no_output(tmp_path: Path) -> None:
+    text = page("x = 1") + "A log:\n\n```text\n1\n```\n" + page("print(x)", "1")
+    assert differences(text, "log_page", tmp_path) == []
+
+
 def test_the_blocks_of_a_page_are_one_program(tmp_path: Path) -> None:
     text = page("x = 1") + page("def line():\n    raise ValueError(x)") + page("line()")
     with pytest.raises(ValueError, match="1") as raised:
