@@ -28,7 +28,9 @@ def page(code: str, shown: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    "text", [page("print(1)", "2"), page("print(1)"), page("x = 1", "1"), page("print(1)", "1 2")]
+    "text",
+    [page("print(1)", "2"), page("print(1)"), page("x = 1", "1"), page("print(1)", "1 2")],
+    ids=["another", "not shown", "not printed", "in part"],
 )
 def test_another_output_is_found(text: str, tmp_path: Path) -> None:
     assert len(differences(text, "wrong_page", tmp_path)) == 1
