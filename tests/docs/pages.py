@@ -26,7 +26,7 @@ _CHECKER = doctest.OutputChecker()
 
 @dataclass(frozen=True)
 class Block:
-    """A Python block, and the output that the page shows below it; where both end in the page."""
+    """A Python block, and the output that the page shows directly below it; where both end in the page."""
 
     code: str
     shown: str
@@ -41,7 +41,8 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def _block(code: re.Match[str], following: re.Match[str] | None) -> Block:
-    if following is None or following[1] != "text":
+    between = "" if following is None else code.string[code.end() : following.start()]
+    if following is None or following[1] != "text" or between.strip():
         return Block(code[2], "", code.end(), code.end())
     return Block(code[2], following[2], code.end(), following.end())
 

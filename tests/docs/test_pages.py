@@ -28,10 +28,17 @@ def page(code: str, shown: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    "text", [page("print(1)", "2"), page("print(1)"), page("x = 1", "1"), page("print(1)", "1 2")]
+    "text",
+    [page("print(1)", "2"), page("print(1)"), page("x = 1", "1"), page("print(1)", "1 2")],
+    ids=["another", "not shown", "not printed", "in part"],
 )
 def test_another_output_is_found(text: str, tmp_path: Path) -> None:
     assert len(differences(text, "wrong_page", tmp_path)) == 1
+
+
+def test_text_with_words_before_it_is_no_output(tmp_path: Path) -> None:
+    text = page("x = 1") + "A log:\n\n```text\n1\n```\n" + page("print(x)", "1")
+    assert differences(text, "log_page", tmp_path) == []
 
 
 def test_the_blocks_of_a_page_are_one_program(tmp_path: Path) -> None:
