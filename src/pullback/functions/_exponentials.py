@@ -141,7 +141,9 @@ def logaddexp(x: Any, y: Any) -> Any:
         up, down = sigmoids(gap)
         return {"x": dz * up * (1.0 + rest * down), "y": dz * down * (1.0 - rest * up)}
 
-    total = largest + softplus_of_minus_size(xp, gap)
+    # The sum may cancel: of −0.7 and log 2, say.
+    exact = xp.widest(gap) + xp.widest(rest)
+    total = xp.widest(largest) + softplus_of_minus_size(xp, exact)
     return xp.astype(total, dtype_of(xp, x, y)), logaddexp_pullback
 
 
@@ -172,11 +174,14 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """
     xp, a = real_arrays("logsumexp", x=x)
     axes = axes_of("logsumexp", a, axis)
-    largest, _, parts = below_largest(xp, a, axes)
+    # In float64, as the largest entry and the logarithm of the rest may cancel.
+    wide = xp.widest(a)
+    largest = xp.stop_gradient(xp.max(wide, axes, keepdims=True))
+    parts = xp.exp(wide - xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest)))
     whole = xp.sum(parts, axes, keepdims=True)
 
     def logsumexp_pullback(dy: Any) -> Any:
-        dy = with_axes(xp, xp.wide(dy), axes, keepdims)
+        dy = with_axes(xp, xp.widest(dy), axes, keepdims)
         return parts * (dy / xp.where(whole == 0, xp.ones_like(whole), whole))
 
     total = largest + xp.log(whole)

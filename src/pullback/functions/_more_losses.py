@@ -41,10 +41,12 @@ def binary_focal_cross_entropy(
     xp, z = real_arrays(name, y_pred=y_pred)
     labels = labels_like(xp, name, y_true, z)
     axes = () if axis is None else axes_of(name, z, axis)
+    # A power has many times the error of what it is one of.
+    labels, z = xp.widest(labels), xp.widest(z)
     weights = (1.0, 1.0) if alpha is None else (alpha, 1.0 - alpha)
 
     def focal_pullback(dy: Any) -> Any:
-        dy = with_axes(xp, xp.wide(dy), axes, keepdims=False) / xp.size(z, axes)
+        dy = with_axes(xp, xp.widest(dy), axes, keepdims=False) / xp.size(z, axes)
         one, zero, to_one, to_zero = _focal_terms(xp, z, gamma, slopes=True)
         to_logits = weights[1] * (1.0 - labels) * to_zero - weights[0] * labels * to_one
         return {"y_true": dy * (weights[0] * one - weights[1] * zero), "y_pred": dy * to_logits}

@@ -68,6 +68,11 @@ def wide(array: Any) -> Any:
     return tf.cast(array, tf.float32) if array.dtype in (tf.float16, tf.bfloat16) else array
 
 
+def widest(array: Any) -> Any:
+    """The same in float64, where sums of what is known to all digits of float32 may cancel."""
+    return tf.cast(array, tf.float64)
+
+
 def limits(array: Any) -> Any:
     """NumPy's `finfo` of a dtype of four bytes or more."""
     return np.finfo(array.dtype.as_numpy_dtype)
