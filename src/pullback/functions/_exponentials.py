@@ -13,6 +13,7 @@ from pullback._define import with_partials
 from pullback.functions._arguments import (
     arrays_for,
     axes_of,
+    broadcasting_arrays,
     dtype_of,
     real_arrays,
     with_axes,
@@ -102,7 +103,7 @@ def log_sub_exp(x: Any, y: Any) -> Any:
     >>> f"{z:.4f}", [f"{g:.4f}" for g in tape.gradient(z, [x, y])]
     ('999.5413', ['1.5820', '-0.5820'])
     """
-    xp, a, b = real_arrays("log_sub_exp", x=x, y=y)
+    xp, a, b = broadcasting_arrays("log_sub_exp", x=x, y=y)
     gap, rest = difference(xp, a, b)
 
     def log_sub_exp_pullback(dz: Any) -> Any:
@@ -132,7 +133,7 @@ def logaddexp(x: Any, y: Any) -> Any:
     >>> [f"{g:.4f}" for g in tape.gradient(z, x)]
     ['0.2689', '0.0000']
     """
-    xp, a, b = real_arrays("logaddexp", x=x, y=y)
+    xp, a, b = broadcasting_arrays("logaddexp", x=x, y=y)
     gap, rest = difference(xp, a, b)
     largest = xp.maximum(a, b)
 

@@ -8,6 +8,7 @@ from typing import Any
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     axes_of,
+    broadcasting_arrays,
     dtype_of,
     real_arrays,
     require_number,
@@ -121,7 +122,7 @@ def gaussian_nll(y_true: Any, mean: Any, log_scale: Any, full: bool = False) -> 
     """
     if full not in (True, False):
         raise ArgumentError(f"pb.functions.gaussian_nll got full={full!r}; wanted True or False.")
-    xp, y, m, s = real_arrays("gaussian_nll", y_true=y_true, mean=mean, log_scale=log_scale)
+    xp, y, m, s = broadcasting_arrays("gaussian_nll", y_true=y_true, mean=mean, log_scale=log_scale)
     shrink = xp.exp(-s)
     error = (y - m) * shrink
 

@@ -57,6 +57,25 @@ def astype(array: Any, dtype: Any) -> Any:
     return tf.cast(array, dtype)
 
 
+def rank_of(array: Any) -> int | None:
+    """The number of axes, if it is known."""
+    return array.shape.rank
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether a value is made of numbers, or of booleans."""
+    dtype = tf.convert_to_tensor(value).dtype
+    return dtype.is_floating or dtype.is_integer or dtype.is_bool
+
+
+def broadcasts_to(array: Any, other: Any) -> bool:
+    """Whether an array can be repeated to have the shape of another one, as far as is known."""
+    try:
+        return tf.broadcast_static_shape(array.shape, other.shape).is_compatible_with(other.shape)
+    except ValueError:
+        return False
+
+
 def kind_of(array: Any) -> str:
     """What the entries are: `floating`, `complex` or something else."""
     dtype = array.dtype

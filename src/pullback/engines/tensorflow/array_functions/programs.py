@@ -25,7 +25,6 @@ Pull = Callable[[Sequence[Any]], list[Any]]
 reshape = tf.reshape
 concat = tf.concat
 split = tf.split
-solve = tf.linalg.solve
 einsum = tf.einsum
 logical_and = tf.logical_and
 logical_not = tf.logical_not
