@@ -120,7 +120,7 @@ def two_inputs(x, y):
 def explicit(x):
     def backward(dy):
         def second(ddx):
-            return 11.0 * ddx
+            return 11.0 * dy * ddx
 
         return 7.0 * dy * x, second
 
@@ -133,7 +133,7 @@ def explicit(x):
 def explicit_of_two(x, y):
     def backward(dz):
         def second(ddx, ddy):
-            return 5.0 * ddy, 7.0 * ddx
+            return 5.0 * dz * ddy, 7.0 * dz * ddx
 
         return (2.0 * dz * x, 3.0 * dz * y), second
 
@@ -157,7 +157,7 @@ def explicit_none(x):
 def explicit_flat(x, y):
     def backward(dz):
         def second(ddx, ddy):
-            return 5.0 * ddy, 7.0 * ddx
+            return 5.0 * dz * ddy, 7.0 * dz * ddx
 
         return 2.0 * dz * x, 3.0 * dz * y, second
 

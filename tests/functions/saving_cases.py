@@ -1,5 +1,6 @@
 """The functions that save memory or time, at small sizes, beside their formulas in NumPy."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pullback as pb
 from tests.functions.cases import Case, log_softmax
 
 f = pb.functions
+ERF = np.vectorize(math.erf, otypes=[np.longdouble])
 ROWS = [[0.5, -1.0, 2.0], [-0.25, 1.5, 0.75]]
 SCALE, OFFSET = [1.5, -0.5, 2.0], [0.25, 0.5, -1.0]
 GATE = [[1.0, -2.0, 0.5], [0.75, 3.0, -0.25]]
@@ -68,6 +70,7 @@ CASES = [
         lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
         [ROWS],
     ),
+    Case("gelu", f.gelu, lambda x: 0.5 * x * (1 + ERF(x / math.sqrt(2))), [ROWS]),
     Case("swiglu", f.swiglu, lambda g, x: g / (1 + np.exp(-g)) * x, [GATE, ROWS]),
     Case("rms_norm", f.rms_norm, rms, [ROWS, SCALE]),
     # The gradient of an offset does not depend on it.

@@ -3,6 +3,8 @@
 import functools
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -268,6 +270,20 @@ def test_rewrapped_on_each_call_nothing_stays() -> None:
     assert len(gc.get_objects()) - before < 200
 
 
+LOAD = """
+import sys, pathlib, keras, numpy as np, tensorflow as tf
+import pullback.keras
+folder = pathlib.Path(sys.argv[1])
+model, x = keras.saving.load_model(folder / "model.keras"), np.load(folder / "x.npy")
+with tf.GradientTape() as tape:
+    y = model(x)
+    loss = tf.reduce_sum(y)
+np.save(folder / "y.npy", y)
+np.save(folder / "g.npy", tape.gradient(loss, model.trainable_variables[0]))
+assert type(model.layers[0]).__name__ == "Checkpoint"
+"""
+
+
 def test_a_keras_layer_that_saves(tmp_path: Path) -> None:
     inner = keras.layers.Dense(3, activation="gelu")
     model = keras.Sequential([keras.Input([3]), pb.keras.Checkpoint(inner), keras.layers.Dense(1)])
@@ -279,6 +295,15 @@ def test_a_keras_layer_that_saves(tmp_path: Path) -> None:
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(again(X), model(X), rtol=1e-6)
+    # In a process that has imported nothing but Keras and pullback's layers.
+    np.save(tmp_path / "x.npy", X)
+    command = [sys.executable, "-c", LOAD, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), model(X), rtol=1e-6)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(X))
+    np.testing.assert_allclose(np.load(tmp_path / "g.npy"), tape.gradient(loss, inner.kernel), 1e-5)
 
 
 @pytest.mark.parametrize(

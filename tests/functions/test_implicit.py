@@ -13,7 +13,7 @@ import tensorflow as tf
 import pullback as pb
 from pullback.engines.tensorflow.modes import push_forward
 from pullback.errors import ArgumentError, NotConverged, UnsupportedError
-from tests.modes import MODES, SECOND_ORDER, assert_gradients, assert_in_mode
+from tests.modes import MODES, SECOND_ORDER, assert_gradients, assert_in_mode, with_tape
 
 f = pb.functions
 A = tf.constant([2.0, 3.0])
@@ -83,7 +83,44 @@ def test_forward_mode_of_third_order_is_refused() -> None:
         differentiated(second)(A)
 
 
-@pytest.mark.parametrize("mode", ["second order, eager", "second order, tapes inside, XLA"])
+def derived(function: Callable[..., Any], *ways: str) -> Callable[[Any], Any]:
+    """The derivatives of a function of one array, the innermost first: by a tape, or forward along ones."""
+
+    def forward(of: Callable[..., Any]) -> Callable[[Any], Any]:
+        return lambda a: push_forward(of, [a], a, tf.ones_like(a))
+
+    def reverse(of: Callable[..., Any]) -> Callable[[Any], Any]:
+        return lambda a: with_tape(of, [a], ())[0]
+
+    for way in ways:
+        function = (forward if way == "forward" else reverse)(function)
+    return function
+
+
+@CASE
+def test_third_order_by_tapes_is_right(case: Any) -> None:
+    a, h = A.numpy().astype(float), 1e-4
+    wanted = (case[3](a + h) - case[3](a - h)) / (2 * h)
+    found = derived(case[0], "reverse", "reverse", "reverse")(A)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+
+
+REFUSED = {
+    "a tape around two accumulators": (["forward", "forward", "reverse"], lambda of: of),
+    "an accumulator around two tapes": (["reverse", "reverse", "forward"], lambda of: of),
+    "two accumulators in a tf.function": (["forward", "forward"], tf.function),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@CASE
+def test_other_forward_mode_is_refused(case: Any, name: str) -> None:
+    ways, run = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=r"pb\.functions\..*accumulator.*by tapes"):
+        run(derived(case[0], *ways))(A)
+
+
+@pytest.mark.parametrize("mode", SECOND_ORDER)
 def test_second_order(mode: str) -> None:
     a = A.numpy().astype(float)
     wanted = [2 * first(a) * second(a) for _, _, first, second in CASES]
@@ -97,8 +134,15 @@ def test_check_says_right() -> None:
     def settled(a: Any) -> Any:
         return f.fixed_point(lambda x, a: 0.5 * tf.sin(x) + a, tf.zeros_like(a), a)
 
-    report = pb.check(settled, A, tolerance=1e-3)
-    assert report.verdict == "right", str(report)
+    def crossing(a: Any) -> Any:
+        return f.root(lambda x, a: x**3 + x - a, tf.zeros_like(a), a)
+
+    def lowest(a: Any) -> Any:
+        return f.argmin(lambda x, a: tf.reduce_sum(tf.cosh(x) - a * x), tf.zeros_like(a), a)
+
+    for function in (settled, crossing, lowest):
+        report = pb.check(function, A, tolerance=1e-3)
+        assert report.verdict == "right", str(report)
 
 
 # A layer: two equations that depend on each other, closures, structures, solvers.

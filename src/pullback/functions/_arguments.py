@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -47,6 +48,11 @@ def arrays_for(*values: Any) -> Any:
 def real_arrays(function: str, **values: Any) -> tuple[Any, ...]:
     """The functions of arrays, and the values as arrays of one real dtype, in float32 at least."""
     xp = arrays_for(*values.values())
+    for name, value in values.items():
+        if value is None or isinstance(value, (str, bytes)):
+            raise ArgumentError(
+                f"pb.functions.{function} got {name}={value!r}; wanted an array of real floating-point numbers."
+            )
     own = [v for v in values.values() if xp.is_array(v)]
     arrays = {name: xp.asarray(v, own[0].dtype if own else None) for name, v in values.items()}
     for name, array in arrays.items():
@@ -61,6 +67,20 @@ def real_arrays(function: str, **values: Any) -> tuple[Any, ...]:
                 f"pb.functions.{function} got {came}; wanted one dtype. Cast one of them to that of the other."
             )
     return xp, *map(xp.wide, arrays.values())
+
+
+def broadcasting_arrays(function: str, **values: Any) -> tuple[Any, ...]:
+    """The same for values whose shapes have to broadcast together."""
+    xp, *arrays = real_arrays(function, **values)
+    shapes = [tuple(array.shape) for array in arrays if xp.rank_of(array) is not None]
+    columns = itertools.zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    if any(len({n for n in column if n not in (None, 1)}) > 1 for column in columns):
+        came = ", ".join(f"{n} as {describe(a)}" for n, a in zip(values, arrays, strict=True))
+        raise ArgumentError(
+            f"pb.functions.{function} got {came}; wanted shapes that broadcast together. Give one of them axes of size "
+            "one where it is to be repeated, as with x[:, None]."
+        )
+    return xp, *arrays
 
 
 def dtype_of(xp: Any, *values: Any) -> Any:

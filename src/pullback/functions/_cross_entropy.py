@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pullback._project import describe
+from pullback._project import compatible, describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     arrays_for,
@@ -105,6 +105,11 @@ def _seen(y_pred: Any, from_logits: bool, operation: str) -> tuple[Any, bool]:
 
 def labels_like(xp: Any, function: str, y_true: Any, predicted: Any) -> Any:
     """Labels as an array like the predictions, whose shape they have."""
+    if not xp.is_numeric(y_true):
+        raise ArgumentError(
+            f"pb.functions.{function} got labels {describe(y_true)} for predictions {describe(predicted)}; wanted "
+            "numbers."
+        )
     labels = xp.astype(y_true, predicted.dtype)
     came, wanted = tuple(labels.shape), tuple(predicted.shape)
     pairs = zip(came, wanted, strict=False)
@@ -238,16 +243,23 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
     labels = xp.class_numbers(y_true)
     if labels is not None and len(labels.shape) == len(z.shape) and labels.shape[axis] == 1:
         labels = xp.squeeze(labels, (axis,))
-    if labels is None or len(labels.shape) != len(z.shape) - 1:
+    rows = (*z.shape[:axis], *z.shape[axis + 1 :])
+    if labels is None or not compatible(tuple(labels.shape), rows):
         raise ArgumentError(
             f"pb.functions.{name} got labels {describe(xp.asarray(y_true))} for predictions {describe(z)}; wanted the "
             "number of a class for each row, in one axis less. For one-hot labels use categorical_cross_entropy."
         )
+    classes = xp.like(labels, xp.extent(z, axis))
+    labels = xp.require_classes(labels, labels == labels, classes, name, others="")
+    known = (labels >= 0) & (
+        labels < classes
+    )  # which is for compiled programs, that have no errors when they run
     if from_logits:
         _, shifted, parts = below_largest(xp, classes_last, (len(z.shape) - 1,))
         loss, slopes = xp.sparse_cross_entropy(labels, shifted, parts)
     else:
         loss, slopes = xp.sparse_log_loss(labels, classes_last)
+    loss = xp.where(known, loss, xp.nan_like(loss))
 
     def sparse_categorical_cross_entropy_pullback(dy: Any) -> Any:
         return xp.move_last(xp.expand_dims(xp.wide(dy), -1) * slopes, axis, back=True)

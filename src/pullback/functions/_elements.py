@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pullback._project import describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     arrays_for,
@@ -69,6 +70,11 @@ def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], x: 
     if condition is None:
         raise ArgumentError(
             "pb.functions.safe_where got a condition that is not of booleans. Write one such as `x > 0`."
+        )
+    if not xp.broadcasts_to(condition, x):
+        raise ArgumentError(
+            f"pb.functions.safe_where got a condition {describe(condition)} for x {describe(x)}; wanted the shape "
+            "of x. Write one such as `x > 0`."
         )
     mine = xp.where(condition, x, xp.stop_gradient(xp.an_entry(x, condition)))
     other = xp.where(condition, xp.stop_gradient(xp.an_entry(x, ~condition)), x)

@@ -13,6 +13,7 @@ from pullback._define import with_partials
 from pullback.functions._arguments import (
     arrays_for,
     axes_of,
+    broadcasting_arrays,
     dtype_of,
     real_arrays,
     with_axes,
@@ -102,7 +103,7 @@ def log_sub_exp(x: Any, y: Any) -> Any:
     >>> f"{z:.4f}", [f"{g:.4f}" for g in tape.gradient(z, [x, y])]
     ('999.5413', ['1.5820', '-0.5820'])
     """
-    xp, a, b = real_arrays("log_sub_exp", x=x, y=y)
+    xp, a, b = broadcasting_arrays("log_sub_exp", x=x, y=y)
     gap, rest = difference(xp, a, b)
 
     def log_sub_exp_pullback(dz: Any) -> Any:
@@ -132,7 +133,7 @@ def logaddexp(x: Any, y: Any) -> Any:
     >>> [f"{g:.4f}" for g in tape.gradient(z, x)]
     ['0.2689', '0.0000']
     """
-    xp, a, b = real_arrays("logaddexp", x=x, y=y)
+    xp, a, b = broadcasting_arrays("logaddexp", x=x, y=y)
     gap, rest = difference(xp, a, b)
     largest = xp.maximum(a, b)
 
@@ -141,7 +142,9 @@ def logaddexp(x: Any, y: Any) -> Any:
         up, down = sigmoids(gap)
         return {"x": dz * up * (1.0 + rest * down), "y": dz * down * (1.0 - rest * up)}
 
-    total = largest + softplus_of_minus_size(xp, gap)
+    # The sum may cancel: of −0.7 and log 2, say.
+    exact = xp.widest(gap) + xp.widest(rest)
+    total = xp.widest(largest) + softplus_of_minus_size(xp, exact)
     return xp.astype(total, dtype_of(xp, x, y)), logaddexp_pullback
 
 
@@ -172,11 +175,14 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """
     xp, a = real_arrays("logsumexp", x=x)
     axes = axes_of("logsumexp", a, axis)
-    largest, _, parts = below_largest(xp, a, axes)
+    # In float64, as the largest entry and the logarithm of the rest may cancel.
+    wide = xp.widest(a)
+    largest = xp.stop_gradient(xp.max(wide, axes, keepdims=True))
+    parts = xp.exp(wide - xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest)))
     whole = xp.sum(parts, axes, keepdims=True)
 
     def logsumexp_pullback(dy: Any) -> Any:
-        dy = with_axes(xp, xp.wide(dy), axes, keepdims)
+        dy = with_axes(xp, xp.widest(dy), axes, keepdims)
         return parts * (dy / xp.where(whole == 0, xp.ones_like(whole), whole))
 
     total = largest + xp.log(whole)

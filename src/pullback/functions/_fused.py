@@ -132,6 +132,10 @@ def _normalised(name: str, x: Any, scale: Any, offset: Any, *, epsilon: Any, cen
     scale, offset = (
         p if p is None or xp.is_array(p) else xp.asarray(p, x.dtype) for p in (scale, offset)
     )
+    if len(x.shape) == 0:
+        raise ArgumentError(
+            f"pb.functions.{name} got x {describe(x)}; wanted at least one axis, along which to normalise."
+        )
     for what, value in {"scale": scale, "offset": offset}.items():
         if value is not None and not compatible(tuple(value.shape), tuple(x.shape[-1:])):
             raise ArgumentError(
@@ -201,7 +205,8 @@ def softmax_cross_entropy(labels: Any, logits: Any) -> Any:
     labels = xp.packed(labels)
     numbers = xp.kind_of(labels) != "floating"
     wanted = tuple(z.shape[:-1]) if numbers else tuple(z.shape)
-    if len(z.shape) == 0 or len(labels.shape) != len(wanted) or xp.class_numbers(labels) is None:
+    fit = len(z.shape) > 0 and compatible(tuple(labels.shape), wanted)
+    if not fit or xp.class_numbers(labels) is None:
         raise ArgumentError(
             f"pb.functions.{name} got labels {describe(labels)} for logits {describe(z)}; wanted class numbers of the "
             "shape of the logits without the last axis, or probabilities of the shape of the logits."

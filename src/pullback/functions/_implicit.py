@@ -24,6 +24,9 @@ from pullback.functions._solve_options import Options, Solve, SolveLog
 
 Arrays = Sequence[Any]
 _depth: ContextVar[int] = ContextVar("depth", default=0)  # of rules inside of rules
+_level: ContextVar[int] = ContextVar(
+    "level", default=0
+)  # of solutions that are gradients of solutions
 _ORDER = 2  # of forward mode
 _DENSE = 256  # unknowns of one system, up to which its matrix is made
 
@@ -205,8 +208,9 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
     sources = xp.sources_of(lambda x: equation.residual(x, equation.params), equation.start)
     if xp.forward_order([*equation.params, *sources]) > _ORDER:
         raise UnsupportedError(
-            f"pb.functions.{equation.options.name} got tangents of more than {_ORDER} accumulators; wanted forward "
-            f"mode of order {_ORDER} at most. Take the inner derivatives by tapes."
+            f"pb.functions.{equation.options.name} got tangents of more than {_ORDER} accumulators, or of {_ORDER} in "
+            f"a tape or in a traced function; wanted forward mode in derivatives of order {_ORDER} at most, and "
+            f"{_ORDER} accumulators only around code that runs at once. Take the inner derivatives by tapes."
         )
 
     def found(start: Arrays, params: Arrays) -> list[Any]:
@@ -317,8 +321,11 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
     if _depth.get() > 1:
         # An accumulator follows what runs for its sake, and would go on for ever.
         return solve(b)
+    level = _level.get() + 1
 
     def pushed(db: Any, *dreads: Any, outputs: Any) -> Any:
+        if level > 1 and not _depth.get():
+            raise _too_deep(equation)
         tangents = flatten(dreads)[0]
         rest = 0.0 if db is None else db
         if any(t is not None for t in tangents):
@@ -333,7 +340,8 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
         del reads
 
         def linear_pullback(dw: Any, *, outputs: Any) -> Any:
-            v = linear_solution(equation, kind, matrix.swapped(), dw, own_reads)
+            with set_for(_level, level):
+                v = linear_solution(equation, kind, matrix.swapped(), dw, own_reads)
             _, pull = xp.pullback_of(lambda _: [matrix.build()(outputs)], [], own_reads, [outputs])
             return {"b": v, "reads": pull([-v])}
 
@@ -341,6 +349,13 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
 
     own_reads = reads
     return linear(b, list(reads))
+
+
+def _too_deep(equation: Equation) -> UnsupportedError:
+    return UnsupportedError(
+        f"pb.functions.{equation.options.name} got an accumulator around two derivatives, or around one of a traced "
+        f"function; wanted forward mode in derivatives of order {_ORDER} at most. Take all of them by tapes."
+    )
 
 
 def _scale_of(xp: Any, b: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     axes_of,
+    broadcasting_arrays,
     dtype_of,
     exactly,
     real_arrays,
@@ -168,7 +169,7 @@ def hypot(x: Any, y: Any) -> Any:
     >>> [f"{g:.4f}" for g in tape.gradient(z, x)]
     ['0.6000', '0.0000']
     """
-    xp, a, b = real_arrays("hypot", x=x, y=y)
+    xp, a, b = broadcasting_arrays("hypot", x=x, y=y)
     scale, a, b, squares = _scaled_pair(xp, a, b)
 
     def hypot_pullback(dz: Any) -> Any:
@@ -192,7 +193,7 @@ def atan2(y: Any, x: Any) -> Any:
     >>> [f"{g:.0e}" for g in tape.gradient(angle, y)]
     ['0e+00', '5e+29']
     """
-    xp, up, along = real_arrays("atan2", y=y, x=x)
+    xp, up, along = broadcasting_arrays("atan2", y=y, x=x)
     scale, b, a, squares = _scaled_pair(xp, up, along)
 
     def atan2_pullback(dz: Any) -> Any:

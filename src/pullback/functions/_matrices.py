@@ -159,13 +159,19 @@ def _funm(a: Any, *, f: Callable[[Any], Any]) -> Any:
     xp, m = real_arrays("funm", a=a)
     _square("funm", m)
     values, vectors = xp.eigh(_symmetric(xp, m))
+    found = f(values)
+    if not xp.fits(found, values):
+        raise ArgumentError(
+            f"pb.functions.funm got a function f that returns {describe(found)} for {describe(values)}; wanted one "
+            "number of the same dtype for each, as tf.math.log gives."
+        )
 
     def funm_pullback(dy: Any) -> Any:
         values, vectors = eigh(m)
         inside = xp.matmul(xp.transpose(vectors), xp.matmul(_symmetric(xp, xp.wide(dy)), vectors))
         return _conjugated(xp, vectors, inside * _divided_differences(xp, f, values))
 
-    return xp.astype(_conjugated(xp, vectors, xp.diag(f(values))), dtype_of(xp, a)), funm_pullback
+    return xp.astype(_conjugated(xp, vectors, xp.diag(found)), dtype_of(xp, a)), funm_pullback
 
 
 def _divided_differences(xp: Any, f: Callable[[Any], Any], values: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     axes_of,
+    broadcasting_arrays,
     dtype_of,
     real_arrays,
     require_number,
@@ -41,10 +42,12 @@ def binary_focal_cross_entropy(
     xp, z = real_arrays(name, y_pred=y_pred)
     labels = labels_like(xp, name, y_true, z)
     axes = () if axis is None else axes_of(name, z, axis)
+    # A power has many times the error of what it is one of.
+    labels, z = xp.widest(labels), xp.widest(z)
     weights = (1.0, 1.0) if alpha is None else (alpha, 1.0 - alpha)
 
     def focal_pullback(dy: Any) -> Any:
-        dy = with_axes(xp, xp.wide(dy), axes, keepdims=False) / xp.size(z, axes)
+        dy = with_axes(xp, xp.widest(dy), axes, keepdims=False) / xp.size(z, axes)
         one, zero, to_one, to_zero = _focal_terms(xp, z, gamma, slopes=True)
         to_logits = weights[1] * (1.0 - labels) * to_zero - weights[0] * labels * to_one
         return {"y_true": dy * (weights[0] * one - weights[1] * zero), "y_pred": dy * to_logits}
@@ -119,7 +122,7 @@ def gaussian_nll(y_true: Any, mean: Any, log_scale: Any, full: bool = False) -> 
     """
     if full not in (True, False):
         raise ArgumentError(f"pb.functions.gaussian_nll got full={full!r}; wanted True or False.")
-    xp, y, m, s = real_arrays("gaussian_nll", y_true=y_true, mean=mean, log_scale=log_scale)
+    xp, y, m, s = broadcasting_arrays("gaussian_nll", y_true=y_true, mean=mean, log_scale=log_scale)
     shrink = xp.exp(-s)
     error = (y - m) * shrink
 

@@ -79,6 +79,11 @@ def _halves(xp: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
         raise ArgumentError(
             f"pb.functions.reversible got {came}; wanted two arrays of real numbers."
         )
+    if halves[0].dtype != halves[1].dtype or not xp.fits(*halves):
+        raise ArgumentError(
+            f"pb.functions.reversible got {came}; wanted two halves of one shape and dtype. Split an array in two, or "
+            "pad one of them."
+        )
     if any(xp.eps_of(x.dtype) > 1e-4 for x in halves):
         raise ArgumentError(
             f"pb.functions.reversible got {came}: the inputs cannot be had back from outputs of so few digits. Cast to "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Generator
 
 from pullback.engines.tensorflow.versions import unsupported
@@ -18,6 +19,8 @@ def load() -> Engine:
         from pullback.engines.tensorflow.keras_support import quantized as keras_layers
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
 
+        # Files with this layer in them are read after nothing but the import of pullback.
+        importlib.import_module("pullback.engines.tensorflow.keras_support.checkpoint_layer")
         tf_private.stop_at_calls()
     tf_private.leave_unconverted("pullback")
     for part in (as_argument, vectorized, transposing, keras_saving, keras_layers):

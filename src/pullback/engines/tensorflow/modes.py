@@ -266,4 +266,10 @@ SECOND_ORDER = _table(
     _second_order("second order, first tape inside", "eager", "tf.function, tape outside"),
     _second_order("second order, tapes inside", "eager", "tf.function, tape inside"),
     _second_order("second order, tapes inside, XLA", "eager", "XLA, tape inside"),
+    _second_order(
+        "second order, forward mode over a tape", "eager", "forward mode", gives_none=False
+    ),
+    _second_order(
+        "second order, tape over forward mode, inside", "forward mode", "tf.function, tape inside"
+    ),
 )

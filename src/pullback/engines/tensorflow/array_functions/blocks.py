@@ -162,12 +162,14 @@ def chosen_labels(labels: Any, ignored: int | None, skipped: Any) -> Any:
     return valid if skipped is None else valid & tf.logical_not(skipped)
 
 
-def require_classes(labels: Any, valid: Any, classes: Any, function: str) -> Any:
+def require_classes(
+    labels: Any, valid: Any, classes: Any, function: str, *, others: str = ", or ignore_index"
+) -> Any:
     """Labels that are all classes, 0 where they do not count; else an error, now or when the program runs."""
     labels = tf.where(valid, labels, 0)
     wrong = (labels < 0) | (labels >= classes)
     words = f"pb.functions.{function} got a label that is no class: "
-    wanted = "wanted numbers from 0 to the number of classes less one, or ignore_index"
+    wanted = f"wanted numbers from 0 to the number of classes less one{others}"
     if tf.executing_eagerly():
         if bool(tf.reduce_any(wrong)):
             found = int(tf.boolean_mask(labels, wrong)[0])

@@ -57,6 +57,25 @@ def astype(array: Any, dtype: Any) -> Any:
     return tf.cast(array, dtype)
 
 
+def rank_of(array: Any) -> int | None:
+    """The number of axes, if it is known."""
+    return array.shape.rank
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether a value is made of numbers, or of booleans."""
+    dtype = tf.convert_to_tensor(value).dtype
+    return dtype.is_floating or dtype.is_integer or dtype.is_bool
+
+
+def broadcasts_to(array: Any, other: Any) -> bool:
+    """Whether an array can be repeated to have the shape of another one, as far as is known."""
+    try:
+        return tf.broadcast_static_shape(array.shape, other.shape).is_compatible_with(other.shape)
+    except ValueError:
+        return False
+
+
 def kind_of(array: Any) -> str:
     """What the entries are: `floating`, `complex` or something else."""
     dtype = array.dtype
@@ -66,6 +85,11 @@ def kind_of(array: Any) -> str:
 def wide(array: Any) -> Any:
     """The same in float32 at least: what has few digits is computed with more of them."""
     return tf.cast(array, tf.float32) if array.dtype in (tf.float16, tf.bfloat16) else array
+
+
+def widest(array: Any) -> Any:
+    """The same in float64, where sums of what is known to all digits of float32 may cancel."""
+    return tf.cast(array, tf.float64)
 
 
 def limits(array: Any) -> Any:

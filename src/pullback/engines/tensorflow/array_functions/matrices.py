@@ -36,6 +36,15 @@ def cholesky_solve(lower: Any, right: Any) -> Any:
     return tf.linalg.cholesky_solve(lower, right)
 
 
+def solve(matrices: Any, right: Any) -> Any:
+    """What solves A X = right; NaN where A has no inverse, which to TensorFlow is an error that names nobody."""
+    sign, _ = tf.linalg.slogdet(matrices)
+    fine = (tf.abs(sign) > 0)[..., None, None]
+    unit = tf.linalg.eye(tf.shape(matrices)[-1], dtype=matrices.dtype)
+    found = tf.linalg.solve(tf.where(fine, matrices, unit), right)
+    return tf.where(fine, found, tf.cast(math.nan, right.dtype))
+
+
 def slope_at(function: Any, x: Any) -> Any:
     """The derivative of a function of single entries."""
     with tf.GradientTape() as tape:

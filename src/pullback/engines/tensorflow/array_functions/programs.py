@@ -25,7 +25,6 @@ Pull = Callable[[Sequence[Any]], list[Any]]
 reshape = tf.reshape
 concat = tf.concat
 split = tf.split
-solve = tf.linalg.solve
 einsum = tf.einsum
 logical_and = tf.logical_and
 logical_not = tf.logical_not
@@ -112,6 +111,9 @@ def shares_of(gram: Any) -> Any:
 
 def same_shape(array: Any, other: Any) -> Any:
     """The array, known to have the shape of another one."""
+    array = tf.convert_to_tensor(array)
+    if array.shape.is_fully_defined() or other.shape.rank is None:
+        return array  # which `fits`; and TensorFlow has no tangents of the op below for an accumulator in a graph
     return tf.ensure_shape(array, other.shape)
 
 
@@ -264,9 +266,12 @@ def _sources_now(function: Callable[..., Any], xs: Sequence[Any]) -> list[Any]:
 
 
 def forward_order(sources: Sequence[Any]) -> int:
-    """How many accumulators push tangents of these forward at once."""
+    """How many accumulators push tangents of these forward at once; a tape or a graph around several counts as one."""
     handles = [s.handle if isinstance(s, tf.Variable) else s for s in sources]
-    return transposing.order_of_tangents(handles)
+    order = transposing.order_of_tangents(handles)
+    # TensorFlow makes tangents of tangents in functions of its own: tapes lose them there, and graphs fail.
+    around = not tf.executing_eagerly() or transposing.should_record_backprop(handles)
+    return order + int(order > 1 and around)
 
 
 def pullback_of(

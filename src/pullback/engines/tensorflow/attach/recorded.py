@@ -91,15 +91,37 @@ class Recorded(Pullback):
     def _forward(self, tangents: Sequence[Any]) -> list[Any]:
         # Not zeros, where a rule that is linear may be written so that it has no derivative.
         at = [tf.ones_like(value) for value in self.values]
+        count = len(self.flowing)
         if self.jvp is None:
             out = transposed(lambda dy: self._backward(dy, checked=False), at, tangents)
+            if private.could_possibly_record() and self.run_rule(at).second:
+                out = self._with_second(at, tangents)
             return self._if_linear(out, at)
-        count = len(self.flowing)
         out = self._explicit_tangents(self.jvp, tangents[:count], self.values)
         if self.captured is None:
             return out
         through = transposed(self.captured, at, tangents[count:])
         return [a + b for a, b in zip(out, through, strict=True)]
+
+    def _with_second(self, at: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        """The tangents Rᵀt of a rule u → Ru with an explicit second: it differentiates ⟨Ru, t⟩, which is ⟨u, Rᵀt⟩."""
+        count = len(self.flowing)
+        others = transposed(
+            lambda dy: self._backward(dy, checked=False)[count:], at, tangents[count:]
+        )
+        along = list(tangents[:count])
+        plain = transposed(lambda dy: self._backward(dy, checked=False)[:count], at, along)
+        there = [i for i, t in enumerate(along) if t is not None]
+
+        def derivative(*upstream: Any) -> list[Any]:
+            given = self.run_rule(upstream)
+            towards = [given.leaves[i] for i in self.flowing]
+            second = self._explicit_second(given.second, along) if given.second else ()
+            return [*(towards[i] for i in there), *second]
+
+        sources = [*(along[i] for i in there), *self._inputs_alive()]
+        fresh = splice("tangent", plain, sources, derivative)
+        return [a + b for a, b in zip(fresh, others, strict=True)]
 
     @runs_user_code
     def run_rule(self, upstream: Sequence[Any]) -> Gradients:
@@ -151,6 +173,10 @@ class Recorded(Pullback):
             found = rule(some).leaves
             return [found[i] for i in self.flowing]
 
+        def spread_second(doubled: Sequence[Any]) -> list[Any]:
+            spread = scatter(len(gradients), present, doubled)
+            return self._explicit_second(second, spread)[: len(sources)] if second else []
+
         def derivative(*doubled: Any) -> list[Any]:
             spread = scatter(len(gradients), present, doubled)
             towards_upstream = (
@@ -158,10 +184,16 @@ class Recorded(Pullback):
                 if jvp
                 else transposed(flowing, along, spread)
             )
-            rest = self._explicit_second(second, spread)[: len(sources)] if second else doubled
-            return [*towards_upstream, *rest]
+            return [*towards_upstream, *(spread_second(doubled) if second else doubled)]
 
-        fresh = splice("gradient", plain, [*along, *sources], derivative)
+        def forward(*tangents: Any) -> list[Any]:
+            with private.push_forwardprop_state():
+                moved, rest = flowing(tangents[: len(along)]), tangents[len(along) :]
+                if second:
+                    rest = transposed(spread_second, [tf.ones_like(g) for g in plain], rest)
+                return [moved[i] + t for i, t in zip(present, rest, strict=True)]
+
+        fresh = splice("gradient", plain, [*along, *sources], derivative, forward)
         if not tf.executing_eagerly():
             capture_ahead(tf.compat.v1.get_default_graph(), derivative, plain)
         return scatter(len(gradients), present, fresh)

@@ -20,6 +20,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
 from pullback.engines.tensorflow.tf_private import saving
+from pullback.engines.tensorflow.tf_private import transposing as tangents
 from pullback.engines.tensorflow.values import tensors_in
 from pullback.errors import ExportError
 from pullback.extend import rehearsing, set_for, walk
@@ -45,8 +46,27 @@ def splice(
         fresh = _splice_in_graph(name, values, sources, backward)
     if ready:
         ready(fresh)
-    private.record_operation(name, fresh, list(sources), backward, forward)
+    record(name, fresh, list(sources), backward, forward)
     return fresh
+
+
+def record(
+    name: str,
+    outputs: list[Any],
+    sources: list[Any],
+    backward: Backward,
+    forward: Backward | None,
+) -> None:
+    """Record outputs on every tape and accumulator, so that a tape can differentiate the tangents.
+
+    TensorFlow asks for tangents before it tells the tapes of the outputs: to them, a rule that reads its outputs would
+    read constants. So tapes are told first, and accumulators by way of handles on the sources that no tape knows.
+    """
+    taped = forward is not None and tangents.should_record_backprop(sources)
+    if taped and tangents.have_tangents(sources):
+        tangents.record_backprop(name, outputs, sources, backward)
+        sources = tangents.known_to_accumulators(sources)
+    private.record_operation(name, outputs, sources, backward, forward)
 
 
 def _splice_in_graph(

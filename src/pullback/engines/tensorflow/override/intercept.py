@@ -17,7 +17,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.graph import exporting, must_capture_ahead
 from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
-from pullback.engines.tensorflow.attach.splice import capture_ahead, splice
+from pullback.engines.tensorflow.attach.splice import capture_ahead, record, splice
 from pullback.engines.tensorflow.override.graphs import (
     GIVEN_INSIDE,
     gradient_name,
@@ -117,9 +117,7 @@ def _record(chain: Chain, op: Op) -> None:
     else:  # which keeps the inputs anyway
         recorded.tensors = op.inputs
     recorded.values = [op.outputs[i] for i in recorded.returned]
-    private.record_operation(
-        op.type, recorded.values, op.inputs, recorded.backward, recorded.forward
-    )
+    record(op.type, recorded.values, list(op.inputs), recorded.backward, recorded.forward)
     recorded.values = ()
 
 

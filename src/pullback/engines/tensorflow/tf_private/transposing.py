@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe as _tfe
 from tensorflow.python.eager import forwardprop as _forwardprop
+from tensorflow.python.eager import record as _record
 from tensorflow.python.eager.polymorphic_function import concrete_function as _functions
 from tensorflow.python.ops import script_ops as _script_ops
 from tensorflow.python.saved_model import function_deserialization as _loading
@@ -24,6 +25,9 @@ from pullback.engines.tensorflow import tf_private as _private
 _Delayed = _functions._DelayedRewriteGradientFunctions
 _Concrete = _functions.ConcreteFunction
 
+# An operation is recorded on tapes alone; and whether any of them would record it.
+record_backprop = _record.record_operation_backprop_only
+should_record_backprop = _record.should_record_backprop
 # Recording calls nobody back but for an accumulator that transposes a backward function.
 _RECORDING: CodeType = _private.record_operation.__code__
 # Transposes the gradient of one op of TensorFlow, with the accumulators put aside.
@@ -78,6 +82,21 @@ def order_of_tangents(tensors: Sequence[Any]) -> int:
 def have_tangents(tensors: Sequence[Any]) -> bool:
     """Whether an accumulator has tangents of any of these."""
     return bool(_tfe.TFE_Py_PackJVPs(list(tensors))[1])
+
+
+def known_to_accumulators(tensors: Sequence[Any]) -> list[Any]:
+    """Other handles on tensors, with the same tangents, that no tape knows."""
+    with _record.stop_recording():
+        fresh = [tf.identity(tensor) for tensor in tensors]
+    places, tangents = _tfe.TFE_Py_PackJVPs(list(tensors))
+    _record.record_operation_forwardprop_only(
+        "Identity", [*fresh, *tangents], list(tensors), _never_asked_for, places
+    )
+    return fresh
+
+
+def _never_asked_for(*upstream: Any) -> list[Any]:
+    return list(upstream)
 
 
 def transposes(frame: Any) -> bool:
