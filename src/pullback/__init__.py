@@ -6,6 +6,7 @@ from pullback import rules as rules
 from pullback._define import custom_gradient as custom_gradient
 from pullback._define import with_gradient as with_gradient
 from pullback._define import with_partials as with_partials
+from pullback._inputs import inputs as inputs
 from pullback._override import export as export
 from pullback._override import override as override
 from pullback._override import targets as targets
