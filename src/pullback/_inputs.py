@@ -48,12 +48,12 @@ def inputs(
     domain: Any = None,
     order: int | None = None,
     tolerance: float | None = None,
-    ignore: str = "",
+    ignore: Any = "",
 ) -> Inputs:
     """With what `pullback check` checks a function: arguments, and the options of `pb.check`; written above it.
 
-    `ignore` is the reason why a function is not to be checked: it has a line in the output, and fails no build. The same
-    serves as a value of `pullback_inputs`.
+    `ignore` is the reason why a function is not to be checked: it has a line in the output, and fails no build.
+    The same serves as a value of `pullback_inputs`.
 
     >>> @pb.inputs(tf.constant([0.3, 1.7]), against=tf.identity)
     ... @pb.custom_gradient

@@ -6,6 +6,7 @@ import enum
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,9 +37,7 @@ class Format(enum.StrEnum):
 
 
 def check(
-    targets: Annotated[
-        list[str], typer.Argument(help="Files, folders, modules, module:function.")
-    ],
+    targets: Annotated[list[str], typer.Argument(help="Files, folders, modules, module:function.")],
     quick: Annotated[bool | None, typer.Option(help="Two points only.", show_default=False)] = None,
     order: Annotated[
         int | None, typer.Option(help="1 leaves out second derivatives.", min=1, max=2)
@@ -58,7 +57,9 @@ def check(
         bool, typer.Option(help="Check in a process of its own, which may crash.")
     ] = True,
     full: Annotated[bool, typer.Option("--report", help="Print each report in full.")] = False,
-    output: Annotated[Format, typer.Option("--format", help="How lines are written.")] = Format.TEXT,
+    output: Annotated[
+        Format, typer.Option("--format", help="How lines are written.")
+    ] = Format.TEXT,
     json: Annotated[str, typer.Option(help="Write JSON to this file; - prints it.")] = "",
     junit: Annotated[str, typer.Option(help="Write JUnit's XML to this file.")] = "",
     html: Annotated[str, typer.Option(help="Write a page to this file.")] = "",
@@ -71,11 +72,16 @@ def check(
         console.print(note("?", "pyproject.toml", str(error)))
         raise typer.Exit(SOME_UNKNOWN) from error
     said = {"quick": quick, "order": order, "seed": seed}
-    options = {**settings.options, **{key: value for key, value in said.items() if value is not None}}
+    options = {
+        **settings.options,
+        **{key: value for key, value in said.items() if value is not None},
+    }
     seconds = options.pop("timeout", _SECONDS) if timeout is None else timeout
     many = options.pop("jobs", None) if jobs is None else jobs
     crew = _crew(settings, float(seconds), many, isolate=isolate)
-    session = _Session(console, crew, options, output, select=select, fail_fast=fail_fast, full=full)
+    session = _Session(
+        console, crew, options, output, select=select, fail_fast=fail_fast, full=full
+    )
     status = session.run(targets)
     _write(session.outcomes, session.seconds, json=json, junit=junit, html=html)
     raise typer.Exit(status)
@@ -147,7 +153,11 @@ class _Session:
             reason = items if isinstance(items, str) else ""
             known = _written(place) if isinstance(items, str) else items
             named = {item: f"{place.label}:{item.name}" if several else item.name for item in known}
-            kept = [item for item in known if not self.select or is_selected(self.select, f"{place.label}:{item.name}")]
+            kept = [
+                item
+                for item in known
+                if not self.select or is_selected(self.select, f"{place.label}:{item.name}")
+            ]
             self._names.update(named)
             if reason:
                 self._unloaded(place, kept, reason)
@@ -189,10 +199,7 @@ def _written(place: Place) -> list[Item]:
 
 def _full(outcome: Outcome, name: str) -> Any:
     """The whole report, named and run again like the target."""
-    from dataclasses import replace
-
-    report = outcome.report
-    assert report is not None
+    report: Any = outcome.report
     again = f"pullback check {outcome.item.file}:{outcome.item.name} --report --seed {report.seed}"
     return replace(report, name=name, reproduce=again)
 

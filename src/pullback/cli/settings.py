@@ -15,7 +15,9 @@ from pullback.cli.inputs import NAME, said_beside
 from pullback.errors import CheckError
 
 _FOR_ALL = {"order": int, "tolerance": float, "seed": int, "quick": bool, "timeout": float, "jobs": int}  # fmt: skip
-_FOR_ONE = {"against": str, "wrt": (str, list), "domain": (str, list, dict), "order": int, "tolerance": float, "ignore": str}  # fmt: skip
+_FOR_ONE = {
+    "against": str, "wrt": (str, list), "domain": (str, list, dict), "order": int, "tolerance": float, "ignore": str,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,10 @@ def said_of(module: ModuleType, name: str, function: Any, of_project: Mapping[st
     if "against" in rest:
         rest["against"] = _named(module, rest["against"])
     options = {**_as_domain(rest), **inputs.options}
-    return Said(replace(inputs, options=options, ignore=inputs.ignore or of_project.get("ignore", "")), origin)
+    return Said(
+        replace(inputs, options=options, ignore=inputs.ignore or of_project.get("ignore", "")),
+        origin,
+    )
 
 
 def _as_domain(options: dict[str, Any]) -> dict[str, Any]:

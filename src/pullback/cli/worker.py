@@ -13,7 +13,6 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-
 _LOADING = (
     120.0  # seconds that importing a framework may take at least, however short the functions
 )

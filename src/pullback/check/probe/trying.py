@@ -13,6 +13,7 @@ class Ran:
     refused: str = ""
     not_finite: bool = False
     fault: str = ""
+    is_misshapen: bool = False
 
 
 @dataclass(frozen=True)

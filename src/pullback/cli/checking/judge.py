@@ -37,10 +37,12 @@ def judged(item: Item, found: Found, options: Mapping[str, Any]) -> Outcome:
     notes = tuple(f"no gradient for {name}, held" for name in held)
     outcome = Outcome(item, RIGHT, "", inputs, report=report, notes=notes)
     if report.verdict == "wrong":
-        return _wrong(outcome, report)
+        return _wrong(outcome, report, found)
     if report.verdict == "undecided":
         reason = next(iter(report.coverage.reasons), "it could not be told")
-        return replace(outcome, status=UNKNOWN, text=f"undecided: {reason}. --report says what to write")
+        return replace(
+            outcome, status=UNKNOWN, text=f"undecided: {reason}. --report says what to write"
+        )
     return _right(outcome, report, found, held, options)
 
 
@@ -63,13 +65,19 @@ def _right(
     return replace(outcome, text=text)
 
 
-def _wrong(outcome: Outcome, report: Report) -> Outcome:
+def _wrong(outcome: Outcome, report: Report, found: Found) -> Outcome:
+    """Wrong, unless the inputs that were made up may be to blame."""
     finding = report.findings[0]
     outcome = replace(outcome, status=WRONG, text=report.diagnosis, source=finding.source or "")
+    if found.unsure:
+        text = f"wrong at all inputs that were tried: {report.diagnosis}. @pb.inputs(...) says which are meant"
+        return replace(outcome, status=UNKNOWN, text=text)
     is_given = any(origin in outcome.inputs for origin in _GIVEN)
     if finding.kind == "nonfinite" and finding.made_up and not is_given:
         text = f"right, but {report.diagnosis}. If such values never come: @pb.inputs(domain=…)"
         return replace(outcome, status=UNKNOWN, text=text)
+    if finding.kind == "mode" and not is_given:
+        return replace(outcome, status=UNKNOWN, text=f"right in eager code, but {report.diagnosis}")
     return outcome
 
 
@@ -80,7 +88,7 @@ def _checked(found: Found, options: dict[str, Any]) -> tuple[Report, list[str]]:
         while True:
             report = check_gradient(found.function, *guess.args, kwargs=guess.kwargs, **options)
             finding = report.findings[0] if report.findings else None
-            if finding is None or finding.kind not in _ABSENT or "wrt" in options and not held:
+            if finding is None or finding.kind not in _ABSENT or ("wrt" in options and not held):
                 return report, held
             names = {line.leaf.path: line.leaf.name for line in report.inputs}
             name = names.get(finding.path, "")
@@ -122,13 +130,16 @@ def _lost_outside(found: Found) -> str:
         return ""
     try:
         with progress.hidden():
-            report = check_gradient(outer, *guess.args, kwargs=guess.kwargs, wrt=closed_over, order=1)
+            report = check_gradient(
+                outer, *guess.args, kwargs=guess.kwargs, wrt=closed_over, order=1
+            )
     except CheckError:
         return ""
     if report.verdict != "wrong" or report.findings[0].kind not in _LOST:
         return ""
     lost = _quoted(closed_over)
-    return f"right, but no gradient flows to {lost}, which it closes over, in a tf.function. If it should: make it an argument"
+    where = "which it closes over, in a tf.function"
+    return f"right, but no gradient flows to {lost}, {where}. If it should: make it an argument"
 
 
 def _is_filled(cell: Any) -> bool:

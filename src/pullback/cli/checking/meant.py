@@ -6,7 +6,7 @@ differ from its derivative. Whether it is the one that was meant cannot be told 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,10 @@ from pullback.check.probe import Arrays, OutsideDomain, Probe, RuleFault
 
 _STEP = 1e-4  # far above the rounding of float32, far below what a step function skips
 _DIRECTIONS = 3
+_MOST_GROWTH = (
+    150.0  # of a gradient for a hundred times the upstream: more is a mistake, such as its square
+)
+_ALIKE = 1e-3  # relative: far above the rounding of float32
 HOW_TO_SAY = "If it is meant, say so: @pb.inputs(against=…) or @pb.inputs(ignore='why')"
 
 
@@ -24,7 +28,7 @@ def meaning(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
     probe = only_engine().probes.make_probe(function, args, kwargs, None, 0)
     try:
         with np.errstate(all="ignore"):
-            return _of_flat(probe) or _of_identity(probe)
+            return _of_flat(probe) or _of_identity(probe) or _of_gate(probe)
     except (OutsideDomain, RuleFault):
         return ""
     finally:
@@ -74,7 +78,9 @@ def _words_of_flat(probe: Probe, points: list[Arrays], k: int) -> str:
     if not any(g is not None and np.any(g) for g in gradients):
         return ""
     name = probe.inputs[k].name
-    why = f"the function does not change with small steps of `{name}`, and its rule gives a gradient"
+    why = (
+        f"the function does not change with small steps of `{name}`, and its rule gives a gradient"
+    )
     same = [(w, g) for w, g in pairs if w is not None and g is not None]
     if same and all(np.allclose(g, w) for w, g in same):
         return f"straight-through: {why}, the upstream unchanged"
@@ -121,3 +127,32 @@ def _what_it_does(pairs: list[tuple[Any, Any]]) -> str:
     if np.all(np.isclose(ratios, 1) | (ratios == 0)):
         return "passes part of the upstream: a mask"
     return "changes the upstream: clipped, normalised, masked or noisy"
+
+
+def _of_gate(probe: Probe) -> str:
+    """A rule that is not linear in its upstream, as no derivative is; one that grows with its square is a mistake."""
+    xs, rng = probe.start(), np.random.default_rng(2)
+    ws = [rng.normal(size=leaf.shape) for leaf in probe.outputs]
+    once, twice, opposite, large, nothing = (
+        _flat(probe.vjp(xs, [factor * w for w in ws])[1]) for factor in (1.0, 2.0, -1.0, 100.0, 0.0)
+    )
+    known = all(np.isfinite(g).all() for g in (once, twice, opposite, large, nothing))
+    if (
+        not known
+        or not once.any()
+        or nothing.any()
+        or np.linalg.norm(large) > _MOST_GROWTH * np.linalg.norm(once)
+    ):
+        return ""
+    if np.allclose(twice, 2 * once, rtol=_ALIKE) and not np.allclose(opposite, -once, rtol=_ALIKE):
+        return "its rule treats positive and negative upstreams differently, as no derivative does (guided?)"
+    if not np.allclose(twice, 2 * once, rtol=_ALIKE):
+        return "its rule is not in proportion to its upstream, as no derivative is (clipped, normalised?)"
+    return ""
+
+
+def _flat(gradients: Sequence[Any]) -> Any:
+    return np.concatenate(
+        [np.ravel(np.abs(g) if np.iscomplexobj(g) else g) for g in gradients if g is not None]
+        or [np.zeros(1)]
+    )

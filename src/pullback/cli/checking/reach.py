@@ -1,8 +1,8 @@
 """How a custom gradient is got at: by its name, from what the module holds, or by calling what it is made in.
 
-`def make(...): @custom_gradient def inner(...)` exists only while `make` runs, so `make` is called with made-up arguments,
-and what it returns is called in its turn, until a call of `inner` is seen. The check then has the function with all that
-it closes over, and arguments of a real call.
+`def make(...): @custom_gradient def inner(...)` exists only while `make` runs, so `make` is called with made-up
+arguments, and what it returns is called in its turn, until a call of `inner` is seen. The check then has the function
+with all that it closes over, and arguments of a real call.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pullback.cli.checking.sites import Site
 from pullback.cli.discover import Candidate, has_own_gradient, named
 from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
 from pullback.cli.guess.reading import variations
+from pullback.cli.guess.wanted import TRIED
 from pullback.cli.inputs import said_beside
 
 _SECONDS = 20.0  # for finding arguments of one function
@@ -42,13 +43,15 @@ class Unreached(Exception):
 class Found:
     """A function to check with arguments that run; `outer` is the call through which it was reached.
 
-    `doubt` says what a likelier reading of its parameters came to.
+    `fault` is what is wrong with its gradient at first sight, `unsure` that its inputs may be to blame; `doubt` says
+    what a likelier reading of its parameters came to.
     """
 
     function: Any
     guess: Guess
     fault: str = ""
     doubt: str = ""
+    unsure: bool = False
     outer: tuple[Any, Guess] | None = None
 
 
@@ -81,7 +84,7 @@ class Search:
                 return found
             self.best = self.best or found
         if self.best is not None:
-            return self.best
+            return replace(self.best, unsure=_tensors(self.best.guess) > 1)
         raise Unreached(self.why or "nothing in its module calls it")
 
     def _ways(self) -> Iterator[Found]:
@@ -119,7 +122,9 @@ class Search:
             while self.budget.spend():
                 guess = trying.send(answer)
                 ran = only_engine().probes.trial(function, guess.args, guess.kwargs)
-                answer = NOT_FINITE if ran.not_finite else DOUBTFUL if ran.fault and guess.soft else None
+                answer = (
+                    NOT_FINITE if ran.not_finite else DOUBTFUL if ran.fault and guess.soft else None
+                )
                 if ran.refused:
                     self._failed(ran.refused)
                     continue
@@ -142,7 +147,11 @@ class Search:
                 return
 
     def _is_it(self, value: Any) -> bool:
-        return not isinstance(value, type) and has_own_gradient(value) and is_at(self.site, self.file, codes_of(value))
+        return (
+            not isinstance(value, type)
+            and has_own_gradient(value)
+            and is_at(self.site, self.file, codes_of(value))
+        )
 
     def _is_foreign(self, value: Any) -> bool:
         """Whether a value is of some package rather than of the module."""
@@ -167,7 +176,11 @@ class Search:
         """Call what mentions it: somebody knows with what it is to be called."""
         for other, value in list(vars(self.module).items()):
             mentions = name in _names_in(value)
-            if other == name or not mentions or getattr(value, "__module__", "") != self.module.__name__:
+            if (
+                other == name
+                or not mentions
+                or getattr(value, "__module__", "") != self.module.__name__
+            ):
                 continue
             if isinstance(value, type):
                 for instance in itertools.islice(self._instances(value), 1):
@@ -191,9 +204,11 @@ class Search:
             fruitless += not hits
             if not hits and depth < _DEPTH:
                 before = self.budget.calls
+                callables = _callables(result)
+                for further in callables:
+                    is_it = self._is_it(further)
+                    yield from self.direct(further) if is_it else self._calling(further, depth + 1)
                 yield from self._in([result])
-                for further in _callables(result):
-                    yield from self._calling(further, depth + 1)
                 fruitless += (before - self.budget.calls) // 50
             if fruitless > _MOST_OUTER:
                 self._failed(f"{name or 'what it returns'} runs, and does not call it")
@@ -224,9 +239,11 @@ class Search:
         if ran.refused:
             self._failed(ran.refused)
             return
-        sources = dict.fromkeys(_names_of(hit), _through_what(outer, guess))
+        sources = dict.fromkeys(
+            _names_of(hit), f"by {getattr(outer, '__name__', type(outer).__name__)}"
+        )
         call = Guess(hit.args, hit.kwargs, sources, guess.hinted)
-        yield Found(hit.function, call, ran.fault, "", (outer, guess))
+        yield Found(hit.function, call, ran.fault, outer=(outer, guess))
 
     def _instances(self, kind: type) -> Iterator[Any]:
         """Objects of a class, for arguments that its constructor takes."""
@@ -259,22 +276,31 @@ def given_call(function: Any, said: Inputs, origin: str) -> Guess:
 
 def _doubt(ran: Ran, guess: Guess) -> str:
     """A likelier reading than the one that is used, under which the gradient has the wrong shape."""
-    named = [name for name, source in guess.sources.items() if source != "tried"]
-    return f"{', '.join(named)} read by name: {ran.fault}" if ran.fault and named else ""
+    if not ran.is_misshapen:
+        return ""
+    likely = [name for name, source in guess.sources.items() if source != TRIED]
+    several = ", ".join(likely) if likely else "another shape" if _tensors(guess) == 1 else ""
+    return f"{several}: {ran.fault}" if several else ""
 
 
 def _all_alike(guess: Guess) -> bool:
     """Whether all tensors have one shape: no gradient has to be summed then."""
-    shapes = [tuple(v.shape) for v in (*guess.args, *guess.kwargs.values()) if hasattr(v, "dtype")]
-    return len(set(shapes)) <= 1
+    return len(set(map(tuple, _shapes(guess)))) <= 1
+
+
+def _tensors(guess: Guess) -> int:
+    return len(_shapes(guess))
+
+
+def _shapes(guess: Guess) -> list[Any]:
+    return [v.shape for v in (*guess.args, *guess.kwargs.values()) if hasattr(v, "dtype")]
 
 
 def _called(outer: Callable[..., Any], guess: Guess) -> tuple[Any, list[Reached], str]:
+    """Run forward and backward: a rule may have a custom gradient of its own."""
     with recorded() as reached:
-        try:
-            return outer(*guess.args, **guess.kwargs), reached, ""
-        except Exception as error:
-            return None, reached, f"{type(error).__name__}: {error}"
+        ran = only_engine().probes.trial(outer, guess.args, guess.kwargs)
+    return ran.result, reached, ran.refused if ran.result is None else ""
 
 
 def _methods(instance: Any, name: str) -> Iterator[Any]:
@@ -315,11 +341,6 @@ def _names_of(hit: Reached) -> list[str]:
         return list(inspect.signature(hit.function).bind(*hit.args, **hit.kwargs).arguments)
     except (TypeError, ValueError):
         return []
-
-
-def _through_what(outer: Any, guess: Guess) -> str:
-    name = getattr(outer, "__name__", type(outer).__name__)
-    return f"by {name}"
 
 
 def with_call(found: Found, said: Inputs, origin: str) -> Found:

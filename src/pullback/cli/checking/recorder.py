@@ -41,8 +41,11 @@ def codes_of(value: Any) -> Iterator[types.CodeType]:
                 yield code
 
 
-def is_at(site: Site, file: Path, codes: Iterator[types.CodeType] | tuple[types.CodeType, ...]) -> bool:
+def is_at(
+    site: Site, file: Path, codes: Iterator[types.CodeType] | tuple[types.CodeType, ...]
+) -> bool:
     """Whether code is what a site defines."""
     return any(
-        code.co_firstlineno in site.lines and Path(code.co_filename).resolve() == file for code in codes
+        code.co_firstlineno in site.lines and Path(code.co_filename).resolve() == file
+        for code in codes
     )

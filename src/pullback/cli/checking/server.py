@@ -58,7 +58,11 @@ class Here:
             known = self._load(place)
         except NotLoaded as error:
             return str(error)
-        return self._outcome(place, known[name[0]], options) if name else [k.item for k in known.values()]
+        return (
+            self._outcome(place, known[name[0]], options)
+            if name
+            else [k.item for k in known.values()]
+        )
 
     def close(self) -> None:
         """Nothing to close."""
@@ -66,7 +70,9 @@ class Here:
     def _load(self, place: Place) -> dict[str, _Known]:
         if place not in self._known:
             try:
-                self._modules[place.target] = self._modules.get(place.target) or load(place.target)[0]
+                self._modules[place.target] = (
+                    self._modules.get(place.target) or load(place.target)[0]
+                )
                 self._known[place] = _known(self._modules[place.target], place)
             except (Exception, SystemExit) as error:
                 raise NotLoaded(f"cannot be loaded: {why_not(error, place.target)}") from error
@@ -82,7 +88,9 @@ class Here:
             outcome = Outcome(known.item, UNKNOWN, str(error))
         except SystemExit as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"sys.exit({error.code!r}) was called at {Path(last.filename).name}:{last.lineno}"
+            where = (
+                f"sys.exit({error.code!r}) was called at {Path(last.filename).name}:{last.lineno}"
+            )
             outcome = Outcome(known.item, UNKNOWN, f"{where}: nothing can be said of it")
         except Exception as error:
             text = f"could not be checked: {type(error).__name__}: {error}"
@@ -99,7 +107,9 @@ class Here:
         if said.inputs.ignore:
             return Outcome(known.item, IGNORED, f"ignored: {said.inputs.ignore}")
         found = _found(module, known, said)
-        later = said_of(module, name, found.function, of_project)  # a function inside a factory is seen only now
+        later = said_of(
+            module, name, found.function, of_project
+        )  # a function inside a factory is seen only now
         if later.inputs.ignore:
             return Outcome(known.item, IGNORED, f"ignored: {later.inputs.ignore}")
         if later.origin and not said.origin:
@@ -169,7 +179,9 @@ def _found(module: ModuleType, known: _Known, said: Said) -> Found:
         one, inputs = _with_instance(one, said.inputs)
         return Found(one.function, given_call(one.function, inputs, said.origin))
     if one is not None and known.candidate is not None:
-        search.site = replace(site, path=(one.name,), in_class=(True,) * one.name.count(".") + (False,))
+        search.site = replace(
+            site, path=(one.name,), in_class=(True,) * one.name.count(".") + (False,)
+        )
     found = search.run()
     return with_call(found, said.inputs, said.origin) if said.origin else found
 
@@ -205,4 +217,6 @@ def _registered(search: Search, site: Site) -> Found:
 def _needs(item: Item, why: str) -> str:
     first = item.name.partition(".")[0]
     other = f" (or {first!r}: for {first} itself)" if "." in item.name else ""
-    return f"needs inputs: write {NAME} = {{{item.name!r}: (...)}} beside it{other}. First try: {why}"
+    return (
+        f"needs inputs: write {NAME} = {{{item.name!r}: (...)}} beside it{other}. First try: {why}"
+    )

@@ -1,8 +1,8 @@
 """Where a file defines custom gradients, read from its source: also what never runs by itself has a place here.
 
 A site is a function under `custom_gradient`, at whatever depth; a call such as `custom_gradient(lambda x: ...)` or
-`with_gradient(...)`; or a rule that is registered for an op. It is known by its line, which is how functions that ran are
-found again.
+`with_gradient(...)`; or a rule that is registered for an op. It is known by its line, which is how functions that ran
+are found again.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Site:
 def sites_in(text: str) -> list[Site]:
     """The custom gradients that a source defines, in its order.
 
-    >>> [site.name for site in sites_in("def make():\\n @tf.custom_gradient\\n def inner(x): ...")]
-    ['make.inner']
+    >>> [site.name for site in sites_in("relu = tf.custom_gradient(lambda x: ...)")]
+    ['relu']
     """
     tree = ast.parse(text)
     reader = _Reader(_aliases(tree), _override_maps(tree))
@@ -82,18 +82,16 @@ def _aliases(tree: ast.Module) -> dict[str, str]:
 
 def _override_maps(tree: ast.Module) -> dict[str, str]:
     """The type of op by the name of the gradient that `gradient_override_map` gives it."""
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _last(node.func) == "gradient_override_map":
-            pairs = zip(node.args[0].keys, node.args[0].values, strict=True) if _is_dict(node) else ()
-            for op, name in pairs:
-                if isinstance(op, ast.Constant) and isinstance(name, ast.Constant):
-                    found[str(name.value)] = str(op.value)
-    return found
-
-
-def _is_dict(node: ast.Call) -> bool:
-    return bool(node.args) and isinstance(node.args[0], ast.Dict)
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    maps = [n.args[0] for n in calls if _last(n.func) == "gradient_override_map" and n.args]
+    pairs = [
+        pair for m in maps if isinstance(m, ast.Dict) for pair in zip(m.keys, m.values, strict=True)
+    ]
+    return {
+        str(name.value): str(op.value)
+        for op, name in pairs
+        if isinstance(op, ast.Constant) and isinstance(name, ast.Constant)
+    }
 
 
 def _last(node: ast.AST | None) -> str:
@@ -101,6 +99,15 @@ def _last(node: ast.AST | None) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The body of a module, class or function: the names that lead to it, and the functions in it."""
+
+    path: tuple[str, ...]
+    kinds: tuple[bool, ...]
+    functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 class _Reader:
@@ -113,12 +120,13 @@ class _Reader:
     def read(self, body: list[ast.stmt], path: tuple[str, ...], kinds: tuple[bool, ...]) -> None:
         """Note the sites of one scope and of those inside it."""
         here = {node.name: node for node in _scopes(body) if not isinstance(node, ast.ClassDef)}
+        scope = _Scope(path, kinds, here)
         for node in _scopes(body):
             inner, deeper = (*path, node.name), (*kinds, isinstance(node, ast.ClassDef))
             self._decorated(node, inner, deeper)
             self.read(node.body, inner, deeper)
         for target, call in _calls(body):
-            self._called(target, call, path, kinds, here)
+            self._called(target, call, scope)
 
     def _made_by(self, node: ast.AST) -> str:
         """The kind that a decorator or a called name makes, or nothing."""
@@ -128,51 +136,40 @@ class _Reader:
     def _decorated(self, node: Scoped, path: tuple[str, ...], kinds: tuple[bool, ...]) -> None:
         for decorator in node.decorator_list:
             call = decorator if isinstance(decorator, ast.Call) else None
-            kind = self._made_by(call.func if call else decorator) or _of_arguments(self, call)
+            kind = self._made_by(call.func if call else decorator)
+            # `functools.partial(custom_gradient, ...)` and the like
+            kind = kind or next(filter(None, map(self._made_by, call.args if call else ())), "")
             if kind == REGISTER:
-                self._registered(call, node.name, _lines(node), path)
+                self._registered(call, node.name, _lines(node), path[:-1])
             elif kind:
-                self._note(Site(path, _lines(node), kind, in_class=kinds))
+                self.found.append(Site(path, _lines(node), kind, in_class=kinds))
 
-    def _called(
-        self,
-        target: str,
-        call: ast.Call,
-        path: tuple[str, ...],
-        kinds: tuple[bool, ...],
-        here: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef],
-    ) -> None:
-        inner = call.func.func if isinstance(call.func, ast.Call) else None
-        if inner is not None and self._made_by(inner) == REGISTER:
-            assert isinstance(call.func, ast.Call)
-            function = here.get(_last(call.args[0]) if call.args else "")
-            lines = _lines(function) if function else frozenset({call.lineno})
-            self._registered(call.func, target, lines, path)
+    def _called(self, target: str, call: ast.Call, scope: _Scope) -> None:
+        """`name = custom_gradient(fn)`, `with_gradient(fn, rule)`, `RegisterGradient("Name")(fn)`."""
+        first = call.args[0] if call.args else next((k.value for k in call.keywords), None)
+        given = scope.functions.get(_last(first))
+        if isinstance(call.func, ast.Call) and self._made_by(call.func.func) == REGISTER:
+            lines = _lines(given) if given else frozenset({call.lineno})
+            self._registered(call.func, target or _last(first), lines, scope.path)
             return
         kind = self._made_by(call.func)
-        if kind not in (DEFINE, REPLACE) or not (call.args or call.keywords):
+        if kind not in (DEFINE, REPLACE) or first is None:
             return
-        given = call.args[0] if call.args else call.keywords[0].value
-        name, lines = target, frozenset({call.lineno, given.lineno})
-        function = here.get(_last(given))
-        if function is not None and kind == DEFINE:
-            name, lines = name or function.name, _lines(function)
-        self._note(Site((*path, name or _last(given) or "lambda"), lines, kind, in_class=(*kinds, False)))
+        name = target or _last(first) or "lambda"
+        lines = frozenset(range(call.lineno, (call.end_lineno or call.lineno) + 1))
+        named = [
+            scope.functions.get(_last(a)) for a in (*call.args, *(k.value for k in call.keywords))
+        ]
+        lines = lines.union(*(_lines(f) for f in named if f))
+        lines = _lines(given) if given and kind == DEFINE else lines
+        self.found.append(Site((*scope.path, name), lines, kind, in_class=(*scope.kinds, False)))
 
     def _registered(
         self, call: ast.Call | None, name: str, lines: frozenset[int], path: tuple[str, ...]
     ) -> None:
         first = call.args[0] if call and call.args else None
         label = str(first.value) if isinstance(first, ast.Constant) else ""
-        self._note(Site((*path[:-1], name) if path else (name,), lines, REGISTER, label, self.ops.get(label, "")))
-
-    def _note(self, site: Site) -> None:
-        self.found.append(site)
-
-
-def _of_arguments(reader: _Reader, call: ast.Call | None) -> str:
-    """The kind of `functools.partial(custom_gradient, ...)` and the like."""
-    return next(filter(None, (reader._made_by(a) for a in call.args)), "") if call else ""  # pyright: ignore[reportPrivateUsage]  # of the class it serves
+        self.found.append(Site((*path, name), lines, REGISTER, label, self.ops.get(label, "")))
 
 
 def _lines(node: Scoped) -> frozenset[int]:
@@ -187,7 +184,9 @@ def _scopes(body: list[ast.stmt]) -> Iterator[Scoped]:
             yield node
         else:
             for _, value in ast.iter_fields(node):
-                inner = [n for n in value if isinstance(n, ast.stmt)] if isinstance(value, list) else []
+                inner = (
+                    [n for n in value if isinstance(n, ast.stmt)] if isinstance(value, list) else []
+                )
                 yield from _scopes(inner)
                 for handler in value if isinstance(value, list) else ():
                     if isinstance(handler, ast.ExceptHandler | ast.match_case):

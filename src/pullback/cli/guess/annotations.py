@@ -108,7 +108,9 @@ def _is_union(wanted: Any) -> bool:
 def _union(wanted: Any) -> list[Wanted]:
     if not _is_union(wanted):
         return []
-    return [one for kind in typing.get_args(wanted) if kind is not types.NoneType for one in _read(kind)]
+    return [
+        one for kind in typing.get_args(wanted) if kind is not types.NoneType for one in _read(kind)
+    ]
 
 
 def _several(wanted: Any) -> list[Wanted]:
@@ -117,7 +119,9 @@ def _several(wanted: Any) -> list[Wanted]:
         return []
     inside = [a for a in typing.get_args(wanted) if a is not Ellipsis]
     if any(a in (int, float) for a in inside):
-        return [Wanted(ANNOTATION, tuple(_PLAIN[a] for a in inside) * (2 if len(inside) == 1 else 1))]
+        return [
+            Wanted(ANNOTATION, tuple(_PLAIN[a] for a in inside) * (2 if len(inside) == 1 else 1))
+        ]
     shaped = _read(inside[0]) if inside else []
     dims = shaped[0].dims if shaped else None
     return [Wanted(ANNOTATION, dims=dims, items=max(2, len(inside)))]
@@ -125,7 +129,11 @@ def _several(wanted: Any) -> list[Wanted]:
 
 def _from_text(text: str) -> list[Wanted]:
     """An annotation that could not be evaluated, as for a package that is imported for types alone."""
-    text = re.sub(r"^(?:typing\.)?Optional\[(.*)\]$", r"\1", text.strip()).removesuffix("| None").strip()
+    text = (
+        re.sub(r"^(?:typing\.)?Optional\[(.*)\]$", r"\1", text.strip())
+        .removesuffix("| None")
+        .strip()
+    )
     if found := _SHAPED.match(text):
         return [_of_dims(found[2], _DTYPES.get(found[1], "float32"))]
     if re.match(r"^(?:\w+\.)*Callable\b", text):

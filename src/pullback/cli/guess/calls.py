@@ -1,4 +1,4 @@
-"""Calls to try, the likeliest first: what is known of the parameters, and shapes, numbers and dtypes for what is not."""
+"""Calls to try, the likeliest first: what is known of parameters, and shapes, numbers and dtypes for what is not."""
 
 from __future__ import annotations
 
@@ -9,25 +9,14 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.cli.guess.reading import defaults_of, readings
+from pullback.cli.guess.reading import readings
+from pullback.cli.guess.shapes import tried
 from pullback.cli.guess.wanted import TRIED, Shape, Wanted, made, shape_of, sizes
 
-# All alike first, in two dimensions, where most mistakes about axes show.
-ALIKE: tuple[Shape, ...] = ((3, 4), (5,), (), (2, 3, 4), (1, 6, 6, 2))
-MIXED: tuple[Shape, ...] = ((3, 4), (4,), (4, 3), (), (3, 1))
-LATE: tuple[Shape, ...] = ((3, 3), (2, 3, 3), (4, 6), (8,), (16,), (1, 8, 8, 3), (2, 4, 4, 4), (2, 6, 4, 4, 2), (7,), (1,))
-APART: dict[int, list[tuple[Shape, ...]]] = {
-    2: [((1, 6, 6, 2), (3, 3, 2, 2)), ((2, 3, 4), (4, 5)), ((2, 6, 3), (3, 3, 2)), ((1, 6, 6, 2), (3, 3, 2, 1)), ((5, 4), (6, 4)), ((2, 3, 4), (5, 4))],
-    3: [
-        ((2, 4), (4, 3), (3,)), ((1, 6, 6, 2), (3, 3, 2, 2), (2,)), ((3, 4), (3, 4), (3,)), ((2, 3, 4), (2, 5, 4), (2, 5, 4)),
-        ((3, 4), (3,), (3,)), ((2, 3, 4), (4, 5), (5,)), ((3, 4), (5, 4), (5,)),
-    ],
-    4: [((3, 4), (4,), (4,), ()), ((2, 4), (4, 3), (3,), (2, 3)), ((3, 4), (4,), (4,), (4,)), ((2, 4), (4, 5), (5,), (5, 3))],
-    5: [((2, 4), (4, 5), (5,), (5, 3), (3,)), ((3, 4), (4,), (4,), (4,), (4,))],
-}  # fmt: skip
 NOT_FINITE, DOUBTFUL = "not finite", "doubtful"
 _VALUES = ("", "positive", "unit", "above one", "definite")
-_MOST_COMBINATIONS = 12
+_MOST_COMBINATIONS = 12  # of readings of the parameters
+_MOST_READINGS = 4096  # that are looked through for the likeliest
 
 
 @dataclass(frozen=True)
@@ -42,17 +31,16 @@ class Guess:
     sources: dict[str, str]
     hinted: bool = False
     soft: bool = False
-    defaults: tuple[str, ...] = ()
 
 
 def guesses(function: Any, *, direct: bool = True) -> Generator[Guess, str | None]:
     """Calls of a function, the likeliest first; `direct` says that it has the custom gradient itself.
 
-    Who tries them may send what came of one: `NOT_FINITE` asks for other numbers of the same shapes, `DOUBTFUL` for another
-    reading of the parameters.
+    Who tries them may send what came of one: `NOT_FINITE` asks for other numbers of the same shapes, `DOUBTFUL` for
+    another reading of the parameters.
     """
     read = readings(function, direct=direct)
-    parameters, defaults = [p for p, _ in read], tuple(defaults_of(function).values())
+    parameters = [p for p, _ in read]
     combinations = list(_combinations([wanted for _, wanted in read]))
     kinds = list(_kinds(len(read)))
     for values, dtypes in kinds:
@@ -61,11 +49,11 @@ def guesses(function: Any, *, direct: bool = True) -> Generator[Guess, str | Non
                 continue
             for shapes in _shapes(chosen):
                 made_up = functools.partial(_made, chosen, shapes, dtypes)
-                answer = yield _guess(parameters, chosen, made_up(values), defaults)
+                answer = yield _guess(parameters, chosen, made_up(values))
                 others = [v for v in _VALUES if v != values] if answer == NOT_FINITE else []
                 for other in others:
                     if answer == NOT_FINITE:
-                        answer = yield _guess(parameters, chosen, made_up(other), defaults)
+                        answer = yield _guess(parameters, chosen, made_up(other))
                 if answer == DOUBTFUL:
                     break
 
@@ -81,7 +69,6 @@ def _guess(
     parameters: Sequence[inspect.Parameter],
     chosen: Sequence[Wanted],
     values: Sequence[Any],
-    defaults: tuple[str, ...],
 ) -> Guess:
     by_name = inspect.Parameter.KEYWORD_ONLY
     pairs = list(zip(parameters, values, strict=True))
@@ -91,14 +78,13 @@ def _guess(
         {p.name: one.source for p, one in zip(parameters, chosen, strict=True)},
         hinted=not any(one.is_open or one.soft for one in chosen),
         soft=any(one.soft for one in chosen),
-        defaults=defaults,
     )
 
 
 def _combinations(wanted: list[list[Wanted]]) -> Iterator[tuple[Wanted, ...]]:
     """One of each, the first ones first."""
     places = itertools.product(*(range(len(one)) for one in wanted))
-    for chosen in sorted(itertools.islice(places, 4096), key=sum)[:_MOST_COMBINATIONS]:
+    for chosen in sorted(itertools.islice(places, _MOST_READINGS), key=sum)[:_MOST_COMBINATIONS]:
         yield tuple(one[k] for one, k in zip(wanted, chosen, strict=True))
 
 
@@ -114,18 +100,9 @@ def _shapes(chosen: Sequence[Wanted]) -> Iterator[list[Shape]]:
     """A shape for each: as its dimensions say, or tried."""
     known = sizes([one.dims for one in chosen if one.dims is not None])
     fixed = [None if one.is_open else shape_of(one.dims or (), known) for one in chosen]
-    for tried in _tried(sum(shape is None for shape in fixed)):
-        rest = iter(tried)
+    for several in tried(sum(shape is None for shape in fixed)):
+        rest = iter(several)
         yield [next(rest) if shape is None else shape for shape in fixed]
-
-
-def _tried(count: int) -> list[tuple[Shape, ...]]:
-    if count == 0:
-        return [()]
-    mixed = itertools.product(MIXED, repeat=count) if count in (2, 3) else ()
-    late = [(shape,) * count for shape in LATE]
-    found = [*((shape,) * count for shape in ALIKE), *APART.get(count, ()), *mixed, *late]
-    return list(dict.fromkeys(found))
 
 
 def described(guess: Guess) -> str:
@@ -133,7 +110,9 @@ def described(guess: Guess) -> str:
     names = list(guess.sources)
     values = [*guess.args, *guess.kwargs.values()]
     pairs = zip([*(n for n in names if n not in guess.kwargs), *guess.kwargs], values, strict=False)
-    return ", ".join(f"{spec(name, value)} ({guess.sources.get(name, TRIED)})" for name, value in pairs)
+    return ", ".join(
+        f"{spec(name, value)} ({guess.sources.get(name, TRIED)})" for name, value in pairs
+    )
 
 
 def spec(name: str, value: Any) -> str:

@@ -8,7 +8,8 @@ from pullback.cli.guess.annotations import dims_of, square
 from pullback.cli.guess.wanted import DOCSTRING, Wanted
 
 _SHAPE = re.compile(
-    r"(?:shapes?|tensor|array|matrix|vector|float\d*|batch)[^\[\(\.]{0,30}?[`\"']*[\[\(]([\w\s,.*]*)[\]\)]", re.I
+    r"(?:shapes?|tensor|array|matrix|vector|float\d*|batch)[^\[\(\.]{0,30}?[`\"']*[\[\(]([\w\s,.*]*)[\]\)]",
+    re.I,
 )
 _BARE_SHAPE = re.compile(r"^[^\[\(]{0,12}?[\[\(](\s*\w+\s*(?:,\s*[\w.]+\s*)+)[\]\)]")
 _CHOICE = re.compile(r"one of[^.]*?[\"'`](\w+)[\"'`]", re.I)
@@ -31,7 +32,7 @@ _END = r"(?=^\s*[\*`]*\w+[\*`]*\s*(?:\([^)]*\))?\s*:|^\s*$|^\s*:param|\Z)"
 def from_docstring(doc: str, name: str) -> list[Wanted]:
     """What may be given for a parameter that a docstring describes.
 
-    >>> from_docstring("Args:\\n  x: Tensor of shape [batch, 3].", "x")[0].dims
+    >>> from_docstring("x: Tensor of shape [batch, 3].", "x")[0].dims
     ('batch', 3)
     """
     said = _said_of(doc, name)

@@ -11,7 +11,7 @@ from typing import Any
 from pullback.cli.guess.annotations import from_annotation, kind_of, of_kind, square
 from pullback.cli.guess.docstrings import from_docstring
 from pullback.cli.guess.names import from_name
-from pullback.cli.guess.wanted import ANNOTATION, DEFAULT, SOURCE, Wanted
+from pullback.cli.guess.wanted import ANNOTATION, SOURCE, Wanted
 
 _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Functions of matrices that silently take the lower half, or need more than numbers.
@@ -64,7 +64,9 @@ def _of_one(
         annotated = [replace(annotated[0], values=described[0].values), *annotated]
     named = from_name(p.name, kind, direct=direct, others=others)
     if kind is not None:
-        named = [replace(w, source=ANNOTATION) for w in named] or [Wanted(ANNOTATION, of_kind(kind))]
+        named = [replace(w, source=ANNOTATION) for w in named] or [
+            Wanted(ANNOTATION, of_kind(kind))
+        ]
     if annotated and annotated[0].is_open and annotated[0].items == 0:
         annotated = []
     found = [*_from_source(p.name, text, direct), *annotated, *described, *named]
@@ -80,7 +82,11 @@ def _from_source(name: str, text: str, direct: bool) -> list[Wanted]:
         return [Wanted(SOURCE, square)]
     several = rf"(?:\bin |\blist\(|\blen\(|\benumerate\(|\btuple\(|\breversed\(|\bzip\(){re.escape(name)}\b"
     if re.search(several, body):
-        return [Wanted(SOURCE, items=2)] if direct else [Wanted(SOURCE, [0.5, -1.2, 0.8]), Wanted(SOURCE, items=2)]
+        return (
+            [Wanted(SOURCE, items=2)]
+            if direct
+            else [Wanted(SOURCE, [0.5, -1.2, 0.8]), Wanted(SOURCE, items=2)]
+        )
     return [Wanted(SOURCE, choice) for choice in choices_of(name, body)]
 
 
@@ -108,10 +114,3 @@ def _matrix(text: str, count: int) -> list[Wanted]:
     """A function of a matrix that is symmetric or definite, as what it calls shows."""
     kinds = [values for pattern, values in _MATRICES.items() if re.search(pattern, text)]
     return [Wanted(SOURCE, dims=("n", "n"), values=kinds[0])] if kinds and count == 1 else []
-
-
-def defaults_of(function: Any) -> dict[str, str]:
-    """The parameters that keep their defaults, as text."""
-    known = parameters_of(function)
-    kept = [p for p in known if p.default is not inspect.Parameter.empty]
-    return {p.name: f"{p.name}={p.default!r} ({DEFAULT})" for p in kept}

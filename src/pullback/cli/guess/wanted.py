@@ -11,9 +11,7 @@ import numpy as np
 from pullback._engine import only_engine
 
 NOTHING: Any = object()
-ANNOTATION, DEFAULT, DOCSTRING, NAME, SOURCE, TRIED = (
-    "annotation", "default", "docstring", "name", "source", "tried",
-)  # fmt: skip
+ANNOTATION, DOCSTRING, NAME, SOURCE, TRIED = "annotation", "docstring", "name", "source", "tried"
 Shape = tuple[int, ...]
 Dims = tuple[str | int, ...]
 
@@ -27,7 +25,7 @@ class Wanted:
     """One value that may suit a parameter: a plain one, or a tensor of some shape, dtype and kind of numbers.
 
     Without `dims` a tensor may have any shape; `values` says how its numbers lie. `items` of them are a list. `soft`
-    marks what another reading may well replace, `any_values` that other kinds of numbers may be tried.
+    marks what another reading may well replace.
     """
 
     source: str = TRIED
@@ -85,7 +83,10 @@ def numbers(shape: Shape, values: str, dtype: str, which: tuple[int, int]) -> An
     """Numbers of a kind."""
     rng = np.random.default_rng([len(shape), *which])
     if dtype.startswith(("int", "uint")):
-        return rng.integers(0, 2 if not shape else min(3, max(shape)), shape)
+        whole = rng.integers(0, 2 if not shape else min(3, max(shape)), shape)
+        return (
+            np.sort(whole - whole.min()) if len(shape) == 1 else whole
+        )  # segments must be in order
     if dtype == "bool" or values == "flags":
         return rng.integers(0, 2, shape) if shape else np.ones(())
     if values.startswith("="):

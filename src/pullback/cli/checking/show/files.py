@@ -17,7 +17,11 @@ def as_json(outcomes: Sequence[Outcome], seconds: float) -> str:
     """All that is known, without the pictures."""
     kinds = (RIGHT, WRONG, UNKNOWN, IGNORED)
     counts = {kind: sum(o.status == kind for o in outcomes) for kind in kinds}
-    data = {"counts": counts, "seconds": round(seconds, 3), "results": [o.to_dict() for o in outcomes]}
+    data = {
+        "counts": counts,
+        "seconds": round(seconds, 3),
+        "results": [o.to_dict() for o in outcomes],
+    }
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
@@ -27,7 +31,8 @@ def as_junit(outcomes: Sequence[Outcome], seconds: float) -> str:
     skipped = sum(o.status == IGNORED for o in outcomes)
     counts = {"tests": len(outcomes), "failures": wrong, "errors": unknown, "skipped": skipped}
     attributes = {name: str(count) for name, count in counts.items()}
-    suite = ElementTree.Element("testsuite", name="pullback check", time=f"{seconds:.3f}", **attributes)
+    attributes |= {"name": "pullback check", "time": f"{seconds:.3f}"}
+    suite = ElementTree.Element("testsuite", attributes)
     tags = {WRONG: "failure", UNKNOWN: "error", IGNORED: "skipped"}
     for outcome in outcomes:
         case = ElementTree.SubElement(
@@ -42,7 +47,9 @@ def as_junit(outcomes: Sequence[Outcome], seconds: float) -> str:
         if outcome.status in tags:
             inner = ElementTree.SubElement(case, tags[outcome.status], message=outcome.text)
             inner.text = f"{outcome.text}\nwith {outcome.inputs}"
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode")
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(
+        suite, encoding="unicode"
+    )
 
 
 def as_github(outcome: Outcome) -> str:

@@ -15,7 +15,9 @@ _STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
 
 def line(outcome: Outcome, name: str) -> Text:
     """Mark, name, what is said, where it is written, and the inputs with where they come from."""
-    where = f"  ({outcome.source or place_of(outcome)})" if outcome.status in (WRONG, UNKNOWN) else ""
+    where = (
+        f"  ({outcome.source or place_of(outcome)})" if outcome.status in (WRONG, UNKNOWN) else ""
+    )
     text = f"  {outcome.text}{where if where != '  ()' else ''}"
     inputs = f"  with {outcome.inputs}" if outcome.inputs else ""
     held = f"; {', '.join(outcome.notes)}" if outcome.notes else ""

@@ -1,4 +1,4 @@
-"""Functions that are run before they are checked, to find out with what they run and which custom gradients they reach."""
+"""Functions that are run before they are checked: with what they run, and which custom gradients they reach."""
 
 import contextlib
 import inspect
@@ -58,9 +58,14 @@ def trial(fn: Callable[..., Any], args: Any, kwargs: Any) -> Ran:
         found: Any = tape.gradient(outputs, sources)
     except Exception as error:
         return Ran(result, fault=described(error))
-    pairs = [(g, x) for g, x in zip(found, sources, strict=True) if tf.is_tensor(g)]
-    wrong = [f"{list(g.shape)} for {list(x.shape)}" for g, x in pairs if g.shape != x.shape]
-    return Ran(result, fault=f"a gradient of shape {wrong[0]}" if wrong else "")
+    pairs = zip(found, sources, strict=True)
+    wrong = [f"{list(g.shape)} for {list(x.shape)}" for g, x in pairs if _is_misshapen(g, x)]
+    fault = f"a gradient of shape {wrong[0]}" if wrong else ""
+    return Ran(result, fault=fault, is_misshapen=bool(wrong))
+
+
+def _is_misshapen(gradient: Any, source: Any) -> bool:
+    return isinstance(gradient, tf.Tensor) and gradient.shape != source.shape
 
 
 def _flat(result: Any) -> list[Any]:
