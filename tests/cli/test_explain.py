@@ -44,7 +44,7 @@ def run(folder: Path, target: str, *options: str) -> Any:
 @pytest.mark.parametrize(
     ("target", "status", "words"),
     [
-        (":good", 0, ("✓ good: a gradient for 1 source", "Sin", "tried with float32[5]")),
+        (":good", 0, ("✓ good: a gradient for 1 source", "Sin", "tried with float32[3, 4]")),
         (":cut", 1, ("✗ cut: no gradient", "tf.round")),
         (":given", 1, ("✗ given: NaN or Inf on the way", "starts here")),
         (":Scaled.call", 0, ("✓ ",)),

@@ -18,11 +18,10 @@ from pullback.errors import CheckError
 
 _ABSENT = ("none", "detached")  # kinds of findings: the rule gives nothing for an input
 _LOST = (*_ABSENT, "mode")  # the same in graphs, while eager code has a gradient by accident
-_GIVEN = ("pullback_inputs", "@pb.inputs")
 
 
-def judged(item: Item, found: Found, options: Mapping[str, Any]) -> Outcome:
-    """Check a function, and say what came of it in one sentence."""
+def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "") -> Outcome:
+    """Check a function, and say in one sentence what came of it; `origin` is who gave the arguments, if anybody did."""
     guess = found.guess
     inputs = described(guess)
     try:
@@ -32,12 +31,13 @@ def judged(item: Item, found: Found, options: Mapping[str, Any]) -> Outcome:
             return Outcome(item, UNKNOWN, f"{meant}. {HOW_TO_SAY}", inputs)
         report, held = _checked(found, dict(options))
     except CheckError as error:
-        return Outcome(item, UNKNOWN, str(error), inputs)
+        blamed = f"with what {origin} gives: " if origin else ""
+        return Outcome(item, UNKNOWN, f"{blamed}{error}", inputs)
     report = replace(report, name=item.name)
     notes = tuple(f"no gradient for {name}, held" for name in held)
     outcome = Outcome(item, RIGHT, "", inputs, report=report, notes=notes)
     if report.verdict == "wrong":
-        return _wrong(outcome, report, found)
+        return _wrong(outcome, report, found, is_given=bool(origin))
     if report.verdict == "undecided":
         reason = next(iter(report.coverage.reasons), "it could not be told")
         return replace(
@@ -65,14 +65,13 @@ def _right(
     return replace(outcome, text=text)
 
 
-def _wrong(outcome: Outcome, report: Report, found: Found) -> Outcome:
+def _wrong(outcome: Outcome, report: Report, found: Found, *, is_given: bool) -> Outcome:
     """Wrong, unless the inputs that were made up may be to blame."""
     finding = report.findings[0]
     outcome = replace(outcome, status=WRONG, text=report.diagnosis, source=finding.source or "")
     if found.unsure:
         text = f"wrong at all inputs that were tried: {report.diagnosis}. @pb.inputs(...) says which are meant"
         return replace(outcome, status=UNKNOWN, text=text)
-    is_given = any(origin in outcome.inputs for origin in _GIVEN)
     if finding.kind == "nonfinite" and finding.made_up and not is_given:
         text = f"right, but {report.diagnosis}. If such values never come: @pb.inputs(domain=…)"
         return replace(outcome, status=UNKNOWN, text=text)

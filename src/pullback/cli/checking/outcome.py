@@ -40,7 +40,8 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
-        finding = self.report.findings[0] if self.report and self.report.findings else None
+        report = self.report  # which is false where it says wrong
+        finding = None if report is None else next(iter(report.findings), None)
         return {
             "name": self.item.name,
             "file": self.item.file,
@@ -50,8 +51,8 @@ class Outcome:
             "inputs": self.inputs,
             "kind": finding.kind if finding else None,
             "source": self.source or None,
-            "calls": self.report.calls if self.report else 0,
+            "calls": 0 if report is None else report.calls,
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
-            "reproduce": self.report.reproduce if finding and self.report else None,
+            "reproduce": report.reproduce if report is not None and finding else None,
         }

@@ -114,11 +114,8 @@ class Here:
             return Outcome(known.item, IGNORED, f"ignored: {later.inputs.ignore}")
         if later.origin and not said.origin:
             found = with_call(found, later.inputs, later.origin)
-        try:
-            return judged(known.item, found, {**options, **later.inputs.options})
-        except CheckError as error:
-            origin = f"with what {said.origin} gives: " if said.origin else ""
-            raise CheckError(f"{origin}{error}") from error
+        everything = {**options, **later.inputs.options}
+        return judged(known.item, found, everything, said.origin or later.origin)
 
 
 def _known(module: ModuleType, place: Place) -> dict[str, _Known]:

@@ -12,7 +12,7 @@ _SHAPE = re.compile(
     re.I,
 )
 _BARE_SHAPE = re.compile(r"^[^\[\(]{0,12}?[\[\(](\s*\w+\s*(?:,\s*[\w.]+\s*)+)[\]\)]")
-_CHOICE = re.compile(r"one of[^.]*?[\"'`](\w+)[\"'`]", re.I)
+_CHOICE = re.compile(r"one of[^.]*?[\"'](\w+)[\"']", re.I)
 # The first that a text matches says how the numbers lie.
 _VALUES = {
     r"positive[- ]definite": "definite",
@@ -25,6 +25,7 @@ _VALUES = {
     r"(?<!non-)(?<!non)\bpositive|strictly greater than (?:0|zero)|> ?0\b": "positive",
     r"non-?negative|>= ?0\b": "positive",
 }
+_RANGE = r"(?:in|within|between|range|interval)\s*[`\"']*[\[\(]\s*-?[\d.]+\s*,\s*-?[\w.]+\s*[\]\)]"
 _WHOLE = r"\bint(?:eger)?s?(?:32|64)?\b|indices|class ids"
 _END = r"(?=^\s*[\*`]*\w+[\*`]*\s*(?:\([^)]*\))?\s*:|^\s*$|^\s*:param|\Z)"
 
@@ -42,7 +43,8 @@ def from_docstring(doc: str, name: str) -> list[Wanted]:
         return [Wanted(DOCSTRING, square)]
     if found := _CHOICE.search(said):
         return [Wanted(DOCSTRING, found[1])]
-    shape = _SHAPE.search(said) or _BARE_SHAPE.search(said)
+    apart_from_ranges = re.sub(_RANGE, "", said)
+    shape = _SHAPE.search(apart_from_ranges) or _BARE_SHAPE.search(apart_from_ranges)
     dims = dims_of(shape[1].replace("...", " ... ")) if shape else None
     dims = () if dims is None and re.search(r"\bscalar\b", said, re.I) else dims
     values = next((kind for pattern, kind in _VALUES.items() if re.search(pattern, said, re.I)), "")
