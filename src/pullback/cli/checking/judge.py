@@ -9,6 +9,7 @@ from typing import Any
 
 from pullback.check import Report, progress
 from pullback.check import check as check_gradient
+from pullback.cli.checking.doubts import doubt_of
 from pullback.cli.checking.meant import HOW_TO_SAY, meaning
 from pullback.cli.checking.outcome import RIGHT, UNKNOWN, WRONG, Item, Outcome
 from pullback.cli.checking.reach import Found
@@ -37,7 +38,7 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
     notes = tuple(f"no gradient for {name}, held" for name in held)
     outcome = Outcome(item, RIGHT, "", inputs, report=report, notes=notes)
     if report.verdict == "wrong":
-        return _wrong(outcome, report, found, is_given=bool(origin))
+        return _wrong(outcome, report, found, options, is_given=bool(origin))
     if report.verdict == "undecided":
         reason = next(iter(report.coverage.reasons), "it could not be told")
         return replace(
@@ -65,19 +66,16 @@ def _right(
     return replace(outcome, text=text)
 
 
-def _wrong(outcome: Outcome, report: Report, found: Found, *, is_given: bool) -> Outcome:
-    """Wrong, unless the inputs that were made up may be to blame."""
+def _wrong(
+    outcome: Outcome, report: Report, found: Found, options: Mapping[str, Any], *, is_given: bool
+) -> Outcome:
+    """Wrong, unless the inputs that were made up may be to blame, or the rule is an approximation."""
     finding = report.findings[0]
     outcome = replace(outcome, status=WRONG, text=report.diagnosis, source=finding.source or "")
-    if found.unsure:
-        text = f"wrong at all inputs that were tried: {report.diagnosis}. @pb.inputs(...) says which are meant"
-        return replace(outcome, status=UNKNOWN, text=text)
-    if finding.kind == "nonfinite" and finding.made_up and not is_given:
-        text = f"right, but {report.diagnosis}. If such values never come: @pb.inputs(domain=…)"
-        return replace(outcome, status=UNKNOWN, text=text)
-    if finding.kind == "mode" and not is_given:
-        return replace(outcome, status=UNKNOWN, text=f"right in eager code, but {report.diagnosis}")
-    return outcome
+    if is_given:
+        return outcome
+    doubt = doubt_of(report, found, options, lambda *call: _checked(*call)[0])
+    return replace(outcome, status=UNKNOWN, text=doubt) if doubt else outcome
 
 
 def _checked(found: Found, options: dict[str, Any]) -> tuple[Report, list[str]]:
