@@ -172,6 +172,26 @@ FORMS = [
         "twice.grad", "wrong", "dy", "dy float32[3, 4] (by twice)",
     ),
     (
+        """
+        @tf.custom_gradient
+        def binary_cross_entropy(y_true, y_pred):
+            p = tf.clip_by_value(y_pred, 1e-7, 1 - 1e-7)
+            loss = -(y_true * tf.math.log(p) + (1 - y_true) * tf.math.log(1 - p))
+            return loss, lambda dy: (None, dy * (p - y_true) / (p * (1 - p)))
+        """,
+        "binary_cross_entropy", "unknown", "right for inputs between 0 and 1, but else", "",
+    ),
+    (
+        ("@tf.custom_gradient\ndef hard_sigmoid(x):\n"
+        "    return tf.clip_by_value(2.0 * x + 0.5, 0.0, 1.0), lambda dy: dy * 2.0\n"),
+        "hard_sigmoid", "wrong", "should be zero there", "",
+    ),
+    (
+        ("@tf.custom_gradient\ndef nearly(x):\n"
+        "    return tf.sin(x), lambda dy: dy * (tf.sin(x + 1e-3) - tf.sin(x - 1e-3)) / 2e-3\n"),
+        "nearly", "unknown", "right to 1%, but", "",
+    ),
+    (
         "tanh = tf.custom_gradient(lambda x: (tf.tanh(x), lambda dy: dy * (1 - tf.tanh(x) ** 2)))\n",
         "tanh", "right", "calls", "",
     ),

@@ -74,7 +74,9 @@ def _wrong(
     outcome = replace(outcome, status=WRONG, text=report.diagnosis, source=finding.source or "")
     if is_given:
         return outcome
-    doubt = doubt_of(report, found, options, lambda *call: _checked(*call)[0])
+    names = [line.leaf.name for line in report.inputs]
+    wrt = [name for name in names if not _may_be_held(name)] or names  # labels have no gradient
+    doubt = doubt_of(report, found, {"wrt": wrt, **options}, lambda *call: _checked(*call)[0])
     return replace(outcome, status=UNKNOWN, text=doubt) if doubt else outcome
 
 
