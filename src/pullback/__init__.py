@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pullback._define import custom_gradient as custom_gradient
     from pullback._define import with_gradient as with_gradient
     from pullback._define import with_partials as with_partials
+    from pullback._inputs import inputs as inputs
     from pullback._override import export as export
     from pullback._override import override as override
     from pullback._override import targets as targets
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "pullback": ("functions", "keras", "rules"),
     "pullback._define": ("custom_gradient", "with_gradient", "with_partials"),
+    "pullback._inputs": ("inputs",),
     "pullback._override": ("export", "override", "targets"),
     "pullback._overriding": ("Override",),
     "pullback._rule": ("DEFAULT",),

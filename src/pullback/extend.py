@@ -126,6 +126,8 @@ from pullback.check.probe import refusals as refusals
 from pullback.check.probe.naming import distinct as distinct
 from pullback.check.probe.naming import paths_and_names as paths_and_names
 from pullback.check.probe.refusals import require_function as require_function
+from pullback.check.probe.trying import Ran as Ran
+from pullback.check.probe.trying import Reached as Reached
 from pullback.explain import flow as flow
 from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain

@@ -1,9 +1,10 @@
 """The `pullback` command. Each command lies in the module of its name, which is imported when the command is run."""
 
 import importlib
+import importlib.metadata
 import logging
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -45,8 +46,21 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pullback {importlib.metadata.version('pullback')}")
+        raise typer.Exit
+
+
 @app.callback()
-def main_options() -> None:
+def main_options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     """Change any gradient. Know it is the one you meant."""
     # What TensorFlow prints on its own account stays out of our output, unless the user has asked for it.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

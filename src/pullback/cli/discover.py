@@ -73,12 +73,15 @@ def bound(one: Candidate) -> Candidate:
 
 
 def has_own_gradient(value: Any) -> bool:
-    """Made by pullback's `custom_gradient`, `with_gradient`, `with_partials`, or the framework's."""
+    """Made by pullback's `custom_gradient`, `with_gradient`, `with_partials`, `override`, or the framework's."""
     try:
         is_custom = only_engine().probes.is_custom_gradient
     except EngineError:
         return False
-    return any(isinstance(v, GradientFunction) or is_custom(v) for v in unwrapped(value))
+    return any(
+        isinstance(v, GradientFunction) or is_custom(v) or hasattr(v, "__pullback_override__")
+        for v in unwrapped(value)
+    )
 
 
 def _members(module: ModuleType) -> Iterator[Candidate]:

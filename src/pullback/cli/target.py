@@ -16,17 +16,27 @@ def load(target: str) -> tuple[ModuleType, str | None]:
     >>> load("math:sin")[1]
     'sin'
     """
-    place, _, name = target.rpartition(":")
-    if Path(target).exists() or not place or not name.replace(".", "").isidentifier():
-        place, name = target, ""
+    place, name = split(target)
     if place.endswith(".py"):
-        return _from_file(Path(place)), name or None
+        return _from_file(Path(place)), name
     if "/" in place or place.startswith("."):
         raise FileNotFoundError(
             f"{place} is no Python file: name a file, a module or module:function"
         )
     sys.path.insert(0, str(Path.cwd()))
-    return importlib.import_module(place), name or None
+    return importlib.import_module(place), name
+
+
+def split(target: str) -> tuple[str, str | None]:
+    """The file or module of a target, and the function in it, if one is named.
+
+    >>> split("package.module:function")
+    ('package.module', 'function')
+    """
+    place, _, name = target.rpartition(":")
+    if Path(target).exists() or not place or not name.replace(".", "").isidentifier():
+        return target, None
+    return place, name
 
 
 def why_not(error: BaseException, target: str) -> str:

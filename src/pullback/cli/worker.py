@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable
 from typing import Any
-
-from pullback.cli.outcomes import NotLoaded
 
 _LOADING = (
     120.0  # seconds that importing a framework may take at least, however short the functions
 )
 _PATIENCE = 5.0  # seconds until a process that is through has ended
+
+
+class NotLoaded(Exception):
+    """The object cannot be made, or says so itself; the text says why."""
 
 
 class Lost(Exception):
@@ -46,12 +49,20 @@ class Apart:
             raise NotLoaded(answer)
         return answer
 
-    def outcome(self, index: int, options: dict[str, Any]) -> Any:
-        """What comes of one of them; raises `Lost` where nothing came."""
+    @property
+    def is_running(self) -> bool:
+        """Whether the object is there, with all that it remembers."""
+        return self._process is not None
+
+    def outcome(self, index: Any, options: dict[str, Any], seconds: float | None = None) -> Any:
+        """What comes of one of them; raises `Lost` where nothing came in the usual time, or in so many seconds."""
         if self._process is None:
             self._started()
-        self._pipe.send((index, options))
-        return self._answer(self._seconds)
+        try:
+            self._pipe.send((index, options))
+        except OSError as error:
+            raise Lost("its process has ended") from error
+        return self._answer(self._seconds if seconds is None else seconds or None)
 
     def close(self) -> None:
         """End the process."""
@@ -70,13 +81,14 @@ class Apart:
         return self._answer(self._seconds and max(self._seconds, _LOADING))
 
     def _answer(self, seconds: float | None) -> Any:
+        process = self._process
         try:
             if self._pipe.poll(seconds):
                 return self._pipe.recv()
             reason = f"it did not end within {seconds:g} seconds (--timeout)"
         except (EOFError, OSError):
-            self._process.join(_PATIENCE)
-            reason = _end_of(self._process.exitcode)
+            process.join(_PATIENCE)
+            reason = _end_of(process.exitcode)
         self.close()
         raise Lost(reason)
 
@@ -91,6 +103,7 @@ def _serve(pipe: Any, make: Callable[[], Any]) -> None:
     """Make the object, then answer until nobody asks any more."""
     # An interrupt is for the process that asks: it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)  # what functions print must not get between the lines of the output
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     here = make()
     try:

@@ -10,7 +10,8 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,6 +25,8 @@ from pullback.check.probe.program import RuleStep as RuleStep
 from pullback.check.probe.program import Step as Step
 from pullback.check.probe.program import Steps as Steps
 from pullback.check.probe.program import StepValues as StepValues
+from pullback.check.probe.trying import Ran as Ran
+from pullback.check.probe.trying import Reached as Reached
 
 # Bits after the leading one; of others, such as float64, there are 52.
 _BITS = {"float32": 23, "complex64": 23, "float16": 10, "bfloat16": 7}
@@ -284,8 +287,20 @@ class Probes(Protocol):
         """Whether a value in a module is a function with a gradient of its own."""
         ...
 
-    def sample(self, shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
-        """A tensor to try a function on; another one for another `which`."""
+    def tensor(self, values: Any, dtype: str) -> Any:
+        """An array as a tensor, to try a function on."""
+        ...
+
+    def trial(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+        """What comes of running a function once, forward and backward."""
+        ...
+
+    def recorded(self) -> AbstractContextManager[list[Reached]]:
+        """The calls of functions with a gradient of the framework's own kind, inside the block."""
+        ...
+
+    def op_with_gradient(self, op: str, label: str) -> Any:
+        """A type of op as a function whose gradient is registered as `label`; a `LookupError` where there is none."""
         ...
 
     def making(self, fn: Any, most: int) -> tuple[str, str] | None:

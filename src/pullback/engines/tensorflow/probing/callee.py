@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow.attach.closed_over import inside, is_framework_code
@@ -67,16 +66,6 @@ def plain_line(error: BaseException) -> str:
 def described(error: BaseException) -> str:
     """The class of an error and its first line."""
     return f"{type(error).__name__}: {plain_line(error)}"
-
-
-def sample(shape: tuple[int, ...], dtype: str, *, positive: bool, which: int = 0) -> Any:
-    """A tensor of ordinary numbers, always the same ones for a shape and a number."""
-    rng = np.random.default_rng([len(shape), which])
-    kind = tf.as_dtype(dtype)
-    if kind.is_integer:
-        return tf.constant(rng.integers(0, 2, shape), kind)
-    values = rng.uniform(0.3, 2, shape) if positive else rng.normal(size=shape)
-    return tf.constant(values + 1j * rng.normal(size=shape) if kind.is_complex else values, kind)
 
 
 def as_code(value: Any, numbers: str) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from pullback.engines.tensorflow.tf_private import (
     explaining,
     explaining_hooks,
     keras_models,
+    recording,
     saving,
     transposing,
 )
@@ -120,6 +121,14 @@ def _custom_gradients_are_known() -> bool:
     return replaced or private.is_custom_gradient(tf.custom_gradient(_identity))
 
 
+def _custom_gradients_are_seen() -> bool:
+    seen: list[Any] = []
+    replaced = tf.custom_gradient.__module__.partition(".")[0] != "tensorflow"
+    with recording.custom_gradients_seen(lambda *call: seen.append(call)):
+        tf.custom_gradient(_identity)(tf.constant(1.0))
+    return replaced or [call[0] for call in seen] == [_identity]
+
+
 def _identity(x: Any) -> Any:
     return x, _sevenfold
 
@@ -216,6 +225,7 @@ CHECKS: dict[str, Callable[[], bool]] = {
     "TFE_Py_PackJVPs": _accumulators_are_seen,
     "AutoGraph's list of packages to leave alone": lambda: conversion.is_allowlisted(_works),
     "the mark of tf.custom_gradient": _custom_gradients_are_known,
+    "the calls of tf.custom_gradient": _custom_gradients_are_seen,
     "Keras' list of the layers in a layer": _layers_are_listed,
     "op callbacks": _callbacks_see_ops,
     "calls of traced functions": _runs_are_seen,

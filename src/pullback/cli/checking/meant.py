@@ -1,0 +1,158 @@
+"""Rules that nobody can have meant to be the derivative: straight-through estimators, reversed and clipped gradients.
+
+A function that is constant almost everywhere, or that returns what it was given, has a custom gradient only in order to
+differ from its derivative. Whether it is the one that was meant cannot be told from outside: the user has to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback._engine import only_engine
+from pullback.check.probe import Arrays, OutsideDomain, Probe, RuleFault
+
+_STEP = 1e-4  # far above the rounding of float32, far below what a step function skips
+_DIRECTIONS = 3
+_MOST_GROWTH = (
+    150.0  # of a gradient for a hundred times the upstream: more is a mistake, such as its square
+)
+_ALIKE = 1e-3  # relative: far above the rounding of float32
+HOW_TO_SAY = "If it is meant, say so: @pb.inputs(against=…) or @pb.inputs(ignore='why')"
+
+
+def meaning(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """What such a rule does, in words; nothing for a rule that may be a derivative."""
+    probe = only_engine().probes.make_probe(function, args, kwargs, None, 0)
+    try:
+        with np.errstate(all="ignore"):
+            return _of_flat(probe) or _of_identity(probe) or _of_gate(probe)
+    except (OutsideDomain, RuleFault):
+        return ""
+    finally:
+        probe.close()
+
+
+def _points(probe: Probe) -> Iterator[Arrays]:
+    start = probe.start()
+    yield start
+    for factor, shift in ((-1.0, 0.0), (1.7, 0.13)):
+        moved = [x * factor + shift for x in start]
+        try:
+            values = probe.values(moved)
+        except OutsideDomain:
+            continue
+        if all(np.isfinite(y).all() for y in values):
+            yield moved
+
+
+def _of_flat(probe: Probe) -> str:
+    """A function that small steps of one input do not change, and a rule that has a gradient for it."""
+    rng = np.random.default_rng(0)
+    points = list(_points(probe))
+    for k, leaf in enumerate(probe.inputs):
+        if leaf.is_complex or not all(_is_flat(probe, xs, k, rng) for xs in points):
+            continue
+        words = _words_of_flat(probe, points, k)
+        if words:
+            return words
+    return ""
+
+
+def _is_flat(probe: Probe, xs: Arrays, k: int, rng: Any) -> bool:
+    before = probe.values(xs)
+    for _ in range(_DIRECTIONS):
+        step = _STEP * rng.normal(size=xs[k].shape) * np.maximum(abs(xs[k]), 1.0)
+        moved = [x + step if j == k else x for j, x in enumerate(xs)]
+        after = probe.values(moved)
+        if not all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)):
+            return False
+    return True
+
+
+def _words_of_flat(probe: Probe, points: list[Arrays], k: int) -> str:
+    pairs = _pairs(probe, points, k)
+    gradients = [g for _, g in pairs]
+    if not any(g is not None and np.any(g) for g in gradients):
+        return ""
+    name = probe.inputs[k].name
+    why = (
+        f"the function does not change with small steps of `{name}`, and its rule gives a gradient"
+    )
+    same = [(w, g) for w, g in pairs if w is not None and g is not None]
+    if same and all(np.allclose(g, w) for w, g in same):
+        return f"straight-through: {why}, the upstream unchanged"
+    if same and all(np.all(np.isclose(g, w) | (g == 0)) for w, g in same):
+        return f"straight-through: {why}, the upstream unchanged in some places and zero in others"
+    return f"a surrogate: {why}"
+
+
+def _pairs(probe: Probe, points: list[Arrays], k: int) -> list[tuple[Any, Any]]:
+    """Upstreams of several sizes, and what the rule makes of them."""
+    sizes = np.geomspace(0.1, 10.0, len(points))
+    return [_upstream_and_gradient(probe, xs, k, s) for xs, s in zip(points, sizes, strict=True)]
+
+
+def _upstream_and_gradient(probe: Probe, xs: Arrays, k: int, size: float) -> tuple[Any, Any]:
+    """The first upstream, if it has the shape of the input, and the gradient."""
+    rng = np.random.default_rng(1)
+    ws = [size * rng.normal(size=leaf.shape) for leaf in probe.outputs]
+    gradient = probe.vjp(xs, ws)[1][k]
+    return (ws[0] if ws[0].shape == xs[k].shape else None), gradient
+
+
+def _of_identity(probe: Probe) -> str:
+    """A function that returns one of its inputs."""
+    points = list(_points(probe))
+    for k, leaf in enumerate(probe.inputs):
+        if leaf.shape == probe.outputs[0].shape and all(
+            np.array_equal(probe.values(xs)[0], xs[k]) for xs in points
+        ):
+            pairs = _pairs(probe, points, k)
+            if all(g is not None and np.allclose(g, w) for w, g in pairs):
+                return ""
+            return f"returns `{leaf.name}` as it is, and {_what_it_does(pairs)}"
+    return ""
+
+
+def _what_it_does(pairs: list[tuple[Any, Any]]) -> str:
+    if any(g is None for _, g in pairs):
+        return "gives no gradient"
+    ratios = np.concatenate([np.ravel(g / w) for w, g in pairs])
+    if ratios.size and np.allclose(ratios, ratios[0]):
+        factor = float(ratios[0])
+        return f"{'reverses' if factor < 0 else 'scales'} the gradient: {factor:.3g} times the upstream"
+    if np.all(np.isclose(ratios, 1) | (ratios == 0)):
+        return "passes part of the upstream: a mask"
+    return "changes the upstream: clipped, normalised, masked or noisy"
+
+
+def _of_gate(probe: Probe) -> str:
+    """A rule that is not linear in its upstream, as no derivative is; one that grows with its square is a mistake."""
+    xs, rng = probe.start(), np.random.default_rng(2)
+    ws = [rng.normal(size=leaf.shape) for leaf in probe.outputs]
+    once, twice, opposite, large, nothing = (
+        _flat(probe.vjp(xs, [factor * w for w in ws])[1]) for factor in (1.0, 2.0, -1.0, 100.0, 0.0)
+    )
+    known = all(np.isfinite(g).all() for g in (once, twice, opposite, large, nothing))
+    if (
+        not known
+        or not once.any()
+        or nothing.any()
+        or np.linalg.norm(large) > _MOST_GROWTH * np.linalg.norm(once)
+    ):
+        return ""
+    if np.allclose(twice, 2 * once, rtol=_ALIKE) and not np.allclose(opposite, -once, rtol=_ALIKE):
+        return "its rule treats positive and negative upstreams differently, as no derivative does (guided?)"
+    if not np.allclose(twice, 2 * once, rtol=_ALIKE):
+        return "its rule is not in proportion to its upstream, as no derivative is (clipped, normalised?)"
+    return ""
+
+
+def _flat(gradients: Sequence[Any]) -> Any:
+    return np.concatenate(
+        [np.ravel(np.abs(g) if np.iscomplexobj(g) else g) for g in gradients if g is not None]
+        or [np.zeros(1)]
+    )

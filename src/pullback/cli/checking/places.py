@@ -1,0 +1,81 @@
+"""What the targets of a command line come to: files and modules, each with what is asked for in it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pullback.cli.checking.sites import Site, sites_in
+from pullback.cli.target import split
+
+_SKIPPED = {"build", "dist", "node_modules", "site-packages", "__pycache__", "venv", "env"}
+_TELLING = ("pullback_inputs", "override(", "pb.inputs")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or module to look at, the function that is asked for, and how to call it in the output."""
+
+    target: str
+    label: str
+    only: str | None = None
+
+
+def places(targets: Sequence[str]) -> list[Place]:
+    """What each target comes to, in order and each once."""
+    found = [place for target in targets for place in _of_one(target)]
+    return list(dict.fromkeys(found))
+
+
+def _of_one(target: str) -> Iterator[Place]:
+    place, only = split(target)
+    path = Path(place)
+    if path.is_dir():
+        yield from (Place(str(file), str(file)) for file in files_in(path))
+    elif only is None and not place.endswith(".py") and (folder := _package(place)):
+        yield from (Place(str(file), str(file)) for file in files_in(folder))
+    else:
+        yield Place(place, place, only)
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder that may define custom gradients, without importing any."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name in _SKIPPED or path.name.endswith(".egg-info"):
+            continue
+        if path.is_dir() and not (path / "pyvenv.cfg").exists():
+            yield from files_in(path)
+        elif path.suffix == ".py" and _tells(path):
+            yield path
+
+
+def _tells(path: Path) -> bool:
+    """Whether a file defines custom gradients, or has a say about them; one that cannot be read may."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return bool(sites_in(text)) or any(word in text for word in _TELLING)
+    except (SyntaxError, ValueError, OSError):
+        return True
+
+
+def sites_of(path: Path | None) -> list[Site]:
+    """The custom gradients in a file; none where there is no source."""
+    if path is None or path.suffix != ".py" or not path.is_file():
+        return []
+    return sites_in(path.read_text(encoding="utf-8"))
+
+
+def _package(name: str) -> Path | None:
+    """The folder of a package, found without importing it."""
+    first, *rest = name.split(".")
+    try:
+        spec = importlib.util.find_spec(first)
+    except (ImportError, ValueError):
+        return None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        inner = Path(folder, *rest)
+        if inner.is_dir():
+            return inner
+    return None

@@ -1,0 +1,348 @@
+"""How a custom gradient is got at: by its name, from what the module holds, or by calling what it is made in.
+
+`def make(...): @custom_gradient def inner(...)` exists only while `make` runs, so `make` is called with made-up
+arguments, and what it returns is called in its turn, until a call of `inner` is seen. The check then has the function
+with all that it closes over, and arguments of a real call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pullback._engine import only_engine
+from pullback._inputs import Inputs, inputs_of
+from pullback._reach import walk
+from pullback.check.probe import Ran, Reached
+from pullback.cli.checking.recorder import codes_of, is_at, recorded
+from pullback.cli.checking.sites import Site
+from pullback.cli.discover import Candidate, has_own_gradient, named
+from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
+from pullback.cli.guess.reading import variations
+from pullback.cli.guess.wanted import TRIED
+from pullback.cli.inputs import said_beside
+
+_SECONDS = 20.0  # for finding arguments of one function
+_MOST_CALLS = 1500  # the same as a number of calls
+_MOST_OUTER = 60  # calls of a factory that ran, and reached nothing
+_DEPTH = 3  # how often what a factory returned is called in its turn
+
+
+class Unreached(Exception):
+    """Nothing that was tried reaches the function; the text says what it needs."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A function to check with arguments that run; `outer` is the call through which it was reached.
+
+    `fault` is what is wrong with its gradient at first sight, `unsure` that its inputs may be to blame; `doubt` says
+    what a likelier reading of its parameters came to.
+    """
+
+    function: Any
+    guess: Guess
+    fault: str = ""
+    doubt: str = ""
+    unsure: bool = False
+    outer: tuple[Any, Guess] | None = None
+
+
+class Budget:
+    """So many calls and seconds, for everything that is tried on behalf of one function."""
+
+    def __init__(self) -> None:
+        self.end = time.monotonic() + _SECONDS
+        self.calls = _MOST_CALLS
+
+    def spend(self) -> bool:
+        """Whether there is one more call."""
+        self.calls -= 1
+        return self.calls > 0 and time.monotonic() < self.end
+
+
+class Search:
+    """For one site of one module."""
+
+    def __init__(self, module: ModuleType, file: Path, site: Site) -> None:
+        self.module, self.file, self.site = module, file, site
+        self.budget = Budget()
+        self.why = ""
+        self.best: Found | None = None
+
+    def run(self) -> Found:
+        """The function and arguments for it."""
+        for found in self._ways():
+            if not found.fault or found.guess.hinted:
+                return found
+            self.best = self.best or found
+        if self.best is not None:
+            return replace(self.best, unsure=_tensors(self.best.guess) > 1)
+        raise Unreached(self.why or "nothing in its module calls it")
+
+    def _ways(self) -> Iterator[Found]:
+        path = self.site.path
+        if len(path) == 1 or all(self.site.in_class[:-1]):
+            yield from self._by_name()
+        if len(path) > 1:
+            yield from self._in(list(vars(self.module).values()))
+            yield from self._through(path[0], path[1:])
+            yield from self._through_others(path[0])
+
+    def _by_name(self) -> Iterator[Found]:
+        try:
+            one = named(self.module, self.site.name)
+        except AttributeError:
+            self._failed("its module has no such name once it is imported")
+            return
+        for function in self._bound(one):
+            yield from self.direct(function)
+
+    def _bound(self, one: Candidate) -> Iterator[Any]:
+        """A function as it is, a method of an instance that can be made."""
+        if one.owner is None:
+            yield one.function
+            return
+        for instance in self._instances(one.owner):
+            yield getattr(instance, one.name.rpartition(".")[2])
+            return
+
+    def direct(self, function: Any) -> Iterator[Found]:
+        """A function that has the gradient itself."""
+        doubt, answer = "", None
+        trying = guesses(function, direct=True)
+        with contextlib.suppress(StopIteration):
+            while self.budget.spend():
+                guess = trying.send(answer)
+                ran = only_engine().probes.trial(function, guess.args, guess.kwargs)
+                answer = (
+                    NOT_FINITE if ran.not_finite else DOUBTFUL if ran.fault and guess.soft else None
+                )
+                if ran.refused:
+                    self._failed(ran.refused)
+                    continue
+                doubt = doubt or _doubt(ran, guess)
+                yield Found(function, guess, ran.fault, doubt if _all_alike(guess) else "")
+            self._failed("no arguments were found in time")
+
+    def _guesses(self, function: Any, *, direct: bool) -> Iterator[Guess]:
+        for guess in guesses(function, direct=direct):
+            if not self.budget.spend():
+                self._failed("no arguments were found in time")
+                return
+            yield guess
+
+    def _in(self, things: list[Any]) -> Iterator[Found]:
+        """The function itself, where something that exists holds it."""
+        for value in walk(*things, stop=self._is_foreign):
+            if callable(value) and self._is_it(value):
+                yield from self.direct(value)
+                return
+
+    def _is_it(self, value: Any) -> bool:
+        return (
+            not isinstance(value, type)
+            and has_own_gradient(value)
+            and is_at(self.site, self.file, codes_of(value))
+        )
+
+    def _is_foreign(self, value: Any) -> bool:
+        """Whether a value is of some package rather than of the module."""
+        home = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
+        return isinstance(home, str) and home.partition(".")[0] in ("tensorflow", "keras", "numpy")
+
+    def _through(self, name: str, rest: tuple[str, ...]) -> Iterator[Found]:
+        """Call what the function is made in."""
+        top = getattr(self.module, name, None)
+        if isinstance(top, type):
+            for instance in self._instances(top):
+                yield from self._in([instance])
+                for method in _methods(instance, rest[0]):
+                    yield from self._calling(method, 0, name=f"{name}.{rest[0]}")
+                return
+        elif callable(top):
+            yield from self._calling(top, 0, name=name)
+        else:
+            self._failed(f"{name} is not there once its module is imported")
+
+    def _through_others(self, name: str) -> Iterator[Found]:
+        """Call what mentions it: somebody knows with what it is to be called."""
+        for other, value in list(vars(self.module).items()):
+            mentions = name in _names_in(value)
+            if (
+                other == name
+                or not mentions
+                or getattr(value, "__module__", "") != self.module.__name__
+            ):
+                continue
+            if isinstance(value, type):
+                for instance in itertools.islice(self._instances(value), 1):
+                    yield from self._in([instance])
+                    for method in _methods(instance, "call"):
+                        yield from self._calling(method, 0)
+            else:
+                yield from self._calling(value, 0, name=other)
+
+    def _calling(self, outer: Callable[..., Any], depth: int, name: str = "") -> Iterator[Found]:
+        """Call a function with made-up arguments, and what it returns."""
+        fruitless = 0
+        for guess in self._with_variations(outer, name):
+            result, reached, error = _called(outer, guess)
+            hits = [one for one in reached if is_at(self.site, self.file, one.codes)]
+            for hit in hits[:1]:
+                yield from self._reached(hit, outer, guess)
+            if error:
+                self._failed(f"{name or 'what it returns'}: {error}")
+                continue
+            fruitless += not hits
+            if not hits and depth < _DEPTH:
+                before = self.budget.calls
+                callables = _callables(result)
+                for further in callables:
+                    is_it = self._is_it(further)
+                    yield from self.direct(further) if is_it else self._calling(further, depth + 1)
+                yield from self._in([result])
+                fruitless += (before - self.budget.calls) // 50
+            if fruitless > _MOST_OUTER:
+                self._failed(f"{name or 'what it returns'} runs, and does not call it")
+                return
+
+    def _with_variations(self, outer: Any, name: str) -> Iterator[Guess]:
+        """The arguments that may do; first the likeliest with other values of what has a default."""
+        several = self._outer_guesses(outer, name)
+        first = next(several, None)
+        if first is None:
+            return
+        yield first
+        for changed in variations(_signature_holder(outer)):
+            yield replace(first, kwargs={**first.kwargs, **changed})
+        yield from several
+
+    def _outer_guesses(self, outer: Any, name: str) -> Iterator[Guess]:
+        """What is given for the factory, or what may do."""
+        said = said_beside(self.module, name) if name else None
+        said = said or inputs_of(outer)
+        if said is not None and said.gives_arguments:
+            yield given_call(outer, said, "given for " + name)
+            return
+        yield from self._guesses(_signature_holder(outer), direct=False)
+
+    def _reached(self, hit: Reached, outer: Any, guess: Guess) -> Iterator[Found]:
+        ran = only_engine().probes.trial(hit.function, hit.args, hit.kwargs)
+        if ran.refused:
+            self._failed(ran.refused)
+            return
+        sources = dict.fromkeys(
+            _names_of(hit), f"by {getattr(outer, '__name__', type(outer).__name__)}"
+        )
+        call = Guess(hit.args, hit.kwargs, sources, guess.hinted)
+        yield Found(hit.function, call, ran.fault, outer=(outer, guess))
+
+    def _instances(self, kind: type) -> Iterator[Any]:
+        """Objects of a class, for arguments that its constructor takes."""
+        said = said_beside(self.module, kind.__name__) or inputs_of(kind)
+        if said is not None and said.gives_arguments:
+            yield kind(*said.args, **said.kwargs)
+            return
+        for guess in self._guesses(kind, direct=False):
+            try:
+                made = kind(*guess.args, **guess.kwargs)
+            except Exception as error:
+                self._failed(f"{kind.__name__}: {type(error).__name__}: {error}")
+                continue
+            yield made
+
+    def _failed(self, why: str) -> None:
+        """Keep the first reason: what comes after it was less likely to run."""
+        self.why = self.why or (why.strip().splitlines() or [""])[0][:200]
+
+
+def given_call(function: Any, said: Inputs, origin: str) -> Guess:
+    """A call with arguments that somebody gave."""
+    try:
+        bound = inspect.signature(function).bind_partial(*said.args, **said.kwargs)
+        sources = dict.fromkeys(bound.arguments, origin)
+    except (TypeError, ValueError):
+        sources = {}
+    return Guess(said.args, dict(said.kwargs), sources, hinted=True)
+
+
+def _doubt(ran: Ran, guess: Guess) -> str:
+    """A likelier reading than the one that is used, under which the gradient has the wrong shape."""
+    if not ran.is_misshapen:
+        return ""
+    likely = [name for name, source in guess.sources.items() if source != TRIED]
+    several = ", ".join(likely) if likely else "another shape" if _tensors(guess) == 1 else ""
+    return f"{several}: {ran.fault}" if several else ""
+
+
+def _all_alike(guess: Guess) -> bool:
+    """Whether all tensors have one shape: no gradient has to be summed then."""
+    return len(set(map(tuple, _shapes(guess)))) <= 1
+
+
+def _tensors(guess: Guess) -> int:
+    return len(_shapes(guess))
+
+
+def _shapes(guess: Guess) -> list[Any]:
+    return [v.shape for v in (*guess.args, *guess.kwargs.values()) if hasattr(v, "dtype")]
+
+
+def _called(outer: Callable[..., Any], guess: Guess) -> tuple[Any, list[Reached], str]:
+    """Run forward and backward: a rule may have a custom gradient of its own."""
+    with recorded() as reached:
+        ran = only_engine().probes.trial(outer, guess.args, guess.kwargs)
+    return ran.result, reached, ran.refused if ran.result is None else ""
+
+
+def _methods(instance: Any, name: str) -> Iterator[Any]:
+    """The method of a name, or what runs it as it should be: a layer is called, not its `call`."""
+    if callable(instance) and name in ("call", "__call__", "build", "__init__"):
+        yield instance
+    method = getattr(instance, name, None)
+    if callable(method) and not name.startswith("__"):
+        yield method
+    own = [n for n in vars(type(instance)) if not n.startswith("_") and n != name]
+    yield from (m for m in (getattr(instance, n, None) for n in own) if inspect.ismethod(m))
+
+
+def _signature_holder(outer: Any) -> Any:
+    """Where the parameters of a callable are told: a layer's are those of its `call`."""
+    call = getattr(outer, "call", None)
+    return call if callable(call) and not inspect.isfunction(outer) else outer
+
+
+def _callables(result: Any) -> list[Any]:
+    """What is returned and can be called."""
+    if isinstance(result, dict):
+        result = list(result.values())
+    several = result if isinstance(result, list | tuple) else [result]
+    return [one for one in several if callable(one) and not hasattr(one, "dtype")][:8]
+
+
+def _names_in(value: Any) -> set[str]:
+    """The global names that a function, or the methods of a class, use."""
+    parts = vars(value).values() if isinstance(value, type) else [value]
+    codes = [code for part in parts for code in codes_of(part)]
+    inner = [c for code in codes for c in code.co_consts if hasattr(c, "co_names")]
+    return {name for code in (*codes, *inner) for name in code.co_names}
+
+
+def _names_of(hit: Reached) -> list[str]:
+    try:
+        return list(inspect.signature(hit.function).bind(*hit.args, **hit.kwargs).arguments)
+    except (TypeError, ValueError):
+        return []
+
+
+def with_call(found: Found, said: Inputs, origin: str) -> Found:
+    """The same function with arguments that somebody gave for it."""
+    return replace(found, guess=given_call(found.function, said, origin), fault="", doubt="")

@@ -1,0 +1,219 @@
+"""What is asked of the process in which functions run: which custom gradients there are, and what comes of each."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pullback._engine import only_engine
+from pullback._inputs import Inputs
+from pullback.cli.checking.judge import judged
+from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome
+from pullback.cli.checking.places import Place, sites_of
+from pullback.cli.checking.reach import Found, Search, Unreached, given_call, with_call
+from pullback.cli.checking.recorder import codes_of, is_at
+from pullback.cli.checking.sites import REGISTER, Site
+from pullback.cli.discover import Candidate, bound, candidates, named
+from pullback.cli.inputs import NAME
+from pullback.cli.settings import Project, Said, said_of
+from pullback.cli.target import load, why_not
+from pullback.errors import CheckError
+
+
+class NotLoaded(Exception):
+    """A target cannot be loaded; the text says why."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """One custom gradient of a module: where it is written, or under which name it was found."""
+
+    item: Item
+    site: Site | None = None
+    candidate: Candidate | None = None
+
+
+class Here:
+    """Checks in this process."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._modules: dict[str, ModuleType] = {}
+        self._known: dict[Place, dict[str, _Known]] = {}
+
+    def names(self) -> list[str]:
+        """Nothing is known before a place is asked about."""
+        return []
+
+    def outcome(self, question: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The items of `(place,)`, or the outcome of `(place, name)`."""
+        place, *name = question
+        try:
+            known = self._load(place)
+        except NotLoaded as error:
+            return str(error)
+        return (
+            self._outcome(place, known[name[0]], options)
+            if name
+            else [k.item for k in known.values()]
+        )
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def _load(self, place: Place) -> dict[str, _Known]:
+        if place not in self._known:
+            try:
+                self._modules[place.target] = (
+                    self._modules.get(place.target) or load(place.target)[0]
+                )
+                self._known[place] = _known(self._modules[place.target], place)
+            except (Exception, SystemExit) as error:
+                raise NotLoaded(f"cannot be loaded: {why_not(error, place.target)}") from error
+        return self._known[place]
+
+    def _outcome(self, place: Place, known: _Known, options: Mapping[str, Any]) -> Outcome:
+        began = time.perf_counter()
+        try:
+            outcome = self._judged(place, known, options)
+        except Unreached as error:
+            outcome = Outcome(known.item, UNKNOWN, _needs(known.item, str(error)))
+        except CheckError as error:
+            outcome = Outcome(known.item, UNKNOWN, str(error))
+        except SystemExit as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = (
+                f"sys.exit({error.code!r}) was called at {Path(last.filename).name}:{last.lineno}"
+            )
+            outcome = Outcome(known.item, UNKNOWN, f"{where}: nothing can be said of it")
+        except Exception as error:
+            text = f"could not be checked: {type(error).__name__}: {error}"
+            outcome = Outcome(known.item, UNKNOWN, text)
+        return replace(outcome, seconds=time.perf_counter() - began)
+
+    def _judged(self, place: Place, known: _Known, options: Mapping[str, Any]) -> Outcome:
+        module, name = self._modules[place.target], known.item.name
+        function = _function(module, known)
+        names = [name, f"{place.label}:{name}", f"{module.__name__}:{name}"]
+        names += [f"{'/'.join(Path(place.label).parts[-k:])}:{name}" for k in (1, 2, 3)]
+        of_project = self._project.of(names)
+        said = said_of(module, name, function, of_project)
+        if said.inputs.ignore:
+            return Outcome(known.item, IGNORED, f"ignored: {said.inputs.ignore}")
+        found = _found(module, known, said)
+        later = said_of(
+            module, name, found.function, of_project
+        )  # a function inside a factory is seen only now
+        if later.inputs.ignore:
+            return Outcome(known.item, IGNORED, f"ignored: {later.inputs.ignore}")
+        if later.origin and not said.origin:
+            found = with_call(found, later.inputs, later.origin)
+        everything = {**options, **later.inputs.options}
+        return judged(known.item, found, everything, said.origin or later.origin)
+
+
+def _known(module: ModuleType, place: Place) -> dict[str, _Known]:
+    """What the source defines and what the module holds, each once, in the order of the source."""
+    file = _file_of(module)
+    found: dict[str, _Known] = {}
+    sites = sites_of(file)
+    for site in sites:
+        name = site.name if site.name not in found else f"{site.name}@{site.line}"
+        found[name] = _Known(Item(name, str(file), site.line), site)
+    if file is None or not _is_within(place.only, found):
+        members = candidates(module, place.only)
+    else:
+        members = candidates(module)
+    for one in members:
+        at = [s for s in sites if file and is_at(s, file, tuple(codes_of(one.function)))]
+        if one.name not in found and (not at or one.name == place.only):
+            line = max((s.line for s in at), default=_line_of(one.function, file))
+            found[one.name] = _Known(Item(one.name, str(file or ""), line), None, one)
+    if place.only is None:
+        return found
+    return {n: k for n, k in found.items() if n == place.only or n.startswith(f"{place.only}.")}
+
+
+def _is_within(only: str | None, found: Mapping[str, Any]) -> bool:
+    return only is None or any(n == only or n.startswith(f"{only}.") for n in found)
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    path = getattr(module, "__file__", None)
+    return Path(path).resolve() if path else None
+
+
+def _line_of(function: Any, file: Path | None) -> int:
+    own = [c for c in codes_of(function) if file and Path(c.co_filename).resolve() == file]
+    return own[-1].co_firstlineno if own else 0
+
+
+def _function(module: ModuleType, known: _Known) -> Any:
+    """The function of a name, where it can be had without calling anything."""
+    if known.candidate is not None:
+        return known.candidate.function
+    with contextlib.suppress(AttributeError):
+        return named(module, known.item.name).function
+    return None
+
+
+def _found(module: ModuleType, known: _Known, said: Said) -> Found:
+    """The function to check, with arguments: those given, or those found."""
+    site = known.site or Site(tuple(known.item.name.split(".")), frozenset({-1}), in_class=())
+    search = Search(module, _file_of(module) or Path(), site)
+    if site.kind == REGISTER:
+        return _registered(search, site)
+    one = known.candidate or _candidate(module, known)
+    if one is not None and one.function is None:
+        raise CheckError(f"{NAME} names it, but {module.__name__} has no such function")
+    if one is not None and said.origin:
+        one, inputs = _with_instance(one, said.inputs)
+        return Found(one.function, given_call(one.function, inputs, said.origin))
+    if one is not None and known.candidate is not None:
+        search.site = replace(
+            site, path=(one.name,), in_class=(True,) * one.name.count(".") + (False,)
+        )
+    found = search.run()
+    return with_call(found, said.inputs, said.origin) if said.origin else found
+
+
+def _candidate(module: ModuleType, known: _Known) -> Candidate | None:
+    with contextlib.suppress(AttributeError):
+        return named(module, known.item.name)
+    return None
+
+
+def _with_instance(one: Candidate, inputs: Inputs) -> tuple[Candidate, Inputs]:
+    """A method gets its instance from the inputs, or from its class."""
+    if one.owner is None or (inputs.args and isinstance(inputs.args[0], one.owner)):
+        return one, inputs
+    return bound(one), inputs
+
+
+def _registered(search: Search, site: Site) -> Found:
+    """A rule that is registered for an op, on the op."""
+    try:
+        function = only_engine().probes.op_with_gradient(site.op, site.label)
+    except LookupError as error:
+        raise CheckError(f"{error}; write pullback_inputs for a function that uses it") from error
+    for found in search.direct(function):
+        if not found.fault:
+            return found
+        search.best = search.best or found
+    if search.best is None:
+        raise Unreached(search.why)
+    return search.best
+
+
+def _needs(item: Item, why: str) -> str:
+    first = item.name.partition(".")[0]
+    other = f" (or {first!r}: for {first} itself)" if "." in item.name else ""
+    return (
+        f"needs inputs: write {NAME} = {{{item.name!r}: (...)}} beside it{other}. First try: {why}"
+    )

@@ -1,0 +1,160 @@
+"""One run of `pullback check`: what is found, what is shown, and what it comes to."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Item, Outcome
+from pullback.cli.checking.places import Place, places, sites_of
+from pullback.cli.checking.select import is_selected
+from pullback.cli.checking.show.files import as_github, as_json, as_junit
+from pullback.cli.checking.show.lines import line, note, summary
+from pullback.cli.checking.show.page import as_page
+from pullback.cli.checking.workers import Asker, Crew, Task
+from pullback.cli.settings import Project
+
+ALL_RIGHT, SOME_WRONG, SOME_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
+_MOST_JOBS = 2  # unless asked for: each is a process with a framework in it, about 600 MB
+
+
+def crew(settings: Project, seconds: float, jobs: int | None, *, isolate: bool) -> Crew:
+    """Those who check: processes, or this one."""
+    most = min(_MOST_JOBS, os.cpu_count() or 1) if jobs is None else jobs
+    make = partial(Asker, settings, seconds, isolate=isolate)
+    return Crew(make, most if isolate else 1)
+
+
+class Session:
+    """Finds, checks and shows; `outcomes` and `seconds` are what came of it."""
+
+    def __init__(
+        self,
+        console: Console,
+        crew: Crew,
+        options: dict[str, Any],
+        *,
+        github: bool,
+        select: str,
+        fail_fast: bool,
+        full: bool,
+    ) -> None:
+        self.console, self.crew, self.options, self.github = console, crew, options, github
+        self.select, self.fail_fast, self.full = select, fail_fast, full
+        self.outcomes: list[Outcome] = []
+        self.seconds = 0.0
+        self._status: Any = None
+        self._names: dict[Item, str] = {}
+
+    def run(self, targets: Sequence[str]) -> int:
+        """Check everything; the status with which the command ends."""
+        began = time.perf_counter()
+        try:
+            with self.console.status("loading") as self._status:
+                tasks = self._tasks(places(targets))
+                if not tasks and not self.outcomes:
+                    self._nothing(targets)
+                for outcome in self.crew.outcomes(tasks, self.options, self._show_running):
+                    self._add(outcome)
+                    if self.fail_fast and outcome.status == WRONG:
+                        break
+        except KeyboardInterrupt:
+            many = f"interrupted after {len(self.outcomes)} functions"
+            self.console.print(note("?", " ".join(targets), many))
+            return INTERRUPTED
+        finally:
+            self.seconds = time.perf_counter() - began
+            self.crew.close()
+        if self.outcomes:
+            self.console.print(Text(summary(self.outcomes, self.seconds), style="bold"))
+        return exit_status([outcome.status for outcome in self.outcomes])
+
+    def _tasks(self, found: Sequence[Place]) -> list[Task]:
+        """What is to be checked; a place that cannot be loaded has a line for all that its source defines."""
+        tasks: list[Task] = []
+        several = len({place.target for place in found}) > 1
+        for place in found:
+            self._status.update(f"loading {place.label}")
+            items = self.crew.first().items(place)
+            reason = items if isinstance(items, str) else ""
+            known = _written(place) if isinstance(items, str) else items
+            named = {item: f"{place.label}:{item.name}" if several else item.name for item in known}
+            kept = [
+                item
+                for item in known
+                if not self.select or is_selected(self.select, f"{place.label}:{item.name}")
+            ]
+            self._names.update(named)
+            if reason:
+                self._unloaded(place, kept, reason)
+            tasks += [] if reason else [(place, item) for item in kept]
+        return tasks
+
+    def _unloaded(self, place: Place, items: list[Item], reason: str) -> None:
+        for item in items or [Item(place.label)]:
+            self._add(Outcome(item, UNKNOWN, reason))
+
+    def _nothing(self, targets: Sequence[str]) -> None:
+        left = f" that -k {self.select!r} means" if self.select else ""
+        text = f"defines no custom gradient{left}. Name a function: module:function."
+        self.console.print(note("?", " ".join(targets), text))
+
+    def _show_running(self) -> None:
+        running = ", ".join(sorted(self.crew.running.values()))
+        self._status.update(f"checking {running} ({len(self.outcomes)} done)")
+
+    def _add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        if self.github:
+            text = as_github(outcome)
+            self.console.print(Text(text) if text else Text(), end="\n" if text else "")
+        elif self.full and outcome.report is not None:
+            self.console.print(_full(outcome, self._names.get(outcome.item, outcome.item.name)))
+        else:
+            self.console.print(line(outcome, self._names.get(outcome.item, outcome.item.name)))
+
+
+def _written(place: Place) -> list[Item]:
+    """What the source of a place defines, where it can be read without being run."""
+    path = Path(place.target)
+    try:
+        sites = sites_of(path)
+    except (SyntaxError, ValueError, OSError):
+        return []
+    return [Item(site.name, str(path.resolve()), site.line) for site in sites]
+
+
+def _full(outcome: Outcome, name: str) -> Any:
+    """The whole report, named and run again like the target."""
+    report: Any = outcome.report
+    again = f"pullback check {outcome.item.file}:{outcome.item.name} --report --seed {report.seed}"
+    return replace(report, name=name, reproduce=again)
+
+
+def exit_status(statuses: Sequence[str]) -> int:
+    """Wrong outweighs undecided, undecided outweighs right; nothing at all is undecided."""
+    if WRONG in statuses:
+        return SOME_WRONG
+    decided = [status for status in statuses if status in (RIGHT, IGNORED)]
+    return ALL_RIGHT if statuses and len(decided) == len(statuses) else SOME_UNKNOWN
+
+
+def write(outcomes: Sequence[Outcome], seconds: float, *, json: str, junit: str, html: str) -> None:
+    """The files that are asked for; `-` prints JSON."""
+    makers: dict[str, Callable[..., str]] = {junit: as_junit, html: as_page}
+    if json == "-":
+        typer.echo(as_json(outcomes, seconds))
+    elif json:
+        makers[json] = as_json
+    for path, make in makers.items():
+        if path:
+            Path(path).write_text(make(outcomes, seconds), encoding="utf-8")

@@ -1,0 +1,79 @@
+"""Outcomes for programs: JSON, JUnit's XML, annotations of GitHub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Outcome
+
+_BREAKS = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_IN_PROPERTIES = {**_BREAKS, ":": "%3A", ",": "%2C"}
+
+
+def as_json(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """All that is known, without the pictures."""
+    kinds = (RIGHT, WRONG, UNKNOWN, IGNORED)
+    counts = {kind: sum(o.status == kind for o in outcomes) for kind in kinds}
+    data = {
+        "counts": counts,
+        "seconds": round(seconds, 3),
+        "results": [o.to_dict() for o in outcomes],
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def as_junit(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """A wrong gradient is a failure, an undecided one an error, an ignored one skipped."""
+    wrong, unknown = (sum(o.status == kind for o in outcomes) for kind in (WRONG, UNKNOWN))
+    skipped = sum(o.status == IGNORED for o in outcomes)
+    counts = {"tests": len(outcomes), "failures": wrong, "errors": unknown, "skipped": skipped}
+    attributes = {name: str(count) for name, count in counts.items()}
+    attributes |= {"name": "pullback check", "time": f"{seconds:.3f}"}
+    suite = ElementTree.Element("testsuite", attributes)
+    tags = {WRONG: "failure", UNKNOWN: "error", IGNORED: "skipped"}
+    for outcome in outcomes:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            name=outcome.item.name,
+            classname=shown(outcome.item.file),
+            file=shown(outcome.item.file),
+            line=str(outcome.item.line),
+            time=f"{outcome.seconds:.3f}",
+        )
+        if outcome.status in tags:
+            inner = ElementTree.SubElement(case, tags[outcome.status], message=outcome.text)
+            inner.text = f"{outcome.text}\nwith {outcome.inputs}"
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(
+        suite, encoding="unicode"
+    )
+
+
+def as_github(outcome: Outcome) -> str:
+    """An annotation at the line of the rule; nothing for what is right."""
+    level = {WRONG: "error", UNKNOWN: "warning", IGNORED: "notice"}.get(outcome.status)
+    if level is None:
+        return ""
+    file, line = shown(outcome.item.file), _line_of_rule(outcome)
+    title = _escaped(f"pullback: {outcome.item.name}", _IN_PROPERTIES)
+    place = f"file={_escaped(file, _IN_PROPERTIES)},line={line},title={title}"
+    return f"::{level} {place}::{_escaped(outcome.text, _BREAKS)}"
+
+
+def _line_of_rule(outcome: Outcome) -> int:
+    name, _, line = outcome.source.partition(",")[0].partition(":")
+    is_same = name == Path(outcome.item.file).name and line.isdigit()
+    return int(line) if is_same else max(outcome.item.line, 1)
+
+
+def _escaped(text: str, codes: dict[str, str]) -> str:
+    return "".join(codes.get(letter, letter) for letter in text)
+
+
+def shown(file: str) -> str:
+    """A path from here, where it is below."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file

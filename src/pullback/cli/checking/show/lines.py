@@ -1,0 +1,49 @@
+"""One line for each custom gradient, and one for all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from pullback.cli.checking.outcome import IGNORED, MARKS, RIGHT, UNKNOWN, WRONG, Outcome
+
+_STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
+
+
+def line(outcome: Outcome, name: str) -> Text:
+    """Mark, name, what is said, where it is written, and the inputs with where they come from."""
+    where = (
+        f"  ({outcome.source or place_of(outcome)})" if outcome.status in (WRONG, UNKNOWN) else ""
+    )
+    text = f"  {outcome.text}{where if where != '  ()' else ''}"
+    inputs = f"  with {outcome.inputs}" if outcome.inputs else ""
+    held = f"; {', '.join(outcome.notes)}" if outcome.notes else ""
+    return Text.assemble(*marked(outcome.mark, name), text, (inputs + held, "dim"))
+
+
+def note(mark: str, name: str, text: str) -> Text:
+    """A line about something else than a function."""
+    return Text.assemble(*marked(mark, name), f"  {text}")
+
+
+def marked(mark: str, name: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The beginning of a line."""
+    return (f"{mark} ", _STYLES[mark]), (name, "bold")
+
+
+def place_of(outcome: Outcome) -> str:
+    """`file.py:12`."""
+    item = outcome.item
+    return f"{Path(item.file).name}:{item.line}" if item.file and item.line else ""
+
+
+def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """How many of each, and how long it took."""
+    counts = Counter(outcome.status for outcome in outcomes)
+    words = {RIGHT: "right", WRONG: "wrong", UNKNOWN: "undecided", IGNORED: "ignored"}
+    told = [f"{MARKS[s]} {counts[s]} {word}" for s, word in words.items() if counts[s]]
+    many = "1 custom gradient" if len(outcomes) == 1 else f"{len(outcomes)} custom gradients"
+    return f"{many}: {', '.join(told)} in {seconds:.0f} s"

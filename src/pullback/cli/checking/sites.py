@@ -1,0 +1,218 @@
+"""Where a file defines custom gradients, read from its source: also what never runs by itself has a place here.
+
+A site is a function under `custom_gradient`, at whatever depth; a call such as `custom_gradient(lambda x: ...)` or
+`with_gradient(...)`; or a rule that is registered for an op. It is known by its line, which is how functions that ran
+are found again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+DEFINE, REPLACE, REGISTER = "define", "replace", "register"
+_MAKERS = {
+    "custom_gradient": DEFINE,
+    "with_gradient": REPLACE,
+    "with_partials": REPLACE,
+    "RegisterGradient": REGISTER,
+}
+Scoped = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Site:
+    """A custom gradient in a file: the names that lead to it, its lines, and what kind it is.
+
+    `label` is what a rule is registered as, `op` the type of op that the file uses it for.
+    """
+
+    path: tuple[str, ...]
+    lines: frozenset[int]
+    kind: str = DEFINE
+    label: str = ""
+    op: str = ""
+    in_class: tuple[bool, ...] = field(default=(), compare=False)
+
+    @property
+    def name(self) -> str:
+        """`make.inner`, the way a line of the output writes it."""
+        return ".".join(self.path)
+
+    @property
+    def line(self) -> int:
+        """Where to look."""
+        return max(self.lines)
+
+
+def sites_in(text: str) -> list[Site]:
+    """The custom gradients that a source defines, in its order.
+
+    >>> [site.name for site in sites_in("relu = tf.custom_gradient(lambda x: ...)")]
+    ['relu']
+    """
+    tree = ast.parse(text)
+    reader = _Reader(_aliases(tree), _override_maps(tree))
+    reader.read(tree.body, (), ())
+    return sorted(_distinct(reader.found), key=lambda site: min(site.lines))
+
+
+def _distinct(found: list[Site]) -> list[Site]:
+    """One site for each place; two functions of one name get their lines as well."""
+    kept: dict[tuple[str, int], Site] = {}
+    for site in found:
+        kept.setdefault((site.kind, min(site.lines)), site)
+    return list(kept.values())
+
+
+def _aliases(tree: ast.Module) -> dict[str, str]:
+    """What the makers are called in this file, besides their own names."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            pairs = [(a.asname or a.name, a.name) for a in node.names]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            pairs = [(node.targets[0].id, _last(node.value))]
+        else:
+            continue
+        found.update({here: name for here, name in pairs if name in _MAKERS})
+    return found
+
+
+def _override_maps(tree: ast.Module) -> dict[str, str]:
+    """The type of op by the name of the gradient that `gradient_override_map` gives it."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    maps = [n.args[0] for n in calls if _last(n.func) == "gradient_override_map" and n.args]
+    pairs = [
+        pair for m in maps if isinstance(m, ast.Dict) for pair in zip(m.keys, m.values, strict=True)
+    ]
+    return {
+        str(name.value): str(op.value)
+        for op, name in pairs
+        if isinstance(op, ast.Constant) and isinstance(name, ast.Constant)
+    }
+
+
+def _last(node: ast.AST | None) -> str:
+    """The last name of `a.b.c`, or nothing."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The body of a module, class or function: the names that lead to it, and the functions in it."""
+
+    path: tuple[str, ...]
+    kinds: tuple[bool, ...]
+    functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
+
+
+class _Reader:
+    """Goes through scopes and notes what is defined there."""
+
+    def __init__(self, aliases: Mapping[str, str], ops: Mapping[str, str]) -> None:
+        self.aliases, self.ops = aliases, ops
+        self.found: list[Site] = []
+
+    def read(self, body: list[ast.stmt], path: tuple[str, ...], kinds: tuple[bool, ...]) -> None:
+        """Note the sites of one scope and of those inside it."""
+        here = {node.name: node for node in _scopes(body) if not isinstance(node, ast.ClassDef)}
+        scope = _Scope(path, kinds, here)
+        for node in _scopes(body):
+            inner, deeper = (*path, node.name), (*kinds, isinstance(node, ast.ClassDef))
+            self._decorated(node, inner, deeper)
+            self.read(node.body, inner, deeper)
+        for target, call in _calls(body):
+            self._called(target, call, scope)
+
+    def _made_by(self, node: ast.AST) -> str:
+        """The kind that a decorator or a called name makes, or nothing."""
+        name = _last(node)
+        return _MAKERS.get(self.aliases.get(name, name), "")
+
+    def _decorated(self, node: Scoped, path: tuple[str, ...], kinds: tuple[bool, ...]) -> None:
+        for decorator in node.decorator_list:
+            call = decorator if isinstance(decorator, ast.Call) else None
+            kind = self._made_by(call.func if call else decorator)
+            # `functools.partial(custom_gradient, ...)` and the like
+            kind = kind or next(filter(None, map(self._made_by, call.args if call else ())), "")
+            if kind == REGISTER:
+                self._registered(call, node.name, _lines(node), path[:-1])
+            elif kind:
+                self.found.append(Site(path, _lines(node), kind, in_class=kinds))
+
+    def _called(self, target: str, call: ast.Call, scope: _Scope) -> None:
+        """`name = custom_gradient(fn)`, `with_gradient(fn, rule)`, `RegisterGradient("Name")(fn)`."""
+        first = call.args[0] if call.args else next((k.value for k in call.keywords), None)
+        given = scope.functions.get(_last(first))
+        if isinstance(call.func, ast.Call) and self._made_by(call.func.func) == REGISTER:
+            lines = _lines(given) if given else frozenset({call.lineno})
+            self._registered(call.func, target or _last(first), lines, scope.path)
+            return
+        kind = self._made_by(call.func)
+        if kind not in (DEFINE, REPLACE) or first is None:
+            return
+        name = target or _last(first) or "lambda"
+        lines = frozenset(range(call.lineno, (call.end_lineno or call.lineno) + 1))
+        named = [
+            scope.functions.get(_last(a)) for a in (*call.args, *(k.value for k in call.keywords))
+        ]
+        lines = lines.union(*(_lines(f) for f in named if f))
+        lines = _lines(given) if given and kind == DEFINE else lines
+        self.found.append(Site((*scope.path, name), lines, kind, in_class=(*scope.kinds, False)))
+
+    def _registered(
+        self, call: ast.Call | None, name: str, lines: frozenset[int], path: tuple[str, ...]
+    ) -> None:
+        first = call.args[0] if call and call.args else None
+        label = str(first.value) if isinstance(first, ast.Constant) else ""
+        self.found.append(Site((*path, name), lines, REGISTER, label, self.ops.get(label, "")))
+
+
+def _lines(node: Scoped) -> frozenset[int]:
+    """Where a function may say that it begins: at its first decorator, or at `def`."""
+    return frozenset({node.lineno, *(d.lineno for d in node.decorator_list)})
+
+
+def _scopes(body: list[ast.stmt]) -> Iterator[Scoped]:
+    """Functions and classes of one scope, also those in branches and blocks of it."""
+    for node in body:
+        if isinstance(node, Scoped):
+            yield node
+        else:
+            for _, value in ast.iter_fields(node):
+                inner = (
+                    [n for n in value if isinstance(n, ast.stmt)] if isinstance(value, list) else []
+                )
+                yield from _scopes(inner)
+                for handler in value if isinstance(value, list) else ():
+                    if isinstance(handler, ast.ExceptHandler | ast.match_case):
+                        yield from _scopes(handler.body)
+
+
+def _calls(body: list[ast.stmt]) -> Iterator[tuple[str, ast.Call]]:
+    """Calls in one scope, each with the name that its value is given, if it is."""
+    for statement in body:
+        if isinstance(statement, Scoped):
+            continue
+        target = ""
+        if isinstance(statement, ast.Assign):
+            target = _last(statement.targets[0])
+        elif isinstance(statement, ast.AnnAssign):
+            target = _last(statement.target)
+        value = getattr(statement, "value", None)
+        for node in _in_scope(statement):
+            if isinstance(node, ast.Call):
+                yield (target if node is value else ""), node
+
+
+def _in_scope(statement: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a statement, without the bodies of functions and classes in it."""
+    for node in ast.iter_child_nodes(statement):
+        if isinstance(node, Scoped):
+            continue
+        yield node
+        yield from _in_scope(node)

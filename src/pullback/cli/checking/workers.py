@@ -1,0 +1,113 @@
+"""Who is asked: this process, or others that may crash, several at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pullback.cli.checking.outcome import UNKNOWN, Item, Outcome
+from pullback.cli.checking.places import Place
+from pullback.cli.checking.server import Here
+from pullback.cli.settings import Project
+from pullback.cli.worker import Apart, Lost
+
+LOADING = 120.0  # seconds that importing a module may take at least, however short the functions
+Task = tuple[Place, Item]
+
+
+class Asker:
+    """Asks for items and outcomes; after a crash, in a new process."""
+
+    def __init__(self, project: Project, seconds: float, *, isolate: bool) -> None:
+        make = partial(Here, project)
+        self._runner: Any = Apart(make, seconds) if isolate else make()
+        self._loaded: set[Place] = set()
+        self._seconds = seconds
+
+    def items(self, place: Place) -> list[Item] | str:
+        """The custom gradients of a place, or why it cannot be loaded."""
+        try:
+            found = self._ask((place,), {}, max(self._seconds, LOADING) if self._seconds else 0)
+        except Lost as lost:
+            return f"cannot be loaded: {lost}"
+        self._loaded.add(place)
+        return found
+
+    def outcome(self, task: Task, options: Mapping[str, Any]) -> Outcome:
+        """What comes of one of them."""
+        place, item = task
+        if isinstance(self._runner, Apart) and not self._runner.is_running:
+            self._loaded.clear()
+        if place not in self._loaded:
+            found = self.items(place)
+            if isinstance(found, str):
+                return Outcome(item, UNKNOWN, found)
+        try:
+            return self._ask((place, item.name), dict(options), self._seconds)
+        except Lost as lost:
+            return Outcome(item, UNKNOWN, f"could not be checked: {lost}")
+
+    def close(self) -> None:
+        """End its process."""
+        self._runner.close()
+
+    def _ask(self, question: Any, options: dict[str, Any], seconds: float) -> Any:
+        if isinstance(self._runner, Apart):
+            return self._runner.outcome(question, options, seconds)
+        return self._runner.outcome(question, options)
+
+
+@dataclass
+class Crew:
+    """Several askers, each busy with one function at a time; outcomes come in the order of the tasks."""
+
+    make: Callable[[], Asker]
+    size: int
+    running: dict[int, str] = field(default_factory=dict[int, str])
+    _askers: dict[int, Asker] = field(default_factory=dict[int, Asker])
+
+    def first(self) -> Asker:
+        """The one that lists what there is."""
+        return self._askers.setdefault(threading.get_ident(), self.make())
+
+    def outcomes(
+        self, tasks: Sequence[Task], options: Mapping[str, Any], shown: Callable[[], None]
+    ) -> Iterator[Outcome]:
+        """What comes of each task; `shown` is called where `running` has changed."""
+        if self.size <= 1:
+            for task in tasks:
+                yield self._one(task, options, shown)
+            return
+        idle = [self.first(), *(self.make() for _ in range(self.size - 1))]
+        self._askers.update(enumerate(idle))
+        pool = ThreadPoolExecutor(self.size, initializer=self._join, initargs=(idle,))
+        try:
+            waiting: list[Future[Outcome]] = [
+                pool.submit(self._one, task, options, shown) for task in tasks
+            ]
+            for future in waiting:
+                yield future.result()
+        finally:
+            self.close()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _join(self, idle: list[Asker]) -> None:
+        self._askers[threading.get_ident()] = idle.pop()
+
+    def _one(self, task: Task, options: Mapping[str, Any], shown: Callable[[], None]) -> Outcome:
+        here = threading.get_ident()
+        self.running[here] = task[1].name
+        shown()
+        try:
+            return self._askers.setdefault(here, self.make()).outcome(task, options)
+        finally:
+            self.running.pop(here, None)
+
+    def close(self) -> None:
+        """End all processes."""
+        for asker in list(self._askers.values()):
+            asker.close()

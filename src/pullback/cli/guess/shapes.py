@@ -1,0 +1,60 @@
+"""Shapes to try for tensors of which nothing is known, written as text: dimensions by spaces, tensors by bars."""
+
+from __future__ import annotations
+
+import itertools
+
+from pullback.cli.guess.wanted import Shape
+
+
+def _read(text: str) -> list[tuple[Shape, ...]]:
+    lines = [line.split("|") for line in text.strip().splitlines()]
+    return [tuple(tuple(map(int, part.split())) for part in line) for line in lines]
+
+
+# All alike first, in two dimensions, where most mistakes about axes show.
+ALIKE: tuple[Shape, ...] = ((3, 4), (5,), (), (2, 3, 4), (1, 6, 6, 2))
+MIXED: tuple[Shape, ...] = ((3, 4), (4,), (4, 3), (), (3, 1))
+# Square ones are tried late: in them, many a mistake does not show.
+LATE = [shape for (shape,) in _read("3 3\n2 3 3\n4 6\n8\n16\n1 8 8 3\n2 4 4 4\n2 6 4 4 2\n7\n1")]
+# Layers, convolutions, products in batches, attention, one number for each row.
+APART = {
+    2: _read("""
+        1 6 6 2 | 3 3 2 2
+        2 3 4 | 4 5
+        2 3 4 | 2 4
+        2 6 3 | 3 3 2
+        1 6 6 2 | 3 3 2 1
+        5 4 | 6 4
+        2 3 4 | 5 4
+        2 3 4 | 2 4 5
+        2 3 4 | 2 5 4
+        3 4 | 3
+        2 3 4 | 2 3
+        2 3 4 | 3 4"""),
+    3: _read("""
+        2 4 | 4 3 | 3
+        1 6 6 2 | 3 3 2 2 | 2
+        3 4 | 3 4 | 3
+        2 3 4 | 2 5 4 | 2 5 4
+        3 4 | 3 | 3
+        2 3 4 | 4 5 | 5
+        3 4 | 5 4 | 5"""),
+    4: _read("""
+        3 4 | 4 | 4 |
+        2 4 | 4 3 | 3 | 2 3
+        3 4 | 4 | 4 | 4
+        2 4 | 4 5 | 5 | 5 3"""),
+    5: _read("""
+        2 4 | 4 5 | 5 | 5 3 | 3
+        3 4 | 4 | 4 | 4 | 4"""),
+}
+
+
+def tried(count: int) -> list[tuple[Shape, ...]]:
+    """Shapes for so many tensors, the likeliest first."""
+    if count == 0:
+        return [()]
+    mixed = itertools.product(MIXED, repeat=count) if count in (2, 3) else ()
+    alike, late = ([(shape,) * count for shape in shapes] for shapes in (ALIKE, LATE))
+    return list(dict.fromkeys([*alike, *APART.get(count, ()), *mixed, *late]))

@@ -1,0 +1,129 @@
+"""What a parameter is to be given, and the numbers of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pullback._engine import only_engine
+
+NOTHING: Any = object()
+ANNOTATION, DOCSTRING, NAME, SOURCE, TRIED = "annotation", "docstring", "name", "source", "tried"
+Shape = tuple[int, ...]
+Dims = tuple[str | int, ...]
+
+# Sizes of named dimensions, in the order in which the names come up: all differ, so that no two can be confused.
+_SIZES = (3, 4, 5, 2, 6, 7)
+_KNOWN_SIZES = {"h": 6, "height": 6, "w": 5, "width": 5, "channels": 2, "1": 1}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One value that may suit a parameter: a plain one, or a tensor of some shape, dtype and kind of numbers.
+
+    Without `dims` a tensor may have any shape; `values` says how its numbers lie. `items` of them are a list. `soft`
+    marks what another reading may well replace.
+    """
+
+    source: str = TRIED
+    plain: Any = NOTHING
+    dims: Dims | None = None
+    dtype: str = "float32"
+    values: str = ""
+    items: int = 0
+    soft: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether numbers have to be made up."""
+        return self.plain is NOTHING
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its shape is to be tried."""
+        return self.is_tensor and self.dims is None
+
+    @property
+    def may_vary(self) -> bool:
+        """Whether other numbers and dtypes may be tried in place of these."""
+        return self.is_tensor and not self.values and self.dtype == "float32"
+
+
+def sizes(all_dims: Sequence[Dims]) -> dict[str, int]:
+    """A size for each name of a dimension."""
+    names = dict.fromkeys(d.lower() for dims in all_dims for d in dims if isinstance(d, str))
+    free = iter([*_SIZES, *range(8, 8 + len(names))])
+    return {name: _KNOWN_SIZES.get(name) or next(free) for name in names}
+
+
+def shape_of(dims: Dims, known: dict[str, int]) -> Shape:
+    """Named dimensions as numbers."""
+    return tuple(d if isinstance(d, int) else known[d.lower()] for d in dims)
+
+
+def made(wanted: Wanted, shape: Shape, which: int, values: str = "", dtype: str = "") -> Any:
+    """The value itself, always the same for a shape and a number."""
+    if not wanted.is_tensor:
+        return wanted.plain
+    if wanted.may_vary:
+        values, dtype = values or wanted.values, dtype or wanted.dtype
+    else:
+        values, dtype = wanted.values, wanted.dtype
+    tensor = only_engine().probes.tensor
+    several = [
+        tensor(numbers(shape, values, dtype, (which, k)), dtype) for k in range(wanted.items or 1)
+    ]
+    return several if wanted.items else several[0]
+
+
+def numbers(shape: Shape, values: str, dtype: str, which: tuple[int, int]) -> Any:
+    """Numbers of a kind."""
+    rng = np.random.default_rng([len(shape), *which])
+    if dtype.startswith(("int", "uint")):
+        whole = rng.integers(0, 2 if not shape else min(3, max(shape)), shape)
+        return (
+            np.sort(whole - whole.min()) if len(shape) == 1 else whole
+        )  # segments must be in order
+    if dtype == "bool" or values == "flags":
+        return rng.integers(0, 2, shape) if shape else np.ones(())
+    if values.startswith("="):
+        return np.full(shape, float(values[1:]))
+    plain = rng.normal(size=shape)
+    if dtype.startswith("complex"):
+        return plain + 1j * rng.normal(size=shape)
+    return _KINDS.get(values, lambda x, _: x)(plain, rng)
+
+
+def _definite(x: Any, _: Any) -> Any:
+    return x @ np.swapaxes(x, -1, -2) + np.eye(x.shape[-1]) if _is_square(x) else abs(x) + 1
+
+
+def _symmetric(x: Any, _: Any) -> Any:
+    return (x + np.swapaxes(x, -1, -2)) / 2 if _is_square(x) else x
+
+
+def _is_square(x: Any) -> bool:
+    return x.ndim > 1 and x.shape[-1] == x.shape[-2]
+
+
+def _one_hot(x: Any, _: Any) -> Any:
+    return (x == x.max(-1, keepdims=True)).astype(float) if x.ndim else np.ones(())
+
+
+def _shares(x: Any, _: Any) -> Any:
+    weights = np.exp(x)
+    return weights / weights.sum(-1, keepdims=True) if x.ndim else np.full((), 0.3)
+
+
+_KINDS: dict[str, Any] = {
+    "positive": lambda x, rng: rng.uniform(0.3, 2, x.shape),
+    "unit": lambda x, rng: rng.uniform(0.1, 0.9, x.shape),
+    "above one": lambda x, rng: rng.uniform(1.1, 2, x.shape),
+    "definite": _definite,
+    "symmetric": _symmetric,
+    "one-hot": _one_hot,
+    "shares": _shares,
+}

@@ -1,0 +1,111 @@
+"""Functions that are run before they are checked: with what they run, and which custom gradients they reach."""
+
+import contextlib
+import inspect
+import re
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pullback.engines.tensorflow.probing.callee import RawOp, described
+from pullback.engines.tensorflow.tf_private import registered_gradient
+from pullback.engines.tensorflow.tf_private.recording import custom_gradients_seen
+from pullback.extend import Ran, Reached
+
+
+@contextlib.contextmanager
+def recorded() -> Generator[list[Reached]]:
+    """The calls of functions under `tf.custom_gradient` inside the block; traced functions run op by op there."""
+    found: list[Reached] = []
+
+    def seen(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        codes = [function.__code__] if hasattr(function, "__code__") else []
+        found.append(Reached(tf.custom_gradient(function), args, kwargs, tuple(codes)))
+
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        with custom_gradients_seen(seen):
+            yield found
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+def tensor(values: Any, dtype: str) -> Any:
+    """An array as a tensor."""
+    return tf.constant(np.asarray(values), tf.as_dtype(dtype))
+
+
+def trial(fn: Callable[..., Any], args: Any, kwargs: Any) -> Ran:
+    """Run a function once, forward and backward."""
+    sources = [v for v in tf.nest.flatten((args, kwargs)) if _carries_gradient(v)]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        try:
+            result = fn(*args, **kwargs)
+        except Exception as error:
+            return Ran(None, refused=described(error))
+    if not sources and not tape.watched_variables():
+        return Ran(result, refused="it was given no tensor of real or complex numbers")
+    outputs = [v for v in _flat(result) if _carries_gradient(v)]
+    if not outputs:
+        return Ran(result, refused="it returns no tensor of real or complex numbers")
+    if not all(_is_finite(v) for v in outputs):
+        return Ran(result, refused="what it returns is not finite", not_finite=True)
+    try:
+        found: Any = tape.gradient(outputs, sources)
+    except Exception as error:
+        return Ran(result, fault=described(error))
+    pairs = zip(found, sources, strict=True)
+    wrong = [f"{list(g.shape)} for {list(x.shape)}" for g, x in pairs if _is_misshapen(g, x)]
+    fault = f"a gradient of shape {wrong[0]}" if wrong else ""
+    return Ran(result, fault=fault, is_misshapen=bool(wrong))
+
+
+def _is_misshapen(gradient: Any, source: Any) -> bool:
+    return isinstance(gradient, tf.Tensor) and gradient.shape != source.shape
+
+
+def _flat(result: Any) -> list[Any]:
+    try:
+        return tf.nest.flatten(result, expand_composites=True)
+    except (TypeError, ValueError):
+        return [result]
+
+
+def _carries_gradient(value: Any) -> bool:
+    return tf.is_tensor(value) and (value.dtype.is_floating or value.dtype.is_complex)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return bool(np.isfinite(np.asarray(value, np.complex128)).all())
+    except (TypeError, ValueError, NotImplementedError):
+        return True
+
+
+def op_with_gradient(op: str, label: str) -> Callable[..., Any]:
+    """A type of op as a function whose gradient is the one that is registered as `label`."""
+    raw = RawOp(op or _op_in(label))
+    if registered_gradient(label) is None:
+        raise LookupError(f"no gradient is registered as {label!r}")
+
+    def under_label(*inputs: Any) -> Any:
+        graph: Any = tf.compat.v1.get_default_graph()
+        with graph.gradient_override_map({raw.op_type: label}):
+            return raw(*inputs)
+
+    under_label.__name__ = label
+    kept = [p for p in raw.__signature__.parameters.values() if p.name in raw.order]
+    under_label.__signature__ = inspect.Signature(kept)  # pyright: ignore[reportFunctionMemberAccess]
+    return raw if raw.op_type == label else tf.function(under_label, autograph=False)
+
+
+def _op_in(label: str) -> str:
+    """The longest type of op that a name such as "GuidedRelu" contains."""
+    known = [name for name in dir(tf.raw_ops) if re.search(rf"{name}(?![a-z])", label)]
+    if not known:
+        raise LookupError(f"which type of op {label!r} is for cannot be told from its name")
+    return max(known, key=len)

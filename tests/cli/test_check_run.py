@@ -1,0 +1,183 @@
+"""A run of `pullback check` over several places: what it selects, shows, writes and takes from pyproject.toml."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from pullback.cli import app
+from pullback.cli.checking.outcome import Item, Outcome
+from pullback.cli.checking.select import is_selected
+from pullback.cli.checking.show.files import as_github, as_junit
+from pullback.cli.settings import project
+from pullback.errors import CheckError
+
+HEAD = "import tensorflow as tf\nimport pullback as pb\n"
+GOOD = HEAD + "@tf.custom_gradient\ndef good(x):\n    return tf.sin(x), lambda dy: dy * tf.cos(x)\n"
+BAD = (
+    HEAD + "@tf.custom_gradient\ndef bad(x):\n    return tf.sin(x), lambda dy: dy * tf.cos(x) * 2\n"
+)
+ROUND = HEAD + "@tf.custom_gradient\ndef rounded(x):\n    return tf.round(x), lambda dy: dy\n"
+BROKEN = "import not_there_at_all\n@tf.custom_gradient\ndef lost(x): ...\n"
+
+
+def check(*words, status):
+    done = CliRunner().invoke(app, ["check", "--no-isolate", "--quick", *map(str, words)])
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def write(folder, **files):
+    for name, text in files.items():
+        path = folder.joinpath(*name.split("__")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_folder_is_searched_and_what_is_not_the_users_is_left_out(tmp_path):
+    write(tmp_path, a=GOOD, deep__er__b=BAD, build__c=BAD, venv__d=BAD, plain="raise SystemExit")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "e.py").write_text(BAD, encoding="utf-8")
+    told = check(tmp_path, status=1)
+    assert f"✓ {tmp_path / 'a.py'}:good" in told
+    assert f"✗ {tmp_path / 'deep' / 'er' / 'b.py'}:bad" in told
+    assert "2 custom gradients: ✓ 1 right, ✗ 1 wrong in" in told
+
+
+def test_a_file_that_cannot_be_loaded_has_a_line_for_all_it_defines(tmp_path):
+    write(tmp_path, a=GOOD, broken=BROKEN, syntax="def f(:\n")
+    told = check(tmp_path, status=2)
+    assert "broken.py:lost  cannot be loaded: ModuleNotFoundError" in told
+    assert "syntax.py  cannot be loaded: SyntaxError" in told
+    assert "a.py:good" in told
+
+
+def test_several_targets_are_checked_each_once(tmp_path):
+    write(tmp_path, a=GOOD, b=BAD)
+    told = check(tmp_path / "a.py", tmp_path / "b.py", tmp_path / "a.py", status=1)
+    assert told.count("good") == told.count("bad") == 1
+
+
+def test_a_package_is_searched_by_its_name(tmp_path, monkeypatch):
+    write(tmp_path, nice_package__ops="from .numbers_in import TWO\n" + BAD)
+    write(tmp_path, nice_package__numbers_in="TWO = 2.0\n")
+    (tmp_path / "nice_package" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "✗ bad" in check("nice_package", status=1)
+
+
+def test_names_are_selected_and_the_first_wrong_one_may_end_the_run(tmp_path):
+    write(tmp_path, a=BAD, b=GOOD)
+    assert "bad" not in check(tmp_path, "-k", "good and not other", status=0)
+    assert "good" not in check(tmp_path, "-x", status=1)
+    assert "defines no custom gradient that -k 'nowhere' means" in check(
+        tmp_path, "-k", "nowhere", status=2
+    )
+
+
+@pytest.mark.parametrize(
+    "expression, name, wanted",
+    [
+        ("relu", "file.py:Guided_ReLU", True),
+        ("relu or tanh", "tanh", True),
+        ("relu and not leaky", "leaky_relu", False),
+        ("not relu", "tanh", True),
+    ],
+)
+def test_words_select_names(expression, name, wanted):
+    assert is_selected(expression, name) is wanted
+
+
+def test_what_is_written_for_programs_and_people(tmp_path):
+    write(tmp_path, a=GOOD, b=BAD, c=ROUND)
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("junit", "html")}
+    words = [word for kind, path in files.items() for word in (f"--{kind}", path)]
+    done = CliRunner().invoke(
+        app, ["check", "--no-isolate", "--quick", str(tmp_path), "--json", "-", *map(str, words)]
+    )
+    data = json.loads(done.stdout)
+    assert data["counts"] == {"right": 1, "wrong": 1, "unknown": 1, "ignored": 0}
+    assert [one["kind"] for one in data["results"]] == [None, "factor", None]
+    suite = ElementTree.fromstring(files["junit"].read_text(encoding="utf-8"))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    page = files["html"].read_text(encoding="utf-8")
+    assert "2× too large" in page
+    assert "https:" not in page.replace("https://www.w3.org", "")
+
+
+def test_annotations_for_github_name_the_line_of_the_rule(tmp_path):
+    write(tmp_path, b=BAD)
+    (told, *_) = check(tmp_path, "--format", "github", status=1).splitlines()
+    assert told.startswith(
+        f"::error file={tmp_path / 'b.py'},line=5,title=pullback%3A bad::the gradient"
+    )
+
+
+def test_what_would_break_a_format_is_escaped():
+    outcome = Outcome(Item("f<g>", "a,b.py", 3), "unknown", "100 %\nand <more>", "x")
+    assert (
+        as_github(outcome)
+        == "::warning file=a%2Cb.py,line=3,title=pullback%3A f<g>::100 %25%0Aand <more>"
+    )
+    assert ElementTree.fromstring(as_junit([outcome], 1.0))[0].get("name") == "f<g>"
+
+
+def test_pyproject_says_what_is_meant(tmp_path):
+    write(tmp_path, a=ROUND, b=BAD)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pullback]\nseed = 3\n[tool.pullback.functions."a.py:rounded"]\nagainst = "tf.identity"\n'
+        '[tool.pullback.functions.bad]\nignore = "known, to be mended"\n',
+        encoding="utf-8",
+    )
+    told = check(tmp_path, status=0)
+    assert "a.py:rounded" in told
+    assert "b.py:bad  ignored: known, to be mended" in told
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (
+            "[tool.pullback]\ntolerence = 1e-3",
+            "has no key 'tolerence'. There are: order, tolerance",
+        ),
+        ("[tool.pullback.functions.f]\nignored = 'x'", "has no key 'ignored'"),
+        ("[tool.pullback]\norder = 'two'", "order = 'two' is not of the right kind"),
+        ("[tool.pullback\n", "cannot be read"),
+    ],
+)
+def test_settings_without_effect_are_errors(tmp_path, text, message):
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(CheckError, match=message):
+        project(tmp_path)
+
+
+def test_a_mistake_in_pyproject_ends_the_run(tmp_path):
+    write(tmp_path, a=GOOD)
+    (tmp_path / "pyproject.toml").write_text("[tool.pullback]\nspeed = 9", encoding="utf-8")
+    assert "has no key 'speed'" in check(tmp_path, status=2)
+
+
+def test_options_stand_beside_a_function_and_its_inputs(tmp_path):
+    beside = "pullback_inputs = {'rounded': pb.inputs(tf.ones(3), against=tf.identity)}\n"
+    write(tmp_path, a=ROUND + beside)
+    assert "✓ rounded" in (told := check(tmp_path / "a.py", status=0))
+    assert "x float32[3] (pullback_inputs)" in told
+
+
+def test_inputs_for_a_factory_reach_what_it_makes(tmp_path):
+    text = HEAD + (
+        "def make(table):\n    k = table['scale']\n    @tf.custom_gradient\n    def inner(x):\n"
+        "        return k * x, lambda dy: k * dy\n    return inner\n"
+        "pullback_inputs = {'make': ({'scale': 2.0},)}\n"
+    )
+    write(tmp_path, a=text)
+    assert "✓ make.inner" in check(tmp_path / "a.py:make.inner", status=0)
+
+
+def test_the_version_is_printed():
+    done = CliRunner().invoke(app, ["--version"])
+    assert done.output.startswith("pullback ")
+    assert done.exit_code == 0

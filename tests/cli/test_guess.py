@@ -1,0 +1,135 @@
+"""What parameters are given, by annotation, docstring, name and source."""
+
+import inspect
+import typing
+
+import pytest
+
+from pullback.cli.guess.annotations import from_annotation
+from pullback.cli.guess.docstrings import from_docstring
+from pullback.cli.guess.names import from_name, is_data, is_setting, may_be_learnt
+from pullback.cli.guess.reading import readings, variations
+from pullback.cli.guess.shapes import tried
+from pullback.cli.guess.wanted import numbers, sizes
+
+
+def annotated(annotation):
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return from_annotation(inspect.Parameter("p", kind, annotation=annotation))
+
+
+@pytest.mark.parametrize(
+    "annotation, dims, dtype",
+    [
+        ('Float[tf.Tensor, "batch dim"]', ("batch", "dim"), "float32"),
+        ('jt.Int[tf.Tensor, "batch 4"]', ("batch", 4), "int32"),
+        ("Float64[Array, '... d']", ("d",), "float64"),
+        ('Optional[Bool[tf.Tensor, "n"]]', ("n",), "bool"),
+        ('Float[tf.Tensor, "n"] | None', ("n",), "float32"),
+        (typing.Annotated[object, "batch 3"], ("batch", 3), "float32"),
+    ],
+)
+def test_shapes_are_read_from_annotations(annotation, dims, dtype):
+    (first, *_) = annotated(annotation)
+    assert (first.dims, first.dtype) == (dims, dtype)
+
+
+def test_choices_functions_and_lists_are_read_from_annotations():
+    assert [w.plain for w in annotated(typing.Literal["a", "b"])] == ["a", "b"]
+    assert annotated(typing.Callable[[int], int])[0].plain(3) == 9
+    assert annotated(list[object])[0].items == 2
+    assert annotated("Sequence[tf.Tensor]")[0].items == 2
+    assert annotated(int | None) == []  # the name tells which whole number
+
+
+@pytest.mark.parametrize(
+    "said, dims, values, dtype",
+    [
+        ("x: A float tensor of shape [batch, dim].", ("batch", "dim"), "", "float32"),
+        ("x: `Tensor` with shape (N, C, 3)", ("N", "C", 3), "", "float32"),
+        ("x (tf.Tensor): values in [0, 1].", None, "unit", "float32"),
+        ("x: positive scale factors", None, "positive", "float32"),
+        ("x: integer labels of shape [batch]", ("batch",), "", "int32"),
+        ("x: a symmetric positive definite matrix", ("n", "n"), "definite", "float32"),
+        (":param x: scalar weight", (), "", "float32"),
+    ],
+)
+def test_shapes_and_ranges_are_read_from_docstrings(said, dims, values, dtype):
+    wanted = from_docstring(f"Does something.\n\nArgs:\n  {said}\n  y: other [a, b, c].\n", "x")[-1]
+    assert (wanted.dims, wanted.values, wanted.dtype) == (dims, values, dtype)
+
+
+def test_a_docstring_that_does_not_name_a_parameter_says_nothing_of_it():
+    assert from_docstring("Args:\n  other: tensor of shape [2]", "x") == []
+    assert from_docstring("x: A `Tensor`. Must be one of the types `half`, `float32`.", "x") == []
+
+
+@pytest.mark.parametrize(
+    "name, first",
+    [("axis", -1), ("keepdims", True), ("num_classes", 4), ("padding", "SAME"), ("kernel_size", 3)],
+)
+def test_settings_have_ordinary_values(name, first):
+    assert from_name(name, None, direct=True, others=["x"])[0].plain == first
+
+
+def test_numbers_are_tensors_for_a_custom_gradient_and_plain_for_a_factory():
+    direct, outer = (from_name("temperature", None, direct=d, others=[]) for d in (True, False))
+    assert (direct[0].is_tensor, direct[0].dims) == (True, ())
+    assert outer[0].plain == 0.7
+
+
+def test_labels_are_one_hot_or_whole_numbers_beside_logits():
+    wanted = from_name("labels", None, direct=True, others=["logits"])
+    assert [(w.values, w.dtype) for w in wanted[:2]] == [("one-hot", "float32"), ("", "int32")]
+
+
+def test_names_tell_whose_gradient_is_of_interest():
+    assert is_data("sample_mask")
+    assert is_data("y_true")
+    assert not is_data("weights")
+    assert is_setting("label_smoothing")
+    assert may_be_learnt("alpha")
+    assert not may_be_learnt("temperature")
+
+
+def test_a_source_tells_functions_lists_and_choices():
+    def made(fn, coefficients, mode):
+        if mode == "linear":
+            return fn(1)
+        return sum(c for c in coefficients)
+
+    read = {p.name: wanted[0] for p, wanted in readings(made, direct=False)}
+    assert read["fn"].plain(2) == 4
+    assert read["coefficients"].plain == [0.5, -1.2, 0.8]
+    assert read["mode"].plain == "linear"
+
+
+def test_branches_are_reached_by_other_values_than_defaults():
+    def made(kind="relu", training=False):
+        return kind == "elu" or training
+
+    assert {"kind": "elu"} in list(variations(made))
+    assert {"training": True} in list(variations(made))
+
+
+def test_named_dimensions_have_sizes_of_their_own():
+    known = sizes([("batch", "dim"), ("dim", "out"), ("time",)])
+    assert len(set(known.values())) == len(known) == 4
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_shapes_that_are_tried_are_for_so_many_tensors_and_alike_first(count):
+    shapes = tried(count)
+    assert {len(one) for one in shapes} == {count}
+    assert shapes[0] == ((3, 4),) * count
+
+
+def test_kinds_of_numbers_are_what_they_say():
+    assert (numbers((3, 4), "positive", "float32", (0, 0)) > 0).all()
+    assert numbers((3, 4), "shares", "float32", (0, 0)).sum(-1) == pytest.approx([1, 1, 1])
+    assert numbers((3, 4), "one-hot", "float32", (0, 0)).sum(-1).tolist() == [1, 1, 1]
+    matrix = numbers((3, 3), "definite", "float32", (0, 0))
+    assert (matrix == matrix.T).all()
+    assert (numbers((6,), "", "int32", (0, 0)).tolist()) == sorted(
+        numbers((6,), "", "int32", (0, 0))
+    )
