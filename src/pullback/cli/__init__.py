@@ -5,6 +5,7 @@ import os
 
 import typer
 
+from pullback.cli.audit import audit
 from pullback.cli.check import check
 from pullback.cli.explain import explain
 from pullback.cli.tour import tour
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command()(tour)
 app.command()(check)
 app.command()(explain)
+app.command()(audit)
 
 
 @app.callback()

@@ -1,0 +1,178 @@
+"""One function of a catalogue: its calls checked, what is found confirmed, and the worst of it."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pullback.audit import results as r
+from pullback.audit.catalogue import Case, Catalogue, NotCallable
+from pullback.audit.confirm import Opinion, opinion
+from pullback.check import Report, check, progress
+from pullback.check.report.data import Finding
+from pullback.errors import PullbackError
+
+_ENOUGH = 3  # faults of one function that are told apart by what is blamed and how
+
+
+def judged(catalogue: Catalogue, name: str) -> r.Result:
+    """What comes of one function."""
+    began = time.perf_counter()
+    try:
+        cases = catalogue.cases(name)
+    except NotCallable as error:
+        return r.Result(name, r.NOT_CALLED, str(error))
+    trial = _Trial(catalogue)
+    for case in cases:
+        trial.run(case)
+    faults = sorted(trial.faults.values(), key=lambda f: list(r.MEANING).index(f.status))
+    status = _overall(catalogue, name, faults, trial.decided)
+    reason = _reason(catalogue, name, status, trial.reasons)
+    seconds = round(time.perf_counter() - began, 2)
+    return r.Result(
+        name=name,
+        status=status,
+        reason=reason,
+        cases=len(cases),
+        calls=trial.calls,
+        seconds=seconds,
+        faults=tuple(faults),
+        operations=trial.operations,
+        aliases=tuple(catalogue.aliases(name)),
+        mended=catalogue.mended_by(name) if status in r.FAULTS else "",
+    )
+
+
+class _Trial:
+    """The calls of one function, and what they brought to light."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self.faults: dict[tuple[str, str], r.Fault] = {}
+        self.calls = self.decided = 0
+        self.reasons: list[str] = []
+        self.operations: tuple[str, ...] = ()
+
+    def run(self, case: Case) -> None:
+        """Check one call, and the gradient of the gradient where that was asked for."""
+        first = self._judge(case, second=False)
+        if case.thorough and first:
+            self._judge(case, second=True)
+
+    def _judge(self, case: Case, *, second: bool) -> bool:
+        """Whether the gradient is right, as far as can be told."""
+        options: dict[str, Any] = {"quick": not case.thorough or second, "order": 1}
+        report = self._report(case, second, {**options, "explain": False})
+        if report is None:
+            return False
+        if not second:
+            self.calls += report.calls
+            self.decided += report.verdict != "undecided"
+            self.reasons += report.coverage.reasons[:1]
+        if report.verdict == "undecided" and not second:
+            return self._is_a_number(case)
+        if report.verdict != "wrong":
+            return True
+        finding = report.findings[0]
+        key = (r.SECOND if second else _status(finding), finding.path)
+        is_news = key not in self.faults or self.faults[key].status == r.UNCONFIRMED
+        if is_news and len(self.faults) < _ENOUGH:
+            wanted = case.explain and not self.faults
+            explained = self._report(case, second, options) if wanted else None
+            found = (explained or report).findings
+            fault = _fault(self._catalogue, case, found[0] if found else finding, second=second)
+            self.faults[key] = fault
+            self.operations = self.operations or tuple(self._catalogue.operations(case))
+        return False
+
+    def _is_a_number(self, case: Case) -> bool:
+        """Where slopes are infinite or do not exist, an infinite gradient may be right; NaN is not."""
+        fn, args = self._catalogue.function(case, second=True)
+        try:
+            bad = [bool(np.isnan(np.asarray(g)).any()) for g in fn(*args)]
+        except Exception:
+            return False
+        if any(bad) and (r.NAN, "") not in self.faults and not self.faults:
+            blamed = list(case.inputs)[bad.index(True)] if len(bad) == len(case.inputs) else ""
+            self.faults[r.NAN, ""] = _not_a_number(self._catalogue, case, blamed)
+            self.operations = self.operations or tuple(self._catalogue.operations(case))
+        return not any(bad)
+
+    def _report(self, case: Case, second: bool, options: dict[str, Any]) -> Report | None:
+        fn, args = self._catalogue.function(case, second=second)
+        try:
+            with progress.hidden():
+                return check(fn, *args, modes="none", **options)
+        except PullbackError as error:
+            self.reasons.append(str(error).splitlines()[0])
+            return None
+
+
+def _status(finding: Finding) -> str:
+    if finding.kind in ("none", "raises"):
+        return r.NONE
+    return r.NAN if finding.kind == "nonfinite" else r.WRONG
+
+
+def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) -> r.Fault:
+    """A finding with the shortest program that bears it out."""
+    names = list(case.inputs)
+    blamed = next((n for n in names if finding.path.startswith((n, _place(names, n)))), None)
+    status = r.SECOND if second else _status(finding)
+    told = r.Fault(r.UNCONFIRMED, case.what, finding.diagnosis, case.call, finding.path)
+    if blamed is None:
+        return told
+    last = ("", Opinion(False))
+    ways = [{}, {"weighted": True}, {"together": True}]
+    for inputs in (_smallest(case, finding), case.inputs):
+        for way in [{"weighted": True, "second": True}] if second else ways:
+            at = replace(case, inputs=inputs)
+            script = catalogue.script(at, blamed, **way)
+            found = opinion(script, "move" if "together" in way else blamed)
+            if found.confirmed:
+                what = replace(told, status=status, blamed=blamed, script=script)
+                return replace(what, shown=found.shown, kink=found.kink)
+            last = last if last[0] else (script, found)
+    return replace(told, script=last[0], shown=last[1].shown)
+
+
+def _not_a_number(catalogue: Catalogue, case: Case, blamed: str) -> r.Fault:
+    words = "the gradient is NaN, where the function is finite and its slopes are infinite or do not exist"
+    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, blamed)
+    if any(not np.all(np.isfinite(v)) for v in case.inputs.values()) or not blamed:
+        return told
+    script = catalogue.script(case, blamed)
+    found = opinion(script, blamed)
+    if not found.nan:
+        return replace(told, script=script, shown=found.shown)
+    return replace(told, status=r.NAN, script=script, shown=found.shown, kink=True)
+
+
+def _place(names: list[str], name: str) -> str:
+    return f"args[{names.index(name)}]"
+
+
+def _smallest(case: Case, finding: Finding) -> dict[str, Any]:
+    """The inputs of the finding, in the formats of the call."""
+    given = case.inputs
+    return {
+        name: (
+            finding.at[name].reshape(value.shape).astype(value.dtype)
+            if name in finding.at
+            else value
+        )
+        for name, value in given.items()
+    }
+
+
+def _overall(catalogue: Catalogue, name: str, faults: list[r.Fault], decided: int) -> str:
+    if faults:
+        return r.DESIGN if catalogue.by_design(name) else r.worst(f.status for f in faults)
+    return r.RIGHT if decided else r.UNDECIDED
+
+
+def _reason(catalogue: Catalogue, name: str, status: str, reasons: list[str]) -> str:
+    if status == r.DESIGN:
+        return catalogue.by_design(name)
+    return reasons[0] if status == r.UNDECIDED and reasons else ""
