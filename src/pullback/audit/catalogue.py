@@ -15,8 +15,8 @@ class NotCallable(Exception):
 class Case:
     """One call: an expression in which the inputs are names, what is made before it, and the inputs.
 
-    `what` says what is special about it. `thorough` asks for second derivatives and for points of the check's own,
-    `explain` for a diagnosis, which costs most of the time.
+    `what` says what is special about it. `thorough` asks for points of the check's own, `second` for the gradient of
+    the gradient, `explain` for a diagnosis, which costs most of the time.
     """
 
     call: str
@@ -24,6 +24,7 @@ class Case:
     what: str
     setup: str = ""
     thorough: bool = False
+    second: bool = False
     explain: bool = True
 
 
@@ -43,8 +44,8 @@ class Catalogue(Protocol):
         """Other names of the same function."""
         ...
 
-    def cases(self, name: str) -> Sequence[Case]:
-        """Calls that run, the plainest first; raises `NotCallable`."""
+    def cases(self, name: str, *, careful: bool = False) -> Sequence[Case]:
+        """Calls that run, the plainest first; raises `NotCallable`. Careful ones avoid what may end the process."""
         ...
 
     def function(self, case: Case, *, second: bool = False) -> tuple[Any, Sequence[Any]]:

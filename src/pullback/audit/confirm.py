@@ -62,9 +62,9 @@ def _dense(got: Any) -> Array:
 
 def _compared(got: Array, below: Array, above: Array, error: Array, shown: str) -> Opinion:
     known = np.isfinite(below) & np.isfinite(above) & np.isfinite(error)
-    gap = _gap(got.real, below.real, above.real)
+    gap = _gap(np.real(got), np.real(below), np.real(above))
     if np.iscomplexobj(below):
-        gap = np.maximum(gap, _gap(got.imag, below.imag, above.imag))
+        gap = np.maximum(gap, _gap(np.imag(got), np.imag(below), np.imag(above)))
     size = np.abs(got) + np.abs(below) + np.abs(above)
     wrong = known & ~(gap <= _SAFETY * error + _LEAST * size)
     kink = bool(np.any(wrong & (np.abs(above - below) > _SAFETY * error + _LEAST * size)))
@@ -80,16 +80,18 @@ def _gap(got: Array, below: Array, above: Array) -> Array:
 def slopes(f: Any, x: Any) -> tuple[Array, Array, Array]:
     """Slopes of f below and above each number of x, and how far they are off; complex ones as df/da + i df/db."""
     value = np.asarray(x)
-    step = 1e-5 if value.dtype in (np.float64, np.complex128) else 1e-2
-    turns = (1, 1j) if np.iscomplexobj(value) else (1,)
-    found = [_one_sided(f, x, value, step, turn) for turn in turns]
-    below, above, error = (
-        sum(t * part[k] for t, part in zip(turns, found, strict=True)) for k in range(3)
-    )
+    step = 1e-5 if value.dtype.name in ("float64", "complex128") else 1e-2
+    found = _one_sided(f, x, value, step, 1)
+    if not np.iscomplexobj(value):
+        return found
+    turned = _one_sided(f, x, value, step, 1j)
+    below, above, error = (a + 1j * b for a, b in zip(found, turned, strict=True))
     return below, above, np.abs(error)
 
 
-def _one_sided(f: Any, x: Any, value: Array, step: float, turn: complex) -> tuple[Array, ...]:
+def _one_sided(
+    f: Any, x: Any, value: Array, step: float, turn: complex
+) -> tuple[Array, Array, Array]:
     here = float(f(x))
     rows: list[list[float]] = []
     for k in range(value.size):
@@ -104,4 +106,5 @@ def _one_sided(f: Any, x: Any, value: Array, step: float, turn: complex) -> tupl
         rounding = abs(here) * np.finfo(value.dtype).eps / step
         rows.append([*better, error / 10 + 4 * rounding])
     table = np.array(rows).reshape(-1, 3)
-    return tuple(table[:, k].reshape(value.shape) for k in range(3))
+    below, above, error = (table[:, k].reshape(value.shape) for k in range(3))
+    return below, above, error

@@ -14,18 +14,23 @@ from pullback.check.report.data import Finding
 from pullback.errors import PullbackError
 
 _ENOUGH = 3  # faults of one function that are told apart by what is blamed and how
+_BUDGET = 5.0  # seconds of CPU time for one function; what is left of its inputs is counted
 
 
-def judged(catalogue: Catalogue, name: str) -> r.Result:
-    """What comes of one function."""
+def judged(catalogue: Catalogue, name: str, *, careful: bool = False) -> r.Result:
+    """What comes of one function; careful, without inputs that may end the process."""
     began = time.perf_counter()
     try:
-        cases = catalogue.cases(name)
+        cases = catalogue.cases(name, careful=careful)
     except NotCallable as error:
         return r.Result(name, r.NOT_CALLED, str(error))
     trial = _Trial(catalogue)
+    start, run = time.process_time(), 0
     for case in cases:
+        if time.process_time() - start > _BUDGET:
+            break
         trial.run(case)
+        run += 1
     faults = sorted(trial.faults.values(), key=lambda f: list(r.MEANING).index(f.status))
     status = _overall(catalogue, name, faults, trial.decided)
     reason = _reason(catalogue, name, status, trial.reasons)
@@ -34,7 +39,8 @@ def judged(catalogue: Catalogue, name: str) -> r.Result:
         name=name,
         status=status,
         reason=reason,
-        cases=len(cases),
+        cases=run,
+        left_out=len(cases) - run,
         calls=trial.calls,
         seconds=seconds,
         faults=tuple(faults),
@@ -57,7 +63,7 @@ class _Trial:
     def run(self, case: Case) -> None:
         """Check one call, and the gradient of the gradient where that was asked for."""
         first = self._judge(case, second=False)
-        if case.thorough and first:
+        if case.second and first:
             self._judge(case, second=True)
 
     def _judge(self, case: Case, *, second: bool) -> bool:

@@ -113,6 +113,10 @@ def _others(found: Sequence[Result]) -> str:
             rows = [f"| `{one.name}` | {_cell(_why(one))} |" for one in chosen]
             head = [f"## {status.capitalize()}", "", f"{r.MEANING[status].capitalize()}.", ""]
             parts.append("\n".join([*head, "| | |", "|---|---|", *rows]))
+    crashed = [f"| `{one.name}` | {one.crash} |" for one in found if one.crash]
+    if crashed:
+        told = "With axes of size 1 or 0 the process ended; the rest was audited without them."
+        parts.append("\n".join(["## Crashes", "", told, "", "| | |", "|---|---|", *crashed]))
     return "\n\n".join(parts)
 
 

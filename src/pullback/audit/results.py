@@ -52,6 +52,8 @@ class Result:
     """What came of one function: the worst of its faults, with how many sets of inputs it was called.
 
     `operations` are what it runs, `aliases` its other names, `mended` is what of pullback is right where it is wrong.
+    `crash` says how the process ended with inputs that were left out then, `left_out` how many sets of inputs were not
+    tried for want of time.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Result:
     operations: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     mended: str = ""
+    crash: str = ""
+    left_out: int = 0
 
     @property
     def is_fault(self) -> bool:
@@ -97,9 +101,10 @@ def _parsed(line: str) -> dict[str, Any]:
 
 
 def _result(entry: dict[str, Any]) -> Result:
-    faults = tuple(Fault(**fault) for fault in entry.pop("faults"))
-    lists = {key: tuple(entry.pop(key)) for key in ("operations", "aliases")}
-    return Result(**entry, faults=faults, **lists)
+    entry["faults"] = tuple(Fault(**fault) for fault in entry["faults"])
+    for key in ("operations", "aliases"):
+        entry[key] = tuple(entry.get(key, ()))
+    return Result(**entry)
 
 
 def worst(statuses: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ import importlib
 import json as json_format
 import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,16 +56,22 @@ def audit(
     """Check what FRAMEWORK differentiates: 0 no fault, 1 some gradients are wrong, 2 some crashed or none was run."""
     console = Console(highlight=False, soft_wrap=True, stderr=json)
     make = partial(_Auditor, framework)
-    head, names = _listed(console, framework, make, timeout)
+    spare = [Apart(make, timeout)]
+    head, names = _listed(console, framework, spare[0])
     wanted = [k for k, name in enumerate(names) if re.search(only, name)]
-    known = _known(console, state, head)
+
+    def worker() -> _Apart:
+        return _Apart(names, spare.pop() if spare else Apart(make, timeout))
+
     try:
-        found = _run(
-            console, names, wanted, known, partial(_Apart, names, make, timeout), jobs, state
-        )
+        known = _known(console, state, head)
+        found = _run(console, names, wanted, known, worker, jobs, state)
     except KeyboardInterrupt:
         console.print("interrupted; --state FILE goes on from where it stopped")
         raise typer.Exit(INTERRUPTED) from None
+    finally:
+        for one in spare:
+            one.close()
     for path, page in ((markdown, as_markdown), (html, as_html)):
         if path is not None:
             path.write_text(page(head, found), encoding="utf-8")
@@ -95,10 +101,9 @@ class _Auditor:
 
     def outcome(self, index: int, options: dict[str, Any]) -> r.Result:
         """What comes of one function."""
-        del options
         name = self._names[index]
         try:
-            return judged(self._catalogue, name)
+            return judged(self._catalogue, name, **options)
         except Exception as error:  # a slip in one function must not cost the run
             return r.Result(name, r.LOST, f"{type(error).__name__}: {error}")
 
@@ -106,13 +111,17 @@ class _Auditor:
 class _Apart:
     """Audits in another process; one that is lost is a result."""
 
-    def __init__(self, names: list[str], make: Any, seconds: float) -> None:
-        self._names, self._apart = names, Apart(make, seconds)
+    def __init__(self, names: list[str], apart: Apart) -> None:
+        self._names, self._apart = names, apart
 
     def outcome(self, index: int, options: dict[str, Any]) -> r.Result:
-        """What comes of one function, or that its process was lost."""
+        """What comes of one function; where the process is lost, of its careful calls alone."""
         try:
             return self._apart.outcome(index, options)
+        except Lost as lost:
+            first = str(lost)
+        try:
+            return replace(self._apart.outcome(index, {"careful": True}), crash=first)
         except Lost as lost:
             return r.Result(self._names[index], r.LOST, str(lost))
 
@@ -121,21 +130,17 @@ class _Apart:
         self._apart.close()
 
 
-def _listed(
-    console: Console, framework: str, make: Any, timeout: float
-) -> tuple[dict[str, str], list[str]]:
+def _listed(console: Console, framework: str, first: Apart) -> tuple[dict[str, str], list[str]]:
     """What the run is of, and the names of all functions."""
     if framework not in TABLE:
         console.print(f"? {framework}  there is no such engine. There are: {', '.join(TABLE)}.")
         raise typer.Exit(UNKNOWN)
-    first = Apart(make, timeout)
     try:
         version, *names = first.names()
     except NotLoaded as error:
+        first.close()
         console.print(f"? {framework}  {error}")
         raise typer.Exit(UNKNOWN) from error
-    finally:
-        first.close()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return {"framework": framework, "version": version, "date": today}, names
 

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback.engines.tensorflow.auditing import names as _names
+from pullback.engines.tensorflow.auditing import listing
 from pullback.engines.tensorflow.auditing.calls import arguments, function_of, gradient_of
 from pullback.engines.tensorflow.auditing.calls import cases as cases
 from pullback.engines.tensorflow.auditing.calls import operations as _operations
@@ -20,12 +20,12 @@ version = f"TensorFlow {tf.__version__} and Keras {keras.__version__}"
 
 def names() -> list[str]:
     """Everything that is to be audited."""
-    return list(_names.catalogue())
+    return list(listing.catalogue())
 
 
 def aliases(name: str) -> Sequence[str]:
     """Other names of the same function."""
-    return _names.aliases().get(name, [])
+    return listing.aliases().get(name, [])
 
 
 def function(case: Case, *, second: bool = False) -> tuple[Any, Sequence[Any]]:

@@ -13,22 +13,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow.auditing import filling, making, names
+from pullback.engines.tensorflow.auditing import filling, listing, making
 from pullback.engines.tensorflow.auditing.recipes import recipes, why_no_layer, why_not_alone
 from pullback.engines.tensorflow.tf_private.auditing import all_operations
 from pullback.extend import Array, Case, NotCallable
 
 _FLOAT, _COMPLEX, _HALF = "float32", "complex64", "float16"
-_MOST_VARIANTS = 10  # further arguments of one function: more of them are combinations of formats
+_MOST_VARIANTS = 6  # further arguments of one function: more of them are combinations of formats
 _LAYER = "layer"
 _SIGNED_FIRST = dict(reversed(filling.PLAIN.items()))
 # What runs on functions that are audited themselves is called at fewer places.
 _BUILT_ON_OTHERS = ("keras.",)
 _SHAPES_GIVEN = re.compile(
-    r"shape=\[|sizes=\[|size=\[|splits=\[|num_split|indices=|segment_ids=|ksize|block_|crops"
+    r"shape=\[|sizes=\[|size=\[|splits=\[|num_split|indices=|segment_ids=|ksize|block_|crops|seq_len"
 )
-# An empty axis ends the process in these: DUCC says "no zero-sized FFTs" and aborts.
-_ABORTS = re.compile(r"(?i)fft|dct|stft|spectrogram")
 _PLUMBING = frozenset({"Const", "Identity", "Placeholder", "NoOp", "Cast", "Shape", "Reshape"})
 # Functions into which people put -inf: what it means is that an entry does not count.
 _MASKS = re.compile(
@@ -40,10 +38,10 @@ class _Nothing(Exception):
     """The call runs, and there is nothing to differentiate."""
 
 
-def cases(name: str) -> list[Case]:
-    """Calls of what has this name, the plainest first."""
+def cases(name: str, *, careful: bool = False) -> list[Case]:
+    """Calls of what has this name, the plainest first; the careful ones are of ordinary sizes only."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return list(_unlike(_cases(name)))
+        return list(_unlike(_cases(name, careful)))
 
 
 def namespace(setup: str) -> dict[str, Any]:
@@ -70,7 +68,7 @@ def gradient_of(function: Callable[..., Any]) -> Callable[..., Any]:
             tape.watch(inputs)
             results = floating(function(*inputs))
         upstreams = [tf.cast(weights(t), t.dtype) for t in results]
-        found = tape.gradient(results, inputs, output_gradients=upstreams)
+        found: Any = tape.gradient(results, inputs, output_gradients=upstreams)
         return [tf.convert_to_tensor(g) for g in found if g is not None]
 
     return gradient
@@ -96,7 +94,7 @@ def _dense(one: Any) -> list[Any]:
         return []
 
 
-def _cases(name: str) -> Iterator[Case]:
+def _cases(name: str, careful: bool) -> Iterator[Case]:
     plan = _templates(name)
     setup, first = plan[0]
     dtype = _COMPLEX if _runs(setup, first, filling.between, _FLOAT) is None else _FLOAT
@@ -108,11 +106,17 @@ def _cases(name: str) -> Iterator[Case]:
     yield from _of_kinds(setup, first, {"all zeros": filling.zeros}, dtype)
     if not brief:
         yield from _further(name, first, dtype)
+        if not careful:
+            yield from _of_other_sizes(first, dtype)
 
 
 def _thorough(template: str, dtype: str) -> Iterator[Case]:
-    yield from _of_kinds("", template, filling.PLAIN, dtype, thorough=True)
-    yield from _of_kinds("", template, filling.THOROUGH, dtype, thorough=True)
+    """The check's own points start from numbers of both signs, where the function takes them."""
+    plain = list(_of_kinds("", template, _SIGNED_FIRST, dtype))
+    for k, case in enumerate(plain):
+        yield replace(case, thorough=k == 0, second=k == 0)
+    for case in _of_kinds("", template, filling.AT_ORDER_TWO, dtype):
+        yield replace(case, second=True)
     if dtype == _FLOAT:
         yield from _of_kinds("", template, filling.COMPLEX, _COMPLEX)
 
@@ -132,7 +136,7 @@ def _is_one_op(name: str, template: str, dtype: str) -> bool:
     if case is None:
         return False
     types = {op for op in operations(case) if op not in _PLUMBING}
-    return len(types) == 1 and f"tf.raw_ops.{types.pop()}" in names.catalogue()
+    return len(types) == 1 and f"tf.raw_ops.{types.pop()}" in listing.catalogue()
 
 
 def operations(case: Case) -> list[str]:
@@ -150,15 +154,17 @@ def _further(name: str, first: str, dtype: str) -> Iterator[Case]:
     if _MASKS.search(name):
         yield from _of_kinds("", first, filling.MASKED, dtype)
     yield from _of_kinds("", first, {"float16": filling.signed}, _HALF)
-    for size, words in ((1, "axes of size 1"), (0, "empty axes")):
-        fixed = _SHAPES_GIVEN.search(first) or (size == 0 and _ABORTS.search(name))
-        for template in () if fixed else filling.resized(first, size):
-            yield from _of_kinds("", template, {words: filling.signed}, dtype)
     yield from _variants(name, first, dtype)
 
 
+def _of_other_sizes(first: str, dtype: str) -> Iterator[Case]:
+    for size, words in ((1, "axes of size 1"), (0, "empty axes")):
+        if not _SHAPES_GIVEN.search(first):
+            yield from _of_kinds("", filling.resized(first, size), {words: filling.signed}, dtype)
+
+
 def _variants(name: str, template: str, dtype: str) -> Iterator[Case]:
-    function, op = names.catalogue()[name], _op(name)
+    function, op = listing.catalogue()[name], _op(name)
     found = 0
     for other, what in making.variants(function, template, op):
         made = list(_of_kinds("", other, {what: filling.signed}, dtype))
@@ -174,13 +180,11 @@ def _of_kinds(
     template: str,
     kinds: Mapping[str, filling.Kind],
     dtype: str,
-    *,
-    thorough: bool = False,
 ) -> Iterator[Case]:
     for what, kind in kinds.items():
-        case = _runs(setup, template, kind, dtype, what)
+        case = _runs(setup, template, kind, dtype)
         if case is not None:
-            yield Case(case.call, case.inputs, what, setup, thorough)
+            yield replace(case, what=what)
 
 
 def _unlike(found: Iterator[Case]) -> Iterator[Case]:
@@ -195,7 +199,7 @@ def _unlike(found: Iterator[Case]) -> Iterator[Case]:
 
 def _templates(name: str) -> list[tuple[str, str]]:
     """What is made first, and calls that run."""
-    short, function, op = name.rpartition(".")[2], names.catalogue()[name], _op(name)
+    short, function, op = name.rpartition(".")[2], listing.catalogue()[name], _op(name)
     if op and why_not_alone(op):
         raise NotCallable(f"it {why_not_alone(op)}")
     if isinstance(function, type):
@@ -213,7 +217,7 @@ def _written(name: str, arguments: str) -> str:
 
 def _objects(name: str, short: str) -> list[tuple[str, str]]:
     """A layer or loss: how it is made, and how it is called."""
-    is_layer = name.startswith(names.LAYERS)
+    is_layer = name.startswith(listing.LAYERS)
     if is_layer and why_no_layer(short):
         raise NotCallable(f"it {why_no_layer(short)}")
     known = recipes("layers" if is_layer else "losses")[short]
@@ -280,19 +284,15 @@ def _run(setup: str, template: str, kind: filling.Kind, dtype: str) -> tuple[Cas
     return case, results
 
 
-def _runs(setup: str, template: str, kind: filling.Kind, dtype: str, what: str = "") -> Case | None:
+def _runs(setup: str, template: str, kind: filling.Kind, dtype: str) -> Case | None:
     """The call, if it runs and gives something finite."""
     try:
         case, results = _run(setup, template, kind, dtype)
     except Exception:
         return None
-    is_masked = kind is filling.masked
-    good = [np.isfinite(t.numpy().astype("complex128")) for t in results]
-    fine = (np.any if is_masked else np.all)(
-        [np.all(g) if not is_masked else np.any(g) for g in good]
-    )
-    del what
-    return case if fine else None
+    enough = np.any if kind is filling.masked else np.all
+    flat = [np.isfinite(t.numpy().astype("complex128")).ravel() for t in results]
+    return case if enough(np.concatenate(flat)) else None
 
 
 def arguments(inputs: Mapping[str, Array]) -> list[Any]:

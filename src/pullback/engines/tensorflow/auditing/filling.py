@@ -6,7 +6,7 @@ must be.
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -96,9 +96,8 @@ def complex_with_zero(rng: Generator, shape: tuple[int, ...]) -> Array:
 
 
 PLAIN: dict[str, Kind] = {"numbers between 0.2 and 0.9": between, "numbers of both signs": signed}
-THOROUGH: dict[str, Kind] = {"zeros among the numbers": with_zeros, "all ones": ones}
+AT_ORDER_TWO: dict[str, Kind] = {"zeros among the numbers": with_zeros, "all ones": ones}
 SPECIAL: dict[str, Kind] = {
-    "all 0.5": halves,
     "whole numbers": integers,
     "large numbers": large,
 }
@@ -227,14 +226,12 @@ def _rounded(values: Array, role: str) -> Array:
     return values if role in ("spread", "distribution") else np.round(values, _DIGITS)
 
 
-def resized(template: str, size: int) -> Iterator[str]:
-    """The call with every axis of its inputs of this size, and with only the first one so."""
-    for pattern in (r"\d+", r"(?<=:)\d+"):
-        yield _INPUT.sub(
-            lambda match, pattern=pattern: "{{{}:{}{}}}".format(
-                match[1],
-                re.sub(pattern, str(size), ":" + match[2], count=0)[1:],
-                f":{match[3]}" if match[3] else "",
-            ),
-            template,
-        )
+def resized(template: str, size: int) -> str:
+    """The call with every axis of its inputs of this size; with empty ones, only the first axis is."""
+    axes = r"\d+" if size else r"^\d+"
+
+    def other(found: re.Match[str]) -> str:
+        shape = re.sub(axes, str(size), found[2])
+        return f"{{{found[1]}:{shape}{':' + found[3] if found[3] else ''}}}"
+
+    return _INPUT.sub(other, template)

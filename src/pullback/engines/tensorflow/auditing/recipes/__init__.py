@@ -33,7 +33,7 @@ _AUGMENTATION = "changes images at random, before training"
 @functools.cache
 def recipes(kind: str) -> dict[str, list[str]]:
     """A list as it is written in a file: what is tried, by the name of an op, function, layer, loss or parameter."""
-    text = resources.files(__package__).joinpath(f"{kind}.txt").read_text("utf-8")
+    text = resources.files(__name__).joinpath(f"{kind}.txt").read_text("utf-8")
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         if not line.startswith("#"):

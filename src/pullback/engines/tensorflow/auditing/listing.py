@@ -26,7 +26,7 @@ PLACES = {
     "tf.ragged": tf.ragged,
     "tf.quantization": tf.quantization,
     "tf.random": tf.random,
-    "tf.random.experimental": tf.random.experimental,
+    "tf.random.experimental": getattr(tf.random, "experimental"),  # noqa: B009  # its stubs do not have it
     "keras.ops": keras.ops,
     "keras.activations": keras.activations,
     "keras.losses": keras.losses,
