@@ -19,12 +19,12 @@ _NOTHING = 1e-7  # slopes below this may be rounding alone
 
 @dataclass(frozen=True)
 class Opinion:
-    """Whether the program bears the finding out, what it printed or raised, and whether it is at a kink."""
+    """Whether the program bears the finding out, what it printed or raised, whether at a kink, or without gradient."""
 
     confirmed: bool
     shown: str = ""
     kink: bool = False
-    nan: bool = False
+    missing: bool = False
 
 
 def opinion(script: str, blamed: str) -> Opinion:
@@ -47,7 +47,7 @@ def opinion(script: str, blamed: str) -> Opinion:
     got = None if raised else known["got"]
     if got is None:
         exists = np.any(np.abs(np.nan_to_num((below + above) / 2)) > _NOTHING + _SAFETY * error)
-        return Opinion(bool(exists), raised or printed.getvalue().strip())
+        return Opinion(bool(exists), raised or printed.getvalue().strip(), missing=True)
     return _compared(_dense(got), below, above, error, printed.getvalue().strip())
 
 
@@ -61,6 +61,8 @@ def _dense(got: Any) -> Array:
 
 
 def _compared(got: Array, below: Array, above: Array, error: Array, shown: str) -> Opinion:
+    if got.shape != below.shape:
+        return Opinion(True, shown)
     known = np.isfinite(below) & np.isfinite(above) & np.isfinite(error)
     gap = _gap(np.real(got), np.real(below), np.real(above))
     if np.iscomplexobj(below):
@@ -68,7 +70,7 @@ def _compared(got: Array, below: Array, above: Array, error: Array, shown: str) 
     size = np.abs(got) + np.abs(below) + np.abs(above)
     wrong = known & ~(gap <= _SAFETY * error + _LEAST * size)
     kink = bool(np.any(wrong & (np.abs(above - below) > _SAFETY * error + _LEAST * size)))
-    return Opinion(bool(np.any(wrong)), shown, kink, bool(np.any(np.isnan(got))))
+    return Opinion(bool(np.any(wrong)), shown, kink)
 
 
 def _gap(got: Array, below: Array, above: Array) -> Array:

@@ -86,7 +86,7 @@ class _Trial:
         if is_news and len(self.faults) < _ENOUGH:
             wanted = case.explain and not self.faults
             explained = self._report(case, second, options) if wanted else None
-            found = (explained or report).findings
+            found = report.findings if explained is None else explained.findings
             fault = _fault(self._catalogue, case, found[0] if found else finding, second=second)
             self.faults[key] = fault
             self.operations = self.operations or tuple(self._catalogue.operations(case))
@@ -96,14 +96,17 @@ class _Trial:
         """Where slopes are infinite or do not exist, an infinite gradient may be right; NaN is not."""
         fn, args = self._catalogue.function(case, second=True)
         try:
-            bad = [bool(np.isnan(np.asarray(g)).any()) for g in fn(*args)]
+            found = [np.asarray(g) for g in fn(*args)]
         except Exception:
             return False
-        if any(bad) and (r.NAN, "") not in self.faults and not self.faults:
-            blamed = list(case.inputs)[bad.index(True)] if len(bad) == len(case.inputs) else ""
-            self.faults[r.NAN, ""] = _not_a_number(self._catalogue, case, blamed)
-            self.operations = self.operations or tuple(self._catalogue.operations(case))
-        return not any(bad)
+        if len(found) != len(case.inputs):
+            return True
+        pairs = zip(case.inputs, case.inputs.values(), found, strict=True)
+        bad = [name for name, x, g in pairs if np.isnan(g[np.isfinite(x)]).any()]
+        if bad and not self.faults:
+            self.faults[r.SINGULAR, bad[0]] = _not_a_number(self._catalogue, case, bad[0])
+            self.operations = tuple(self._catalogue.operations(case))
+        return not bad
 
     def _report(self, case: Case, second: bool, options: dict[str, Any]) -> Report | None:
         fn, args = self._catalogue.function(case, second=second)
@@ -126,7 +129,10 @@ def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) 
     names = list(case.inputs)
     blamed = next((n for n in names if finding.path.startswith((n, _place(names, n)))), None)
     status = r.SECOND if second else _status(finding)
-    told = r.Fault(r.UNCONFIRMED, case.what, finding.diagnosis, case.call, finding.path)
+    words = finding.diagnosis
+    for name in names:
+        words = words.replace(_place(names, name), name)
+    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, finding.path)
     if blamed is None:
         return told
     last = ("", Opinion(False))
@@ -137,22 +143,17 @@ def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) 
             script = catalogue.script(at, blamed, **way)
             found = opinion(script, "move" if "together" in way else blamed)
             if found.confirmed:
-                what = replace(told, status=status, blamed=blamed, script=script)
+                worse = r.NONE if found.missing and not second else status
+                what = replace(told, status=worse, blamed=blamed, script=script)
                 return replace(what, shown=found.shown, kink=found.kink)
             last = last if last[0] else (script, found)
     return replace(told, script=last[0], shown=last[1].shown)
 
 
 def _not_a_number(catalogue: Catalogue, case: Case, blamed: str) -> r.Fault:
-    words = "the gradient is NaN, where the function is finite and its slopes are infinite or do not exist"
-    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, blamed)
-    if any(not np.all(np.isfinite(v)) for v in case.inputs.values()) or not blamed:
-        return told
+    told = r.Fault(r.SINGULAR, case.what, r.MEANING[r.SINGULAR], case.call, blamed)
     script = catalogue.script(case, blamed)
-    found = opinion(script, blamed)
-    if not found.nan:
-        return replace(told, script=script, shown=found.shown)
-    return replace(told, status=r.NAN, script=script, shown=found.shown, kink=True)
+    return replace(told, script=script, shown=opinion(script, blamed).shown)
 
 
 def _place(names: list[str], name: str) -> str:

@@ -107,7 +107,7 @@ def _told(fault: Fault) -> str:
 
 def _others(found: Sequence[Result]) -> str:
     parts: list[str] = []
-    for status in (r.DESIGN, r.UNCONFIRMED, r.LOST, r.UNDECIDED):
+    for status in (r.SINGULAR, r.DESIGN, r.UNCONFIRMED, r.LOST, r.UNDECIDED):
         chosen = [one for one in found if one.status == status]
         if chosen:
             rows = [f"| `{one.name}` | {_cell(_why(one))} |" for one in chosen]

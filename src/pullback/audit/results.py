@@ -11,6 +11,7 @@ WRONG = "wrong"
 NAN = "NaN"
 NONE = "none"
 SECOND = "second"
+SINGULAR = "singular"
 UNCONFIRMED = "unconfirmed"
 DESIGN = "by design"
 UNDECIDED = "undecided"
@@ -23,6 +24,7 @@ MEANING = {
     NAN: "the gradient is NaN or infinite where one-sided slopes are finite",
     NONE: "there is no gradient, or taking it raises, where there is a derivative",
     SECOND: "the gradient is right, but the gradient of the gradient is not",
+    SINGULAR: "the gradient is NaN where the function is finite and its slopes are infinite or do not exist",
     UNCONFIRMED: "the check objects, and plain differences do not bear it out",
     LOST: "the process crashed or did not end",
     UNDECIDED: "at none of the inputs could it be told",

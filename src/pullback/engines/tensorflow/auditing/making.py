@@ -88,10 +88,10 @@ def _choices_of_op(name: str, shape: Shape, op: str, tensor: list[str]) -> list[
     definition = private.op_definition(op)
     arg = next((a for a in definition.input_arg if a.name == name), None)
     if arg is not None and private.is_floating(arg, definition) and name != "axis":
-        last = [f"{{{name}:{shape[-1]}}}"] if shape else []
-        scalar = [f"{{{name}:}}"]
-        many = arg.number_attr or arg.type_list_attr
-        return [_pair(name, shape)] if many else [*tensor, *last, *scalar]
+        if arg.number_attr or arg.type_list_attr:
+            return [_pair(name, shape)]
+        smaller = [f"{{{name}:{shape[-1]}}}", f"{{{name}:}}"] if shape else []
+        return tensor if arg == definition.input_arg[0] else [*tensor, *smaller]
     attr = next((a for a in definition.attr if a.name == name), None)
     allowed = [v.decode() for v in attr.allowed_values.list.s] if attr else []
     known = [_about(text, shape) for text in recipes("parameters").get(name, ())]
