@@ -19,8 +19,9 @@ from pullback.engines.tensorflow.tf_private.auditing import all_operations
 from pullback.extend import Array, Case, NotCallable
 
 _FLOAT, _COMPLEX, _HALF = "float32", "complex64", "float16"
-_MOST_VARIANTS = 6  # further arguments of one function: more of them are combinations of formats
+_MOST_VARIANTS = 4  # further arguments of one function: more of them are combinations of formats
 _LAYER = "layer"
+_PLAIN_OF = {_FLOAT: filling.between, _COMPLEX: filling.complex_numbers}
 _SIGNED_FIRST = dict(reversed(filling.PLAIN.items()))
 # What runs on functions that are audited themselves is called at fewer places.
 _BUILT_ON_OTHERS = ("keras.",)
@@ -98,12 +99,15 @@ def _cases(name: str, careful: bool) -> Iterator[Case]:
     plan = _templates(name)
     setup, first = plan[0]
     dtype = _COMPLEX if _runs(setup, first, filling.between, _FLOAT) is None else _FLOAT
-    brief = name.startswith(_BUILT_ON_OTHERS) or _is_one_op(name, first, dtype)
+    one_op = _is_one_op(name, first, dtype)
+    brief = one_op or name.startswith(_BUILT_ON_OTHERS)
     if not brief:
         yield from _thorough(first, dtype)
     for made, template in plan:
-        yield from (replace(case, explain=not brief) for case in _briefly(made, template, dtype))
-    yield from _of_kinds(setup, first, {"all zeros": filling.zeros}, dtype)
+        found = _briefly(made, template, dtype, with_complex=not brief)
+        yield from (replace(case, explain=not brief) for case in found)
+    if not one_op:
+        yield from _of_kinds(setup, first, {"all zeros": filling.zeros}, dtype)
     if not brief:
         yield from _further(name, first, dtype)
         if not careful:
@@ -121,12 +125,12 @@ def _thorough(template: str, dtype: str) -> Iterator[Case]:
         yield from _of_kinds("", template, filling.COMPLEX, _COMPLEX)
 
 
-def _briefly(setup: str, template: str, dtype: str) -> Iterator[Case]:
+def _briefly(setup: str, template: str, dtype: str, with_complex: bool) -> Iterator[Case]:
     """Plain numbers, zeros among them, and complex ones."""
     plain = (_of_kinds(setup, template, {w: k}, dtype) for w, k in _SIGNED_FIRST.items())
     yield from next(filter(None, map(list, plain)), [])
     yield from _of_kinds(setup, template, {"zeros among the numbers": filling.with_zeros}, dtype)
-    if dtype == _FLOAT and not setup:
+    if dtype == _FLOAT and with_complex and not setup:
         yield from _of_kinds("", template, {"complex numbers": filling.complex_numbers}, _COMPLEX)
 
 
@@ -241,14 +245,18 @@ def _that_run(plan: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _first_that_runs(templates: Iterator[str]) -> list[tuple[str, str]]:
-    reason: Exception | None = None
-    for template in templates:
-        try:
-            _run_any("", template)
-        except Exception as error:
-            reason = error if reason is None or isinstance(error, _Nothing) else reason
-        else:
-            return [("", template)]
+    """Real numbers first: complex ones are tried only where none of the calls takes real ones."""
+    tried, reason = list(templates), None
+    for dtype, kind in _PLAIN_OF.items():
+        for template in tried:
+            try:
+                _run("", template, kind, dtype)
+            except Exception as error:
+                reason = error if reason is None or isinstance(error, _Nothing) else reason
+            else:
+                return [("", template)]
+        if isinstance(reason, _Nothing):
+            break
     raise NotCallable("it has no signature" if reason is None else _words(reason))
 
 
@@ -262,8 +270,7 @@ def _words(error: Exception) -> str:
 def _run_any(setup: str, template: str) -> None:
     """Run a call with real or complex numbers; the first error if neither will do."""
     first: Exception | None = None
-    for dtype in (_FLOAT, _COMPLEX):
-        kind = filling.complex_numbers if dtype == _COMPLEX else filling.between
+    for dtype, kind in _PLAIN_OF.items():
         try:
             _run(setup, template, kind, dtype)
         except Exception as error:

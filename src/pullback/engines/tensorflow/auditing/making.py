@@ -11,7 +11,7 @@ from pullback.engines.tensorflow.auditing.recipes import recipes
 from pullback.engines.tensorflow.tf_private import auditing as private
 
 Shape = tuple[int, ...]
-_MOST = 48  # calls to try for one shape: an op that none of them suits is given a recipe instead
+_MOST = 12  # calls to try for one shape: an op that none of them suits is given a recipe instead
 
 SHAPES: tuple[Shape, ...] = (
     (4,),

@@ -109,7 +109,7 @@ def _comparison(blamed: str, value: Array) -> list[str]:
     exact = [f"exact = tf.cast({blamed}, tf.float64)"] if value.dtype == np.float16 else []
     step, at = ("1e-5", "exact") if exact else (step, blamed)
     count, shape = value.size, list(value.shape)
-    quotient = f"(f({at} + h) - f({at} - h)) / (2 * step)"
+    quotient = f"(f({at} + each) - f({at} - each)) / (2 * step)"
     dtype = "np.float64" if exact else f"np.{value.dtype.name}"
     lines = [
         "with tf.GradientTape() as tape:",
@@ -119,9 +119,9 @@ def _comparison(blamed: str, value: Array) -> list[str]:
         *exact,
         f"step = {step}",
         f"steps = step * np.eye({count}, dtype={dtype}).reshape({[count, *shape]})",
-        f"wanted = np.reshape([{quotient} for h in steps], {shape})",
+        f"wanted = np.reshape([{quotient} for each in steps], {shape})",
     ]
     if np.iscomplexobj(value):
-        turned = quotient.replace("h)", "1j * h)")
-        lines += [f"wanted = wanted + 1j * np.reshape([{turned} for h in steps], {shape})"]
+        turned = quotient.replace("each)", "1j * each)")
+        lines += [f"wanted = wanted + 1j * np.reshape([{turned} for each in steps], {shape})"]
     return [*lines, 'print("gradient:", got, "differences:", wanted, sep="\\n")']
