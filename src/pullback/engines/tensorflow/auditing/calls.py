@@ -195,7 +195,11 @@ def _unlike(found: Iterator[Case]) -> Iterator[Case]:
     """Each call with the same inputs once."""
     seen: set[tuple[str, ...]] = set()
     for case in found:
-        key = (case.call, *(f"{v.dtype}{v.shape}{v.tobytes()!r}" for v in case.inputs.values()))
+        key = (
+            case.setup,
+            case.call,
+            *(f"{v.dtype}{v.shape}{v.tobytes()!r}" for v in case.inputs.values()),
+        )
         if key not in seen:
             seen.add(key)
             yield case
