@@ -10,6 +10,7 @@ from pullback.audit import results as r
 from pullback.audit.results import Fault, Result
 
 _OWN = re.compile(r"\s*\(the engine's own gradient of (\w+) is wrong there, no rule of yours\)")
+_UNEXPLAINED = re.compile(r"; none of \d+ explanations tried predicts it")
 _OP = "tf.raw_ops."
 _TITLES = {
     r.WRONG: "Wrong",
@@ -17,6 +18,12 @@ _TITLES = {
     r.NONE: "None",
     r.SECOND: "Second derivatives",
 }
+_METHOD = (
+    "`pb.check` found each. The program that is shown for it is of the framework and NumPy alone; it was run, and a "
+    "second opinion that knows nothing of the check had to bear it out: quotients of differences to either side of "
+    "every number. At a kink any number between the slopes of the two sides counts as right. What was not borne out "
+    "is listed as unconfirmed. The inputs in a program are the smallest at which the same was found."
+)
 _LONG = 160  # characters of a diagnosis or reason in a table
 
 
@@ -37,18 +44,18 @@ def as_markdown(head: Mapping[str, str], found: Sequence[Result]) -> str:
 def grouped(found: Iterable[Result]) -> dict[str, list[Result]]:
     """Functions with faults by where the fault is: an op that is wrong itself heads those that run it."""
     faulty = [one for one in found if one.is_fault]
-    at_ops = {one.name: one.status for one in faulty if one.name.startswith(_OP)}
+    at_ops = {o.name: {f.status for f in o.faults} for o in faulty if o.name.startswith(_OP)}
     groups: dict[str, list[Result]] = defaultdict(list)
     for one in faulty:
         groups[_head(one, at_ops)].append(one)
     return {name: sorted(ones, key=lambda o: o.name != name) for name, ones in groups.items()}
 
 
-def _head(one: Result, at_ops: Mapping[str, str]) -> str:
+def _head(one: Result, at_ops: Mapping[str, set[str]]) -> str:
     if one.name in at_ops:
         return one.name
     named = [_OP + m[1] for f in one.faults if (m := _OWN.search(f.diagnosis))]
-    runs = [op for op in (*named, *one.operations) if at_ops.get(op) == one.status]
+    runs = [op for op in (*named, *one.operations) if one.status in at_ops.get(op, ())]
     return runs[0] if runs else one.name
 
 
@@ -58,13 +65,12 @@ def _introduction(
     called = sum(one.was_called for one in found)
     sets = sum(one.cases for one in found)
     faulty = sum(one.is_fault for one in found)
+    left = sum(one.left_out for one in found)
     return (
         f"`pullback audit {head['framework']}` on {head['date']}: {len(found):,} ops, functions, layers and losses "
-        f"looked at, {called:,} of them called, with {sets:,} sets of inputs made for them. The gradient of {faulty:,} "
-        f"is wrong, NaN or missing somewhere, for {len(groups):,} causes as far as they can be told apart. `pb.check` "
-        "found each, and the program that is shown with it, which is TensorFlow and NumPy alone, was run and showed it "
-        "again. A second opinion by quotients to either side decides what is shown here; what it does not bear out is "
-        "listed as unconfirmed. At a kink any number between the slopes of the two sides counts as right."
+        f"looked at, {called:,} of them called, with {sets:,} sets of inputs made for them ({left:,} more were "
+        f"left out for want of time). The gradient of {faulty:,} is wrong, NaN or missing somewhere, for "
+        f"{len(groups):,} causes as far as they can be told apart.\n\n{_METHOD}"
     )
 
 
@@ -93,16 +99,22 @@ def _cause(name: str, ones: Sequence[Result]) -> str:
     known = [*first.aliases, *(one.name for one in ones if one.name != name)]
     others = [f"`{other}`" for other in known]
     lines = [f"### `{name}`"]
-    lines += ["\n".join(f"- {_told(fault)}" for fault in faults)]
+    lines += ["\n".join(f"- {_told(fault, first.status)}" for fault in faults)]
     lines += [f"Also: {', '.join(others)}."] if others else []
     lines += [f"`{mended}` is right there."] if mended else []
     lines += [f"```py\n{faults[0].script.strip()}\n```", f"```text\n{faults[0].shown.strip()}\n```"]
     return "\n\n".join(lines)
 
 
-def _told(fault: Fault) -> str:
-    kink = ", at a kink" if fault.kink else ""
-    return f"{r.MEANING[fault.status]}{kink}: {_OWN.sub('', fault.diagnosis)} ({fault.what})"
+def _told(fault: Fault, usual: str) -> str:
+    kink = "at a kink, " if fault.kink else ""
+    kind = "" if fault.status == usual else f"{_TITLES[fault.status]}: "
+    return f"{kind}{kink}{_plain(fault.diagnosis)} (inputs: {fault.what})"
+
+
+def _plain(diagnosis: str) -> str:
+    """A diagnosis without what it says to somebody whose rule it is."""
+    return _UNEXPLAINED.sub("", _OWN.sub("", diagnosis))
 
 
 def _others(found: Sequence[Result]) -> str:
@@ -140,7 +152,7 @@ def _note(one: Result) -> str:
 
 
 def _cell(text: str) -> str:
-    plain = " ".join(_OWN.sub("", text).split()).replace("|", "\\|").replace("<", "&lt;")
+    plain = " ".join(_plain(text).split()).replace("|", "\\|").replace("<", "&lt;")
     return plain if len(plain) <= _LONG else plain[: _LONG - 1] + "…"
 
 

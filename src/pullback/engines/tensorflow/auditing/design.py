@@ -11,6 +11,7 @@ _DESIGN = {
     r"fakequant.*|quantizeanddequantize.*": _STRAIGHT,
     r"stopgradient": "to stop the gradient is what it is for",
     r"preventgradient": "to refuse a gradient is what it is for",
+    r"(random|stateless)*shuffle": "the order is drawn at random, and registered as not differentiable",
     r"(stateless)?(random)?gamma(v2|v3)?|(stateless)?parameterizedtruncatednormal": _REJECTION,
 }
 _MENDS = {

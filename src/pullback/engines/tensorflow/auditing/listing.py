@@ -48,7 +48,9 @@ def catalogue() -> dict[str, Any]:
             found[f"{place}.{name}"] = value
     found |= {f"{LAYERS}.{name}": kind for name, kind in _classes(keras.layers, keras.Layer)}
     losses = _classes(keras.losses, keras.losses.Loss)
-    return found | {f"keras.losses.{name}": kind for name, kind in losses}
+    found |= {f"keras.losses.{name}": kind for name, kind in losses}
+    # What is built on most of the others comes last.
+    return dict(sorted(found.items(), key=lambda one: one[0].startswith("keras.ops.")))
 
 
 @functools.cache

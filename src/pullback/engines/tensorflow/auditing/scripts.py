@@ -27,11 +27,13 @@ def script(
     lines += ["import keras"] if "keras." in case.call + case.setup else []
     lines += ["", *_setup(case)]
     lines += [f"{n} = {_tensor(case.inputs[n], v.dtype.name)}" for n, v in inputs.items()]
-    moved, value = (blamed, inputs[blamed]) if not together else (MOVE, inputs[blamed].flat[:1][0])
+    moved, value = (
+        (blamed, inputs[blamed]) if not together else (MOVE, np.zeros([], inputs[blamed].dtype))
+    )
     lines += [f"{MOVE} = tf.zeros([], {blamed}.dtype)  # added to all numbers"] if together else []
     call = total if not together else f"(lambda {blamed}: {total})({blamed} + {MOVE})"
     lines += ["", "", *_function(case, moved, call, second), "", ""]
-    return "\n".join([*lines, *_comparison(moved, np.asarray(value))]) + "\n"
+    return "\n".join([*lines, *_comparison(moved, value)]) + "\n"
 
 
 def _widened(case: Case) -> Mapping[str, Array]:
