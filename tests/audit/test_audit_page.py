@@ -50,7 +50,7 @@ def test_a_cause_has_its_program_its_callers_and_what_mends_it() -> None:
     assert "\n- off by 3 (inputs: all zeros)\n" in cause
     assert "explanations" not in cause
     assert "Also: `tf.sink`." in cause
-    assert "`pb.functions.sink` is right there." in cause
+    assert "`pb.functions.sink` is right there, of real numbers." in cause
     assert "```py\nx = 1  # <x>\n```\n\n```text\ngot 2\n```" in cause
 
 

@@ -46,7 +46,7 @@ def judged(catalogue: Catalogue, name: str, *, careful: bool = False) -> r.Resul
         faults=tuple(faults),
         operations=trial.operations,
         aliases=tuple(catalogue.aliases(name)),
-        mended=catalogue.mended_by(name) if status in r.FAULTS else "",
+        mended=_mended(catalogue, name, faults),
     )
 
 
@@ -171,6 +171,12 @@ def _smallest(case: Case, finding: Finding) -> dict[str, Any]:
         )
         for name, value in given.items()
     }
+
+
+def _mended(catalogue: Catalogue, name: str, faults: list[r.Fault]) -> str:
+    """What is right where this is wrong; the functions of pullback are of real numbers."""
+    real = any(f.status in r.FAULTS and "complex" not in f.what for f in faults)
+    return catalogue.mended_by(name) if real else ""
 
 
 def _overall(catalogue: Catalogue, name: str, faults: list[r.Fault], decided: int) -> str:

@@ -101,7 +101,7 @@ def _cause(name: str, ones: Sequence[Result]) -> str:
     lines = [f"### `{name}`"]
     lines += ["\n".join(f"- {_told(fault, first.status)}" for fault in faults)]
     lines += [f"Also: {', '.join(others)}."] if others else []
-    lines += [f"`{mended}` is right there."] if mended else []
+    lines += [f"`{mended}` is right there, of real numbers."] if mended else []
     lines += [f"```py\n{faults[0].script.strip()}\n```", f"```text\n{faults[0].shown.strip()}\n```"]
     return "\n\n".join(lines)
 
