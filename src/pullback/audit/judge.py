@@ -94,6 +94,8 @@ class _Trial:
 
     def _is_a_number(self, case: Case) -> bool:
         """Where slopes are infinite or do not exist, an infinite gradient may be right; NaN is not."""
+        if not all(np.isfinite(x).all() for x in case.inputs.values()):
+            return True
         fn, args = self._catalogue.function(case, second=True)
         try:
             found = [np.asarray(g) for g in fn(*args)]
@@ -101,8 +103,7 @@ class _Trial:
             return False
         if len(found) != len(case.inputs):
             return True
-        pairs = zip(case.inputs, case.inputs.values(), found, strict=True)
-        bad = [name for name, x, g in pairs if np.isnan(g[np.isfinite(x)]).any()]
+        bad = [name for name, g in zip(case.inputs, found, strict=True) if np.isnan(g).any()]
         if bad and not self.faults:
             self.faults[r.SINGULAR, bad[0]] = _not_a_number(self._catalogue, case, bad[0])
             self.operations = tuple(self._catalogue.operations(case))
