@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "pullback"
 VERBS = {"_define", "_override"}
-ANALYSES = {"check", "explain"}
+ANALYSES = {"check", "explain", "audit"}
 TOOLS = {"cli", "tour", "testing", "__main__"}
 READY_MADE = {"rules", "functions", "saliency"}
 DOORS = {"__init__", "extend", "keras"}
@@ -17,7 +17,7 @@ DOORS = {"__init__", "extend", "keras"}
 ALLOWED = {
     "door": {"core", "verb", "analysis", "ready-made", "door"},
     "verb": {"core"},
-    "analysis": {"core", "verb"},
+    "analysis": {"core", "verb", "analysis"},
     "core": {"core"},
     "engine": {"core", "door"},
     "ready-made": {"core", "door", "verb", "ready-made"},

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pullback._function import Definition
     from pullback._listing import Target
     from pullback._overriding import OverrideEngine
+    from pullback.audit.catalogue import Catalogue
     from pullback.check.probe import Probes
     from pullback.explain.recorder import Recorder
     from pullback.saliency.protocol import SaliencyEngine
@@ -206,6 +207,11 @@ class Engine(abc.ABC):
     def saliency(self) -> SaliencyEngine:
         """What the engine does for `saliency`."""
         raise self.unsupported("saliency")
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What the framework differentiates by itself, for an audit of it."""
+        raise self.unsupported("audit")
 
     @property
     def modes(self) -> Mapping[str, Any]:

@@ -105,6 +105,8 @@ from pullback._tree import map_leaves as map_leaves
 from pullback._tree import paths as paths
 from pullback._tree import scatter as scatter
 from pullback._tree import unflatten as unflatten
+from pullback.audit.catalogue import Case as Case
+from pullback.audit.catalogue import NotCallable as NotCallable
 from pullback.check.probe import Array as Array
 from pullback.check.probe import Arrays as Arrays
 from pullback.check.probe import Claims as Claims

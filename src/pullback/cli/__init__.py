@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "Check the custom gradients of files and modules.",
     "explain": "Show the way of a gradient: where it stops, where NaN starts, what is kept.",
     "targets": "List what an override can name in a model or function.",
+    "audit": "Check the gradients of a framework itself.",
 }
 
 

@@ -114,6 +114,13 @@ class TensorFlowEngine(Engine):
 
         return self.overrides and saliency
 
+    @property
+    def catalogue(self) -> Any:
+        """TensorFlow and Keras themselves, loaded when they are audited."""
+        from pullback.engines.tensorflow import auditing
+
+        return auditing
+
     def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
         """Tensors of every precision can be had everywhere; which ones there are is all there is to say."""
         if not hasattr(tf, dtype):

@@ -1,0 +1,192 @@
+"""One function of a catalogue: its calls checked, what is found confirmed, and the worst of it."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pullback.audit import results as r
+from pullback.audit.catalogue import Case, Catalogue, NotCallable
+from pullback.audit.confirm import Opinion, opinion
+from pullback.check import Report, check, progress
+from pullback.check.report.data import Finding
+from pullback.errors import PullbackError
+
+_ENOUGH = 3  # faults of one function that are told apart by what is blamed and how
+_BUDGET = 5.0  # seconds of CPU time for one function; what is left of its inputs is counted
+
+
+def judged(catalogue: Catalogue, name: str, *, careful: bool = False) -> r.Result:
+    """What comes of one function; careful, without inputs that may end the process."""
+    began = time.perf_counter()
+    try:
+        cases = catalogue.cases(name, careful=careful)
+    except NotCallable as error:
+        return r.Result(name, r.NOT_CALLED, str(error))
+    trial = _Trial(catalogue)
+    start, run = time.process_time(), 0
+    for case in cases:
+        if time.process_time() - start > _BUDGET:
+            break
+        trial.run(case)
+        run += 1
+    faults = sorted(trial.faults.values(), key=lambda f: list(r.MEANING).index(f.status))
+    status = _overall(catalogue, name, faults, trial.decided)
+    reason = _reason(catalogue, name, status, trial.reasons)
+    seconds = round(time.perf_counter() - began, 2)
+    return r.Result(
+        name=name,
+        status=status,
+        reason=reason,
+        cases=run,
+        left_out=len(cases) - run,
+        calls=trial.calls,
+        seconds=seconds,
+        faults=tuple(faults),
+        operations=trial.operations,
+        aliases=tuple(catalogue.aliases(name)),
+        mended=_mended(catalogue, name, faults),
+    )
+
+
+class _Trial:
+    """The calls of one function, and what they brought to light."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self.faults: dict[tuple[str, str], r.Fault] = {}
+        self.calls = self.decided = 0
+        self.reasons: list[str] = []
+        self.operations: tuple[str, ...] = ()
+
+    def run(self, case: Case) -> None:
+        """Check one call, and the gradient of the gradient where that was asked for."""
+        first = self._judge(case, second=False)
+        if case.second and first:
+            self._judge(case, second=True)
+
+    def _judge(self, case: Case, *, second: bool) -> bool:
+        """Whether the gradient is right, as far as can be told."""
+        options: dict[str, Any] = {"quick": not case.thorough or second, "order": 1}
+        report = self._report(case, second, {**options, "explain": False})
+        if report is None:
+            return False
+        if not second:
+            self.calls += report.calls
+            self.decided += report.verdict != "undecided"
+            self.reasons += report.coverage.reasons[:1]
+        if report.verdict == "undecided" and not second:
+            return self._is_a_number(case)
+        if report.verdict != "wrong":
+            return True
+        finding = report.findings[0]
+        key = (r.SECOND if second else _status(finding), finding.path)
+        is_news = key not in self.faults or self.faults[key].status == r.UNCONFIRMED
+        if is_news and len(self.faults) < _ENOUGH:
+            wanted = case.explain and not self.faults
+            explained = self._report(case, second, options) if wanted else None
+            found = report.findings if explained is None else explained.findings
+            fault = _fault(self._catalogue, case, found[0] if found else finding, second=second)
+            self.faults[key] = fault
+            self.operations = self.operations or tuple(self._catalogue.operations(case))
+        return False
+
+    def _is_a_number(self, case: Case) -> bool:
+        """Where slopes are infinite or do not exist, an infinite gradient may be right; NaN is not."""
+        if not all(np.isfinite(x).all() for x in case.inputs.values()):
+            return True
+        fn, args = self._catalogue.function(case, second=True)
+        try:
+            found = [np.asarray(g) for g in fn(*args)]
+        except Exception:
+            return False
+        if len(found) != len(case.inputs):
+            return True
+        bad = [name for name, g in zip(case.inputs, found, strict=True) if np.isnan(g).any()]
+        if bad and not self.faults:
+            self.faults[r.SINGULAR, bad[0]] = _not_a_number(self._catalogue, case, bad[0])
+            self.operations = tuple(self._catalogue.operations(case))
+        return not bad
+
+    def _report(self, case: Case, second: bool, options: dict[str, Any]) -> Report | None:
+        fn, args = self._catalogue.function(case, second=second)
+        try:
+            with progress.hidden():
+                return check(fn, *args, modes="none", **options)
+        except PullbackError as error:
+            self.reasons.append(str(error).splitlines()[0])
+            return None
+
+
+def _status(finding: Finding) -> str:
+    if finding.kind in ("none", "raises"):
+        return r.NONE
+    return r.NAN if finding.kind == "nonfinite" else r.WRONG
+
+
+def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) -> r.Fault:
+    """A finding with the shortest program that bears it out."""
+    names = list(case.inputs)
+    blamed = next((n for n in names if finding.path.startswith((n, _place(names, n)))), None)
+    status = r.SECOND if second else _status(finding)
+    words = finding.diagnosis
+    for name in names:
+        words = words.replace(_place(names, name), name)
+    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, finding.path)
+    if blamed is None:
+        return told
+    last = ("", Opinion(False))
+    ways = [{}, {"weighted": True}, {"together": True}]
+    for inputs in (_smallest(case, finding), case.inputs):
+        for way in [{"weighted": True, "second": True}] if second else ways:
+            at = replace(case, inputs=inputs)
+            script = catalogue.script(at, blamed, **way)
+            found = opinion(script, "move" if "together" in way else blamed)
+            if found.confirmed:
+                worse = r.NONE if found.missing and not second else status
+                what = replace(told, status=worse, blamed=blamed, script=script)
+                return replace(what, shown=found.shown, kink=found.kink)
+            last = last if last[0] else (script, found)
+    return replace(told, script=last[0], shown=last[1].shown)
+
+
+def _not_a_number(catalogue: Catalogue, case: Case, blamed: str) -> r.Fault:
+    told = r.Fault(r.SINGULAR, case.what, r.MEANING[r.SINGULAR], case.call, blamed)
+    script = catalogue.script(case, blamed)
+    return replace(told, script=script, shown=opinion(script, blamed).shown)
+
+
+def _place(names: list[str], name: str) -> str:
+    return f"args[{names.index(name)}]"
+
+
+def _smallest(case: Case, finding: Finding) -> dict[str, Any]:
+    """The inputs of the finding, in the formats of the call."""
+    given = case.inputs
+    return {
+        name: (
+            finding.at[name].reshape(value.shape).astype(value.dtype)
+            if name in finding.at
+            else value
+        )
+        for name, value in given.items()
+    }
+
+
+def _mended(catalogue: Catalogue, name: str, faults: list[r.Fault]) -> str:
+    """What is right where this is wrong; the functions of pullback are of real numbers."""
+    real = any(f.status in r.FAULTS and "complex" not in f.what for f in faults)
+    return catalogue.mended_by(name) if real else ""
+
+
+def _overall(catalogue: Catalogue, name: str, faults: list[r.Fault], decided: int) -> str:
+    if faults:
+        return r.DESIGN if catalogue.by_design(name) else r.worst(f.status for f in faults)
+    return r.RIGHT if decided else r.UNDECIDED
+
+
+def _reason(catalogue: Catalogue, name: str, status: str, reasons: list[str]) -> str:
+    if status == r.DESIGN:
+        return catalogue.by_design(name)
+    return reasons[0] if status == r.UNDECIDED and reasons else ""

@@ -1,0 +1,75 @@
+"""`pullback audit tensorflow`: the command itself, in processes of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result as Ended
+from typer.testing import CliRunner
+
+from pullback.cli import app
+
+# A wrong one, a right one, one by design, one that needs GPUs, and one that aborts the process at an empty axis.
+NAMES = r"^tf\.(raw_ops\.(Cumprod|Sin|StopGradient|NcclReduce)|signal\.irfft)$"
+
+
+def run(*arguments: str) -> Ended:
+    return CliRunner().invoke(app, ["audit", "tensorflow", *arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("audit")
+
+
+@pytest.fixture(scope="module")
+def first(folder: Path) -> Ended:
+    page = str(folder / "page.md")
+    return run("--only", NAMES, "--state", str(folder / "state.jsonl"), "--markdown", page)
+
+
+def test_each_function_has_a_line_and_faults_end_in_status_1(first: Ended) -> None:
+    assert first.exit_code == 1
+    assert "✗ tf.raw_ops.Cumprod  wrong; " in first.output
+    assert "✓ tf.raw_ops.Sin  right; " in first.output
+    assert "· tf.raw_ops.NcclReduce  not called; it needs several GPUs" in first.output
+    assert (
+        "· tf.raw_ops.StopGradient  by design; to stop the gradient is what it is for"
+        in first.output
+    )
+    assert "4 of 5 functions called" in first.output
+
+
+def test_a_crash_costs_only_the_inputs_that_brought_it_about(first: Ended, folder: Path) -> None:
+    lines = (folder / "state.jsonl").read_text(encoding="utf-8").splitlines()
+    results = {entry["name"]: entry for entry in map(json.loads, lines[1:])}
+    irfft = results["tf.signal.irfft"]
+    assert irfft["crash"] == "its process was ended by SIGABRT"
+    assert (irfft["status"], irfft["cases"] > 3) == ("none", True)
+    assert "| `tf.signal.irfft` | its process was ended by SIGABRT |" in (
+        folder / "page.md"
+    ).read_text("utf-8")
+
+
+def test_a_run_goes_on_from_its_file(first: Ended, folder: Path) -> None:
+    again = run(
+        "--only", NAMES.replace("Sin", "Sin|Tan"), "--state", str(folder / "state.jsonl"), "--json"
+    )
+    assert "Sin  " not in again.output
+    assert "✓ tf.raw_ops.Tan" in again.stderr
+    found = {one["name"]: one["status"] for one in json.loads(again.stdout)["results"]}
+    assert found["tf.raw_ops.Sin"] == "right"
+    assert len(found) == 6
+
+
+def test_results_of_another_version_are_refused(folder: Path) -> None:
+    path = folder / "old.jsonl"
+    path.write_text('{"version": "TensorFlow 1.0", "date": "2016-01-01"}\n', encoding="utf-8")
+    ended = run("--only", "raw_ops.Sin$", "--state", str(path))
+    assert ended.exit_code == 2
+    assert "holds results of TensorFlow 1.0, and this is TensorFlow 2" in ended.output
+
+
+def test_a_framework_without_an_engine_is_refused() -> None:
+    ended = CliRunner().invoke(app, ["audit", "numpy"])
+    assert (ended.exit_code, "There are: tensorflow." in ended.output) == (2, True)

@@ -1,0 +1,69 @@
+"""The page of an audit, of results made by hand."""
+
+from pullback.audit import results as r
+from pullback.audit.page import as_html, as_markdown, grouped
+
+OWN = "; none of 9 explanations tried predicts it (the engine's own gradient of Sink is wrong there, no rule of yours)"
+
+
+def fault(status: str = r.WRONG, diagnosis: str = "off by 3" + OWN) -> r.Fault:
+    return r.Fault(status, "all zeros", diagnosis, "f(x)", "x", "x = 1  # <x>\n", "got 2")
+
+
+OP = r.Result("tf.raw_ops.Sink", r.WRONG, cases=3, faults=(fault(),), mended="pb.functions.sink")
+CALLER = r.Result("tf.sink", r.WRONG, cases=2, faults=(fault(),), operations=("tf.raw_ops.Sink",))
+OTHER = r.Result("tf.other", r.NAN, cases=2, faults=(fault(r.NAN, "NaN"),))
+MEANT = r.Result("tf.stop", r.DESIGN, "that is | what it is for", cases=1)
+FINE = r.Result("tf.sin", r.RIGHT, cases=7)
+MISSING = r.Result("tf.raw_ops.Nccl", r.NOT_CALLED, "it needs several GPUs")
+ALL = [OP, CALLER, OTHER, MEANT, FINE, MISSING]
+HEAD = {"framework": "tensorflow", "version": "TensorFlow 9", "date": "2030-01-02"}
+
+
+def test_a_function_is_listed_under_the_op_that_is_wrong() -> None:
+    assert grouped(ALL) == {"tf.raw_ops.Sink": [OP, CALLER], "tf.other": [OTHER]}
+
+
+def test_a_function_with_another_fault_than_its_op_stands_by_itself() -> None:
+    nan = r.Result("tf.nan", r.NAN, faults=(fault(r.NAN),), operations=("tf.raw_ops.Sink",))
+    assert list(grouped([OP, nan])) == ["tf.raw_ops.Sink", "tf.nan"]
+
+
+def test_one_fault_of_an_op_is_enough_for_its_callers() -> None:
+    both = r.Result("tf.raw_ops.Sink", r.WRONG, faults=(fault(), fault(r.NAN)))
+    nan = r.Result("tf.nan", r.NAN, faults=(fault(r.NAN),), operations=("tf.raw_ops.Sink",))
+    assert list(grouped([both, nan])) == ["tf.raw_ops.Sink"]
+
+
+def test_the_page_says_what_was_run_and_counts() -> None:
+    page = as_markdown(HEAD, ALL)
+    assert page.startswith("# What is wrong with the gradients of TensorFlow 9\n")
+    assert "on 2030-01-02: 6 ops, functions, layers and losses" in page
+    assert "5 of them called, with 15 sets of inputs" in page
+    assert "The gradient of 3 is wrong, NaN or missing somewhere, for 2 causes" in page
+    assert "| wrong | 2 |" in page
+
+
+def test_a_cause_has_its_program_its_callers_and_what_mends_it() -> None:
+    page = as_markdown(HEAD, ALL)
+    cause = page.split("### `tf.raw_ops.Sink`")[1].split("###")[0]
+    assert "\n- off by 3 (inputs: all zeros)\n" in cause
+    assert "explanations" not in cause
+    assert "Also: `tf.sink`." in cause
+    assert "`pb.functions.sink` is right there, of real numbers." in cause
+    assert "```py\nx = 1  # <x>\n```\n\n```text\ngot 2\n```" in cause
+
+
+def test_every_function_has_a_row_and_a_bar_does_not_end_a_cell() -> None:
+    page = as_markdown(HEAD, ALL)
+    assert "| `tf.sin` | right | 7 |  |" in page
+    assert "| `tf.stop` | that is \\| what it is for |" in page
+    assert "| `tf.raw_ops.Nccl` | not called |  | it needs several GPUs |" in page
+
+
+def test_the_page_as_html_escapes_what_is_code() -> None:
+    page = as_html(HEAD, ALL)
+    assert "<h3><code>tf.raw_ops.Sink</code></h3>" in page
+    assert "x = 1  # &lt;x&gt;" in page
+    assert "<td><code>tf.sin</code></td>" in page
+    assert "```" not in page
