@@ -153,12 +153,12 @@ def _tokens(
     """The loss of each token and the log-sum-exp of its logits; 0 for ignored ones."""
     xp = arrays_for(x)
     given, order, back = _ordered(xp, x, weights, bias, labels, valid, scale, options)
-    losses, sums = _program(xp, forward, given, options)(given)
+    losses, sums = xp.program(forward, options=options)(given)
 
     def linear_cross_entropy_pullback(dlosses: Any, dsums: Any) -> Any:
         if order is not None:
             dlosses, dsums = xp.rows_at(dlosses, order), xp.rows_at(dsums, order)
-        run = _program(xp, backward, given, options)
+        run = xp.program(backward, options=options)
         dx, dweights, dbias = run(given, sums, dlosses, dsums)
         dx = dx if order is None else xp.rows_at(dx, back)
         return {"x": dx, "weights": dweights, "bias": dbias}
@@ -180,7 +180,7 @@ def _ordered(
 
 
 def _program(xp: Any, function: Any, given: Given, options: Options) -> Any:
-    """A function of arrays as one program, compiled where that pays."""
+    """A function of arrays as one program, compiled where that pays; loops that are compiled have no derivative."""
     logits = (given.x.shape[0], given.weights.shape[options.class_axis])
     large = None not in logits and logits[0] * logits[1] >= _WORTH_COMPILING
     return (xp.compiled if large else xp.program)(function, options=options)
