@@ -108,9 +108,14 @@ def print_amounts(title: str, rows: Sequence[tuple[str, float, float | None]], u
         table.add_column(heading, justify="left" if heading == "case" else "right")
     for name, amount, bar in rows:
         at_most = "" if bar is None else f"{bar:g}"
-        table.add_row(name, f"{amount:.1f}", at_most, _mark(bar is None or amount <= bar, bar))
+        table.add_row(name, _short(amount), at_most, _mark(bar is None or amount <= bar, bar))
     Console(width=100).print(table)
     return all(bar is None or amount <= bar for _, amount, bar in rows)
+
+
+def _short(amount: float) -> str:
+    """With one digit behind the point, or three that count for what is small."""
+    return f"{amount:.1f}" if amount >= 10.0 else f"{amount:.3g}"
 
 
 def _mark(ok: bool, bar: float | None) -> str:

@@ -27,14 +27,14 @@ def in_mode(mode: str, step: Callable[..., Any], *args: Any) -> Step:
 
 
 def gradients_of(loss: Callable[..., Any]) -> Callable[..., Any]:
-    """A step that takes the gradient of a loss towards all of its arguments."""
+    """A step that gives a loss and its gradient towards all of its arguments."""
     import tensorflow as tf
 
     def step(*args: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(args)
             value = loss(*args)
-        return tape.gradient(value, args)
+        return value, tape.gradient(value, args)
 
     return step
 

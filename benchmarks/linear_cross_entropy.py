@@ -1,8 +1,9 @@
 """What `pb.functions.linear_cross_entropy` saves: memory and CPU time beside plain differentiation.
 
-python benchmarks/linear_cross_entropy.py [usual] [long] [ignored]
+python benchmarks/linear_cross_entropy.py [usual] [long] [ignored] [accuracy]
 """
 
+import math
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ from _saving import MODES, gradients_of, in_mode, least_times, measure, peak_of,
 
 quiet()
 
+import numpy as np
 import tensorflow as tf
 
 import pullback as pb
@@ -76,7 +78,65 @@ def ignored() -> bool:
     return print_amounts("half of the tokens ignored, by none", rows, "× CPU time")
 
 
-PARTS = {"usual": usual, "long": long, "ignored": ignored}
+def certain_label() -> float:
+    """How far off, in bfloat16, the gradient of a label is that has a probability of .999, by its exact value."""
+    x = tf.constant([[1.0, math.log(999.0)]], tf.bfloat16)
+    weights = tf.constant([[0.0, 0.0], [1.0, 0.0]], tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        loss = pb.functions.linear_cross_entropy(x, weights, [0], reduction="sum")
+    exact = -1.0 / (1.0 + math.exp(float(x[0, 1])))
+    return abs(float(tape.gradient(loss, weights)[0, 0]) / exact - 1.0)
+
+
+def upstream_per_token() -> float:
+    """The largest error of a gradient for random upstream, by the largest entry; autodiff in float64 is right."""
+    x = tf.random.stateless_normal([64, 32], [1, 2])
+    weights = tf.random.stateless_normal([32, 5000], [3, 4])
+    labels = tf.random.stateless_uniform([64], [5, 6], 0, 5000, tf.int32)
+    upstream = tf.random.stateless_normal([64], [7, 8])
+
+    def gradients(dtype: Any, losses: Any) -> Any:
+        arrays = [tf.cast(a, dtype) for a in (x, weights)]
+        with tf.GradientTape() as tape:
+            tape.watch(arrays)
+            y = losses(*arrays)
+        return tape.gradient(y, arrays, tf.cast(upstream, dtype))
+
+    def plain(x: Any, weights: Any) -> Any:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.matmul(x, weights))
+
+    def blocks(x: Any, weights: Any) -> Any:
+        return pb.functions.linear_cross_entropy(x, weights, labels, reduction="none")
+
+    found, right = (
+        [np.asarray(g, np.float64) for g in gradients(dtype, losses)]
+        for dtype, losses in ((tf.float32, blocks), (tf.float64, plain))
+    )
+    # NumPy's maximum is NaN where an entry is.
+    pairs = zip(found, right, strict=True)
+    return float(np.max([np.max(np.abs(a - b)) / np.max(np.abs(b)) for a, b in pairs]))
+
+
+def all_ignored() -> float:
+    """The sum of the sizes of the loss and all entries of its gradients, where no token counts."""
+    x = tf.random.stateless_normal([8, 4], [1, 2], dtype=tf.bfloat16)
+    weights = tf.random.stateless_normal([4, 50], [3, 4], dtype=tf.bfloat16)
+    step = gradients_of(lambda x, w: ours(x, w, tf.fill([8], -100)))
+    loss, found = step(x, weights)
+    return sum(float(tf.reduce_sum(abs(a))) for a in (loss, *found))
+
+
+def accuracy() -> bool:
+    rows = [
+        ("bfloat16: a label of probability .999", certain_label(), 5e-3),
+        ("float32: an upstream per token", upstream_per_token(), 1e-5),
+        ("bfloat16: all ignored", all_ignored(), 0.0),
+    ]
+    return print_amounts("gradients that are off", rows, "relative error")
+
+
+PARTS = {"usual": usual, "long": long, "ignored": ignored, "accuracy": accuracy}
 
 if __name__ == "__main__":
     verdicts = [PARTS[name]() for name in sys.argv[1:] or PARTS]

@@ -1,7 +1,6 @@
 """`linear_cross_entropy` beside the same in float64, with blocks that do not fit evenly, and what it does not take."""
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.errors import ArgumentError
-from pullback.functions import _linear_cross_entropy as module
+from pullback.functions import _linear_blocks as module
 from tests.modes import MODES
 
 loss = pb.functions.linear_cross_entropy
@@ -31,6 +30,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of tokens and of classes, the last of which overlap."""
     monkeypatch.setattr(module, "_TOKENS", 8)
     monkeypatch.setattr(module, "_ENTRIES", 8 * 7)
+    monkeypatch.setattr(module, "_HELD_TOKENS", 8)
 
 
 def in_float64(x: Any, w: Any, b: Any, y: Any, scale: Any, smoothing: float, cap: Any) -> Any:
@@ -53,26 +53,41 @@ def gradients(function: Callable[..., Any], arrays: list[Any], dtype: Any) -> li
     return [np.asarray(v, np.float64) for v in (*results, *tape.gradient(total, sources))]
 
 
-@pytest.mark.parametrize(
+# Axis of classes, class weights, smoothing, soft cap, labels: any two of the values meet in some case.
+OPTIONS = pytest.mark.parametrize(
     "axis, scaled, smoothing, cap, labels",
-    list(itertools.product([1, 0], [False, True], [0.0, 0.2], [None, 3.0], [Y, IGNORED])),
+    [
+        (1, False, 0.0, None, Y),
+        (1, False, 0.2, 3.0, IGNORED),
+        (1, True, 0.0, 3.0, IGNORED),
+        (1, True, 0.2, None, Y),
+        (0, False, 0.0, None, IGNORED),
+        (0, False, 0.2, 3.0, Y),
+        (0, True, 0.0, 3.0, Y),
+        (0, True, 0.2, None, IGNORED),
+    ],
+    ids=lambda v: "labels" if isinstance(v, np.ndarray) else None,
 )
+
+
+def given(axis: int, scaled: bool, smoothing: float, cap: float | None) -> dict[str, Any]:
+    return {
+        "class_axis": axis,
+        "class_weights": SCALE if scaled else None,
+        "label_smoothing": smoothing,
+        "soft_cap": cap,
+    }
+
+
+@OPTIONS
 def test_any_upstream_per_token(
     axis: int, scaled: bool, smoothing: float, cap: float | None, labels: Any
 ) -> None:
+    more = {"reduction": "none", "return_logsumexp": True}
+
     def ours(x: Any, w: Any, b: Any) -> Any:
-        return loss(
-            x,
-            w if axis else tf.transpose(w),
-            labels,
-            b,
-            class_axis=axis,
-            class_weights=SCALE if scaled else None,
-            label_smoothing=smoothing,
-            soft_cap=cap,
-            reduction="none",
-            return_logsumexp=True,
-        )
+        w = w if axis else tf.transpose(w)
+        return loss(x, w, labels, b, **given(axis, scaled, smoothing, cap), **more)
 
     scale = SCALE.astype("d") if scaled else 1.0
     plain = functools.partial(in_float64, y=labels, scale=scale, smoothing=smoothing, cap=cap)
@@ -80,6 +95,50 @@ def test_any_upstream_per_token(
     wanted = gradients(plain, [X, W, B], tf.float64)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@OPTIONS
+def test_a_sum_whose_gradient_is_made_in_the_forward_pass(
+    axis: int, scaled: bool, smoothing: float, cap: float | None, labels: Any
+) -> None:
+    scale = SCALE.astype("d") if scaled else 1.0
+    found, wanted = (
+        [tf.constant(a, dtype) for a in (X, W, B)] for dtype in (tf.float32, tf.float64)
+    )
+    with tf.GradientTape() as tape:
+        tape.watch([*found, *wanted])
+        w = found[1] if axis else tf.transpose(found[1])
+        options = given(axis, scaled, smoothing, cap)
+        ours = loss(found[0], w, labels, found[2], **options, reduction="sum")
+        plain = tf.reduce_sum(in_float64(*wanted, labels, scale, smoothing, cap)[0])
+        both = -3.0 * ours, -3.0 * plain
+    np.testing.assert_allclose(ours, plain, rtol=1e-5)
+    got = tape.gradient(both, [*found, *wanted])
+    for one, other in zip(got[:3], got[3:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=3e-5)
+
+
+def products_in(reduction: str, differentiated: bool) -> int:
+    """The matrix products in the program of a loss."""
+
+    @tf.function(autograph=False)
+    def step(x: Any, w: Any) -> Any:
+        if not differentiated:
+            return loss(x, w, Y, reduction=reduction)
+        with tf.GradientTape() as tape:
+            tape.watch([x, w])
+            y = loss(x, w, Y, reduction=reduction)
+        return y, tape.gradient(y, [x, w])
+
+    made = step.get_concrete_function(tf.constant(X), tf.constant(W)).graph.as_graph_def()
+    nodes = [*made.node, *(n for f in made.library.function for n in f.node_def)]
+    return sum(node.op == "MatMul" for node in nodes)
+
+
+def test_no_logit_is_computed_twice_and_no_gradient_that_nobody_asks_for() -> None:
+    assert products_in("mean", differentiated=False) == 1
+    assert products_in("mean", differentiated=True) == 3
+    assert products_in("none", differentiated=True) == 4
 
 
 def test_the_mean_is_by_the_weights_of_labels_that_count() -> None:

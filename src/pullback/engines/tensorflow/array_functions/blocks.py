@@ -50,11 +50,13 @@ def _compiled(function: Callable[..., Any], options: tuple[tuple[str, Any], ...]
     return tf.function(whole, autograph=False, jit_compile=True)
 
 
-def repeated(count: Any, body: Callable[..., Any], state: Sequence[Any]) -> tuple[Any, ...]:
-    """The state after `count` steps of `state = body(step, *state)`."""
+def repeated(
+    count: Any, body: Callable[..., Any], state: Sequence[Any], most: Any = None
+) -> tuple[Any, ...]:
+    """The state after `count` steps of `state = body(step, *state)`, of which there are `most` at most."""
     if isinstance(count, int) and count == 1:
         return tuple(body(0, *state))
-    most = count if isinstance(count, int) else None
+    most = count if isinstance(count, int) else most if isinstance(most, int) else None
     _, *after = tf.while_loop(
         lambda i, *_: i < count,
         lambda i, *now: (i + 1, *body(i, *now)),

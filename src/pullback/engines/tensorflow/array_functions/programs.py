@@ -265,6 +265,16 @@ def _sources_now(function: Callable[..., Any], xs: Sequence[Any]) -> list[Any]:
     return [*{id(t): t for t in tensors}.values(), *tape.watched_variables()]
 
 
+def gradient_order(arrays: Sequence[Any]) -> int:
+    """Whether tapes know one of these now: 0, or 1 for a gradient, 2 for gradients of gradients and for tangents."""
+    if not private.could_possibly_record():
+        return 0
+    tensors = [tf.convert_to_tensor(a) for a in arrays]
+    if transposing.have_tangents(tensors):
+        return 2
+    return private.possible_gradient_types(tensors)
+
+
 def forward_order(sources: Sequence[Any]) -> int:
     """How many accumulators push tangents of these forward at once; a tape or a graph around several counts as one."""
     handles = [s.handle if isinstance(s, tf.Variable) else s for s in sources]
