@@ -12,6 +12,8 @@ from pullback.engines.tensorflow.modes import with_tape as with_tape
 
 FORWARD = [name for name, mode in MODES.items() if mode.is_forward]
 BACKWARD = [name for name in MODES if name not in FORWARD]
+# Those without forward mode, which runs a function once for each entry of its arguments: for functions of many.
+BY_TAPES = [name for name in SECOND_ORDER if "forward" not in name]
 eager = MODES["eager"]
 
 

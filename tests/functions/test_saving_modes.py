@@ -9,7 +9,15 @@ from pullback.engines.tensorflow.modes import push_forward
 from tests.functions.cases import Case
 from tests.functions.saving_cases import CASES
 from tests.functions.test_modes import Together
-from tests.modes import BACKWARD, FORWARD, MODES, SECOND_ORDER, assert_gradients, assert_in_mode
+from tests.modes import (
+    BACKWARD,
+    BY_TAPES,
+    FORWARD,
+    MODES,
+    SECOND_ORDER,
+    assert_gradients,
+    assert_in_mode,
+)
 
 CASE = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 
@@ -41,7 +49,7 @@ def test_forward_mode(mode: str) -> None:
         np.testing.assert_allclose(np.sum(tangent), float(wanted), rtol=2e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", SECOND_ORDER)
+@pytest.mark.parametrize("mode", BY_TAPES)
 def test_second_order(mode: str) -> None:
     group = Together(CASES)
     wanted = [g for case in group.cases for g in case.second()]

@@ -63,7 +63,9 @@ def _focal_terms(xp: Any, z: Any, gamma: float, *, slopes: bool) -> tuple[Any, A
     up, down = sigmoids(z)
     rest = softplus_of_minus_size(xp, z)
     miss, hit = xp.maximum(-z, 0.0) + rest, xp.maximum(z, 0.0) + rest
-    weigh_down, weigh_up = xp.power(down, gamma), xp.power(up, gamma)
+    weigh_down, weigh_up = (
+        xp.square(p) if gamma == 2.0 else xp.power(p, gamma) for p in (down, up)
+    )
     if not slopes:
         return weigh_down * miss, weigh_up * hit, None, None
     to_one = weigh_down * (gamma * up * miss + down)

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback.errors import UnsupportedError
+
 
 def transpose(matrices: Any) -> Any:
     """Matrices transposed."""
@@ -55,6 +57,10 @@ def slope_at(function: Any, x: Any) -> Any:
 
 def require(holds: Any, array: Any, message: str) -> Any:
     """The array, if a condition holds when the program runs; else an error, and under XLA, which has none, NaN."""
+    if tf.executing_eagerly():
+        if not bool(holds):
+            raise UnsupportedError(message)
+        return array
     array = tf.where(holds, array, tf.cast(math.nan, array.dtype))
     with tf.control_dependencies([tf.debugging.Assert(holds, [message])]):
         return tf.identity(array)
