@@ -239,6 +239,14 @@ def test_what_never_ends_is_given_up(tmp_path):
     assert done.returncode == 2
 
 
+def test_the_first_wrong_one_ends_what_others_are_busy_with(tmp_path):
+    words = command(tmp_path, BAD, ENDLESS, GOOD, extra=["--quick", "-x", "-j", "2"])
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+    marks = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert marks == [["✗", "bad"], ["1", "custom"]], done.stdout + done.stderr
+    assert done.returncode == 1
+
+
 def test_an_interrupt_ends_the_run(tmp_path):
     words = command(tmp_path, ENDLESS)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -54,6 +54,14 @@ def test_a_file_that_cannot_be_loaded_has_a_line_for_all_it_defines(tmp_path):
     assert "a.py:good" in told
 
 
+def test_a_file_that_another_imports_is_run_once(tmp_path):
+    registered = "@tf.RegisterGradient('OnceOnly')\ndef rule(op, dy):\n    return dy\n"
+    write(tmp_path, b_imported=GOOD + registered, a_imports="from b_imported import good\n" + BAD)
+    told = check(tmp_path, "-k", "good or bad", status=1)
+    assert "b_imported.py:good  " in told
+    assert "cannot be loaded" not in told
+
+
 def test_several_targets_are_checked_each_once(tmp_path):
     write(tmp_path, a=GOOD, b=BAD)
     told = check(tmp_path / "a.py", tmp_path / "b.py", tmp_path / "a.py", status=1)

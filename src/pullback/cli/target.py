@@ -52,6 +52,9 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     path = path.resolve()
+    loaded = [m for m in list(sys.modules.values()) if _is_of(m, path)]
+    if loaded:  # another file imports it: what it registers cannot be registered twice
+        return loaded[0]
     packages = _packages(path)
     root = path.parent if not packages else path.parents[len(packages)]
     taken = not packages and _is_taken(path.stem)
@@ -59,7 +62,19 @@ def _from_file(path: Path) -> ModuleType:
     sys.path.insert(len(sys.path) if taken else 0, str(root))
     if packages:
         return importlib.import_module(".".join([*packages, path.stem]))
-    return run_file(path, f"{path.stem}_to_check" if taken else path.stem)
+    name = f"{path.stem}_to_check" if taken else path.stem
+    try:
+        return run_file(path, name)
+    except BaseException:
+        sys.modules.pop(name, None)  # half of a module is none
+        raise
+
+
+def _is_of(module: ModuleType, path: Path) -> bool:
+    """Whether a module is that file, run to its end and not as a program."""
+    file = getattr(module, "__file__", None)
+    is_done = not getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return isinstance(file, str) and file == str(path) and is_done and module.__name__ != "__main__"
 
 
 def _packages(path: Path) -> list[str]:

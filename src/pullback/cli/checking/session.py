@@ -130,7 +130,9 @@ def _written(place: Place) -> list[Item]:
         sites = sites_of(path)
     except (SyntaxError, ValueError, OSError):
         return []
-    return [Item(site.name, str(path.resolve()), site.line) for site in sites]
+    items = [Item(site.name, str(path.resolve()), site.line) for site in sites]
+    only = place.only
+    return [i for i in items if only is None or i.name == only or i.name.startswith(f"{only}.")]
 
 
 def _full(outcome: Outcome, name: str) -> Any:

@@ -85,15 +85,16 @@ class Crew:
         idle = [self.first(), *(self.make() for _ in range(self.size - 1))]
         self._askers.update(enumerate(idle))
         pool = ThreadPoolExecutor(self.size, initializer=self._join, initargs=(idle,))
+        waiting: list[Future[Outcome]] = [
+            pool.submit(self._one, task, options, shown) for task in tasks
+        ]
         try:
-            waiting: list[Future[Outcome]] = [
-                pool.submit(self._one, task, options, shown) for task in tasks
-            ]
             for future in waiting:
                 yield future.result()
         finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # before a free one takes the next
             self.close()
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=True)
 
     def _join(self, idle: list[Asker]) -> None:
         self._askers[threading.get_ident()] = idle.pop()
