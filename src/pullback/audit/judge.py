@@ -15,7 +15,7 @@ from pullback.check.report.data import Finding
 from pullback.errors import PullbackError
 
 _ENOUGH = 3  # faults of one function that are told apart by what is blamed and how
-_BUDGET = 5.0  # seconds of CPU time for one function; what is left of its inputs is counted
+_BUDGET = 3.0  # seconds of CPU time for one function; what is left of its inputs is counted
 
 
 def judged(catalogue: Catalogue, name: str, *, careful: bool = False) -> r.Result:
