@@ -44,6 +44,10 @@ def test_the_page_says_what_was_run_and_counts() -> None:
     assert "| wrong | 2 |" in page
 
 
+def test_a_part_of_the_catalogue_is_said_to_be_one() -> None:
+    assert "on 2030-01-02: 6 of 1,489 ops, functions" in as_markdown({**HEAD, "names": "1489"}, ALL)
+
+
 def test_a_cause_has_its_program_its_callers_and_what_mends_it() -> None:
     page = as_markdown(HEAD, ALL)
     cause = page.split("### `tf.raw_ops.Sink`")[1].split("###")[0]

@@ -1,6 +1,7 @@
 """One function of a catalogue: its calls checked, what is found confirmed, and the worst of it."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,13 +9,13 @@ import numpy as np
 
 from pullback.audit import results as r
 from pullback.audit.catalogue import Case, Catalogue, NotCallable
-from pullback.audit.confirm import Opinion, opinion
+from pullback.audit.confirm import opinion
 from pullback.check import Report, check, progress
 from pullback.check.report.data import Finding
 from pullback.errors import PullbackError
 
 _ENOUGH = 3  # faults of one function that are told apart by what is blamed and how
-_BUDGET = 5.0  # seconds of CPU time for one function; what is left of its inputs is counted
+_BUDGET = 3.0  # seconds of CPU time for one function; what is left of its inputs is counted
 
 
 def judged(catalogue: Catalogue, name: str, *, careful: bool = False) -> r.Result:
@@ -126,39 +127,44 @@ def _status(finding: Finding) -> str:
 
 
 def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) -> r.Fault:
-    """A finding with the shortest program that bears it out."""
-    names = list(case.inputs)
-    blamed = next((n for n in names if finding.path.startswith((n, _place(names, n)))), None)
-    status = r.SECOND if second else _status(finding)
+    """A finding with the first program that bears it out."""
+    places = {f"args[{k}]": name for k, name in enumerate(case.inputs)}
     words = finding.diagnosis
-    for name in names:
-        words = words.replace(_place(names, name), name)
-    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, finding.path)
-    if blamed is None:
-        return told
-    last = ("", Opinion(False))
-    ways = [{}, {"weighted": True}, {"together": True}]
+    for place, name in places.items():
+        words = words.replace(place, name)
+    blamed = places.get(finding.path, "")
+    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, blamed or finding.path)
+    programs = _programs(catalogue, case, finding, blamed, second) if blamed else ()
+    for script, moved in programs:
+        found = opinion(script, moved)
+        if found.confirmed:
+            status = r.SECOND if second else r.NONE if found.missing else _status(finding)
+            if found.missing and not second and finding.kind != "raises":
+                told = replace(told, diagnosis=f"there is no gradient for `{blamed}`: None")
+            kink = found.kink
+            return replace(told, status=status, script=script, shown=found.shown, kink=kink)
+        told = told if told.script else replace(told, script=script, shown=found.shown)
+    return told
+
+
+def _programs(
+    catalogue: Catalogue, case: Case, finding: Finding, blamed: str, second: bool
+) -> Iterator[tuple[str, str]]:
+    """Programs, the plainest first, each with the name of what it moves."""
     for inputs in (_smallest(case, finding), case.inputs):
-        for way in [{"weighted": True, "second": True}] if second else ways:
-            at = replace(case, inputs=inputs)
-            script = catalogue.script(at, blamed, **way)
-            found = opinion(script, "move" if "together" in way else blamed)
-            if found.confirmed:
-                worse = r.NONE if found.missing and not second else status
-                what = replace(told, status=worse, blamed=blamed, script=script)
-                return replace(what, shown=found.shown, kink=found.kink)
-            last = last if last[0] else (script, found)
-    return replace(told, script=last[0], shown=last[1].shown)
+        at = replace(case, inputs=inputs)
+        if second:
+            yield catalogue.script(at, blamed, weighted=True, second=True), blamed
+        else:
+            yield catalogue.script(at, blamed), blamed
+            yield catalogue.script(at, blamed, weighted=True), blamed
+            yield catalogue.script(at, blamed, together=True), "move"
 
 
 def _not_a_number(catalogue: Catalogue, case: Case, blamed: str) -> r.Fault:
     told = r.Fault(r.SINGULAR, case.what, r.MEANING[r.SINGULAR], case.call, blamed)
     script = catalogue.script(case, blamed)
     return replace(told, script=script, shown=opinion(script, blamed).shown)
-
-
-def _place(names: list[str], name: str) -> str:
-    return f"args[{names.index(name)}]"
 
 
 def _smallest(case: Case, finding: Finding) -> dict[str, Any]:

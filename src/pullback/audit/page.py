@@ -66,8 +66,10 @@ def _introduction(
     sets = sum(one.cases for one in found)
     faulty = sum(one.is_fault for one in found)
     left = sum(one.left_out for one in found)
+    every = int(head.get("names", len(found)))
+    share = f"{len(found):,}" if every == len(found) else f"{len(found):,} of {every:,}"
     return (
-        f"`pullback audit {head['framework']}` on {head['date']}: {len(found):,} ops, functions, layers and losses "
+        f"`pullback audit {head['framework']}` on {head['date']}: {share} ops, functions, layers and losses "
         f"looked at, {called:,} of them called, with {sets:,} sets of inputs made for them ({left:,} more were "
         f"left out for want of time). The gradient of {faulty:,} is wrong, NaN or missing somewhere, for "
         f"{len(groups):,} causes as far as they can be told apart.\n\n{_METHOD}"

@@ -19,7 +19,7 @@ from pullback.audit import results as r
 from pullback.audit.judge import judged
 from pullback.audit.page import as_html, as_markdown
 from pullback.audit.run import audited
-from pullback.cli.outcomes import NotLoaded
+from pullback.cli.worker import NotLoaded
 from pullback.cli.worker import Apart, Lost
 
 RIGHT, WRONG, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
@@ -142,7 +142,8 @@ def _listed(console: Console, framework: str, first: Apart) -> tuple[dict[str, s
         console.print(f"? {framework}  {error}")
         raise typer.Exit(UNKNOWN) from error
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return {"framework": framework, "version": version, "date": today}, names
+    head = {"framework": framework, "version": version, "date": today, "names": str(len(names))}
+    return head, names
 
 
 def _known(console: Console, state: Path | None, head: dict[str, str]) -> dict[str, r.Result]:

@@ -21,6 +21,7 @@ from pullback.extend import Array, Case, NotCallable
 _FLOAT, _COMPLEX, _HALF = "float32", "complex64", "float16"
 _MOST_VARIANTS = 4  # further arguments of one function: more of them are combinations of formats
 _LAYER = "layer"
+_MATRIX = ":definite}"
 _PLAIN_OF = {_FLOAT: filling.between, _COMPLEX: filling.complex_numbers}
 _SIGNED_FIRST = dict(reversed(filling.PLAIN.items()))
 # What runs on functions that are audited themselves is called at fewer places.
@@ -130,6 +131,8 @@ def _briefly(setup: str, template: str, dtype: str, with_complex: bool) -> Itera
     plain = (_of_kinds(setup, template, {w: k}, dtype) for w, k in _SIGNED_FIRST.items())
     yield from next(filter(None, map(list, plain)), [])
     yield from _of_kinds(setup, template, {"zeros among the numbers": filling.with_zeros}, dtype)
+    if _MATRIX in template:  # a multiple of the identity, whose eigenvalues are equal
+        yield from _of_kinds(setup, template, {"the identity": filling.ones}, dtype)
     if dtype == _FLOAT and with_complex and not setup:
         yield from _of_kinds("", template, {"complex numbers": filling.complex_numbers}, _COMPLEX)
 
