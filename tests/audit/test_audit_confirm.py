@@ -25,6 +25,12 @@ def said(f: str, at: str, got: str) -> tuple[bool, bool]:
         ("np.sum(abs(x))", "[0.0, 3.0]", "np.array([0.3, 1.0])", False),  # between -1 and 1
         ("np.sum(abs(x))", "[0.0, 3.0]", "np.array([1.3, 1.0])", True),
         ("np.sum(np.sqrt(abs(x)))", "[0.0]", "np.array([5.0])", False),  # no finite slope
+        (
+            "np.sum(x / max(1e-12, abs(x[0])))",
+            "[0.0]",
+            "np.array([1e12])",
+            False,
+        ),  # too steep to tell
         ("np.sum((x * x).real)", "[1.0 + 2.0j]", "2 * np.conj(x)", False),
         ("np.sum((x * x).real)", "[1.0 + 2.0j]", "2 * x", True),
     ],

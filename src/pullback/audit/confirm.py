@@ -14,6 +14,7 @@ from pullback.check.probe import Array
 
 _SAFETY = 10.0  # times by which a gap must exceed the error of the quotients
 _LEAST = 1e-3  # share of the size below which a gap is rounding, in single precision
+_SETTLED = 0.2  # share by which quotients may differ with the step: what differs more is a jump, and tells nothing
 _NOTHING = 1e-7  # slopes below this may be rounding alone
 
 
@@ -105,8 +106,12 @@ def _one_sided(
         fine = ((here - at[1]) / step, (at[2] - here) / step)
         better = [2 * f1 - c for f1, c in zip(fine, coarse, strict=True)]
         error = max(abs(b - f1) for b, f1 in zip(better, fine, strict=True))
+        moved = max(
+            abs(a - b) - _SETTLED * (abs(a) + abs(b)) for a, b in zip(fine, coarse, strict=True)
+        )
         rounding = abs(here) * np.finfo(value.dtype).eps / step
-        rows.append([*better, error / 10 + 4 * rounding])
+        settled = moved <= _SAFETY * 4 * rounding + _NOTHING
+        rows.append([*better, error / 10 + 4 * rounding if settled else np.inf])
     table = np.array(rows).reshape(-1, 3)
     below, above, error = (table[:, k].reshape(value.shape) for k in range(3))
     return below, above, error

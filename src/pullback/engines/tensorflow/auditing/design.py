@@ -10,6 +10,7 @@ _REJECTION = "the gradient is that by implicit reparameterisation, not of the nu
 _DESIGN = {
     r"fakequant.*|quantizeanddequantize.*": _STRAIGHT,
     r"stopgradient": "to stop the gradient is what it is for",
+    r"masking": "what is masked is to have no gradient",
     r"preventgradient": "to refuse a gradient is what it is for",
     r"(random|stateless)*shuffle": "the order is drawn at random, and registered as not differentiable",
     r"(stateless)?(random)?gamma(v2|v3)?|(stateless)?parameterizedtruncatednormal": _REJECTION,
