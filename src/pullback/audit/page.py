@@ -154,8 +154,11 @@ def _note(one: Result) -> str:
 
 
 def _cell(text: str) -> str:
-    plain = " ".join(_plain(text).split()).replace("|", "\\|").replace("<", "&lt;")
-    return plain if len(plain) <= _LONG else plain[: _LONG - 1] + "…"
+    plain = " ".join(_plain(text).split())
+    plain = plain if len(plain) <= _LONG else plain[: _LONG - 1] + "…"
+    code = plain.split("`")
+    code[::2] = [part.replace("<", "&lt;").replace("[", "&#91;") for part in code[::2]]
+    return "`".join(code).replace("|", "\\|")
 
 
 def as_html(head: Mapping[str, str], found: Sequence[Result]) -> str:
@@ -195,4 +198,4 @@ def _block(block: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html_format.escape(text))
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html_format.escape(html_format.unescape(text)))

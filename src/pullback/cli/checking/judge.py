@@ -74,8 +74,10 @@ def _wrong(
     outcome = replace(outcome, status=WRONG, text=report.diagnosis, source=finding.source or "")
     if is_given:
         return outcome
-    names = [line.leaf.name for line in report.inputs]
-    wrt = [name for name in names if not _may_be_held(name)] or names  # labels have no gradient
+    names = {line.leaf.path: line.leaf.name for line in report.inputs}
+    wrt = [name for name in names.values() if not _may_be_held(name)]  # labels have no gradient
+    if names.get(finding.path) not in wrt:
+        wrt = list(names.values())  # a gradient of labels that is there, and wrong, is no other input's affair
     doubt = doubt_of(report, found, {"wrt": wrt, **options}, lambda *call: _checked(*call)[0])
     return replace(outcome, status=UNKNOWN, text=doubt) if doubt else outcome
 
