@@ -231,6 +231,11 @@ FORMS = [
         "Needy.call.deep", "unknown", "needs inputs: write pullback_inputs = {'Needy.call.deep'", "",
     ),
     (
+        ("@tf.custom_gradient\ndef absolute_error(y_true, y_pred):\n    e = y_pred - y_true\n"
+        "    return tf.abs(e), lambda dy: (dy * tf.sign(e), dy * tf.sign(e))\n"),
+        "absolute_error", "wrong", "`y_true` has the wrong sign", "",
+    ),
+    (
         ("@pb.inputs(tf.constant([0.3, 1.7]), against=tf.identity)\n@tf.custom_gradient\n"
         "def declared(x):\n    return tf.round(x), lambda dy: dy\n"),
         "declared", "right", "calls", "x float32[2] (@pb.inputs)",

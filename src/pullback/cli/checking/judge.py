@@ -35,7 +35,7 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
         blamed = f"with what {origin} gives: " if origin else ""
         return Outcome(item, UNKNOWN, f"{blamed}{error}", inputs)
     report = replace(report, name=item.name)
-    notes = tuple(f"no gradient for {name}, held" for name in held)
+    notes = tuple(f"no gradient for {name}, taken as a constant" for name in held)
     outcome = Outcome(item, RIGHT, "", inputs, report=report, notes=notes)
     if report.verdict == "wrong":
         return _wrong(outcome, report, found, options, is_given=bool(origin))
@@ -77,7 +77,9 @@ def _wrong(
     names = {line.leaf.path: line.leaf.name for line in report.inputs}
     wrt = [name for name in names.values() if not _may_be_held(name)]  # labels have no gradient
     if names.get(finding.path) not in wrt:
-        wrt = list(names.values())  # a gradient of labels that is there, and wrong, is no other input's affair
+        wrt = list(
+            names.values()
+        )  # a gradient of labels that is there, and wrong, is no other input's affair
     doubt = doubt_of(report, found, {"wrt": wrt, **options}, lambda *call: _checked(*call)[0])
     return replace(outcome, status=UNKNOWN, text=doubt) if doubt else outcome
 
