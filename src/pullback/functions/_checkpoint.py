@@ -77,8 +77,8 @@ class Checkpointed:
         if self.policy == "everything":
             return self.fn(*args, **kwargs)
         xp = engine_of([*flatten((args, kwargs))[0], self.fn]).arrays
-        run, rule, captured, outputs = xp.checkpointed(self.fn, args, kwargs, self._keep)
-        return outputs(with_gradient(run, rule)(args, kwargs, captured))
+        run, rule, more, outputs = xp.checkpointed(self.fn, args, kwargs, self._keep)
+        return outputs(with_gradient(run, rule)(args, kwargs, *more))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: bound to its object."""
