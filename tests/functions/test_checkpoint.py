@@ -160,7 +160,7 @@ def test_random_numbers_are_replayed(name: str, run: Any) -> None:
     ran = run(step)
     gradient, y = ran()
     np.testing.assert_allclose(gradient * X, y, rtol=1e-6)  # each is linear in x
-    assert np.abs(y - ran()[1]).max() > 0.01  # and new in the next step
+    assert any(np.abs(y - ran()[1]).max() > 0.01 for _ in range(12))  # and new in the next steps
 
 
 @RUN

@@ -18,8 +18,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow import recomputed_values, values
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over
 from pullback.engines.tensorflow.keras_support import losses
 from pullback.engines.tensorflow.replaying import FirstRun, Keep, SecondRun
@@ -49,6 +49,7 @@ class _Run:
         self.captured: list[Any] = []  # as the function reads them, not as it is given them
         self.first: Any = None  # known once the call has run
         self.context = keras_models.call_context()
+        self.samples: Any = None  # of what the first run gave, where it ran at once
         self.layers: list[Any] = []  # that have added to the loss
 
     def closed_over(self, leaves: Sequence[Any]) -> list[Any]:
@@ -72,7 +73,9 @@ class _Run:
             outputs = self._call(args, kwargs)
         self.first.require_all_known()
         self.layers = [layer for layer, _ in added]
-        return outputs, [loss for _, loss in added], _masks_of(flatten(outputs)[0])
+        results = outputs, [loss for _, loss in added]
+        self.samples = recomputed_values.samples_of(results) if tf.executing_eagerly() else None
+        return *results, _masks_of(flatten(outputs)[0])
 
     def outputs(self, results: Any) -> Any:
         """The outputs of the function, with their masks; losses are added where they would have been."""
@@ -104,8 +107,12 @@ class _Run:
             ):
                 outputs = self._call(*unflatten(structure, leaves))
         again.require_end()
-        results = outputs, [loss for _, loss in added], [None] * len(flatten(outputs)[0])
-        found = _gradients(tape, results, upstream, [*sources, *variables])
+        results = outputs, [loss for _, loss in added]
+        if self.samples is not None and tf.executing_eagerly():
+            now = recomputed_values.samples_of(results)
+            recomputed_values.require_same_samples(self.samples, now)
+        masked = *results, [None] * len(flatten(outputs)[0])
+        found = _gradients(tape, masked, upstream, [*sources, *variables])
         if never is not None:
             found = _apart(found, never)
         flat: list[Any] = [None] * len(leaves)

@@ -43,7 +43,8 @@ class Checkpoint(keras.layers.Wrapper):
 
         self.call = call
         self.compute_output_shape = layer.compute_output_shape
-        self.build.__signature__ = inspect.signature(layer.build)
+        build: Any = self.build  # a function of this instance, in which Keras wraps the method
+        build.__signature__ = inspect.signature(layer.build)
 
     def build(self, *shapes: Any, **named: Any) -> None:
         """Build the wrapped layer, unless that finds out in its first call what it needs."""

@@ -1,0 +1,89 @@
+"""Which operations draw random numbers and write variables, and what can be done about them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from pullback.engines.tensorflow import tf_private as private
+
+STATELESS = {
+    "RandomUniform": tf.random.stateless_uniform,
+    "RandomStandardNormal": tf.random.stateless_normal,
+    "TruncatedNormal": tf.random.stateless_truncated_normal,
+}
+# Kept as they are: there is no stateless operation for them.
+DRAWN = frozenset(
+    [
+        "RandomUniformInt",
+        "Multinomial",
+        "RandomGamma",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "ParameterizedTruncatedNormal",
+        "NonDeterministicInts",
+        "AllCandidateSampler",
+        "FixedUnigramCandidateSampler",
+        "LearnedUnigramCandidateSampler",
+        "LogUniformCandidateSampler",
+        "UniformCandidateSampler",
+        "SampleDistortedBoundingBoxV2",
+    ]
+)
+# Of a tf.random.Generator, whose state is a variable: what they give is kept, a few numbers for the first one.
+SKIPS = frozenset(["RngReadAndSkip", "RngSkip"])
+GENERATORS = SKIPS | {
+    "StatefulUniform",
+    "StatefulUniformInt",
+    "StatefulUniformFullInt",
+    "StatefulStandardNormalV2",
+    "StatefulTruncatedNormal",
+    "StatefulRandomBinomial",
+}
+WRITES = frozenset(["AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"])
+READS = frozenset(["ReadVariableOp", "VariableShape", "VarIsInitializedOp", "Identity"])
+CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
+# Operations that a graph has once, however often they are asked for, and with which accumulators make zeros.
+UNCOUNTED = frozenset(
+    [
+        "Const",
+        "Placeholder",
+        "NoOp",
+        "Identity",
+        "ReadVariableOp",
+        "VarHandleOp",
+        "Fill",
+        "ZerosLike",
+    ]
+)
+
+_scanned: weakref.WeakKeyDictionary[Any, tuple[int, dict[int, int]]] = weakref.WeakKeyDictionary()
+
+
+def key_of(handle: Any) -> int:
+    """The same for one variable in every graph."""
+    return id(private.outside_of(handle))
+
+
+def drawn(kind: str, inputs: Any, outputs: Any, seed: Any) -> Any:
+    """Random numbers from a seed in place of those that an operation drew."""
+    found = STATELESS[kind](inputs[0], seed, dtype=outputs[0].dtype)
+    found.set_shape(outputs[0].shape)
+    outputs = outputs if isinstance(outputs, list) else list(outputs)
+    outputs[0] = found
+    return outputs
+
+
+def last_writes(graph: Any) -> dict[int, int]:
+    """The number of the last operation of a graph that came to each variable and did not merely read it."""
+    seen, found = _scanned.get(graph, (0, {}))
+    operations = graph.get_operations()
+    for number in range(seen, len(operations)):
+        operation = operations[number]
+        if operation.type not in READS:
+            handles = [t for t in operation.inputs if t.dtype == tf.resource]
+            found.update((key_of(handle), number) for handle in handles)
+    _scanned[graph] = len(operations), found
+    return found
