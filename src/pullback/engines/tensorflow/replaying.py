@@ -50,6 +50,11 @@ class FirstRun:
         self.drawn: list[Any] = []  # a seed, or what was drawn
         self.reads: dict[int, list[Any]] = {}
         self.written: dict[int, Any] = {}
+        self.values: dict[
+            int, tuple[Any, Any]
+        ] = {}  # variables that are read at once, and their values
+        self.moved: set[int] = set()  # states of generators that are changed where they are
+        self._gathered: set[int] = set()
         self.kept: dict[int, list[Any]] = {}
         self.constants: list[Any] = []  # of each operation of a graph
         self.around = _around.get()
@@ -83,16 +88,13 @@ class FirstRun:
     def _note(self, kind: str, inputs: Any, outputs: Any, name: Any, graph: Any) -> Any:
         if graph is None:
             self._note_reads(inputs)
-        if kind == "ReadVariableOp" and graph is self.graph:
-            # A value that was read at once is the variable's own buffer: no memory, until another is assigned.
-            self.reads.setdefault(ops.key_of(inputs[0]), []).append(outputs[0])
+        if kind in ops.READS and inputs[0].dtype == tf.resource and graph is self.graph:
+            self._note_variable(kind, inputs[0], outputs)
         elif kind in ops.WRITES:
             self._require_outside_of_loops(kind, graph, "writes a variable")
             self.written[ops.key_of(inputs[0])] = private.outside_of(inputs[0])
-        elif kind in ops.STATELESS or kind in ops.DRAWN or kind in ops.GENERATORS:
+        elif kind in ops.RANDOM:
             self._require_outside_of_loops(kind, graph, "draws random numbers")
-            if kind in ops.GENERATORS:
-                self.written[ops.key_of(inputs[0])] = private.outside_of(inputs[0])
             outputs = self._draw(kind, inputs, outputs)
         elif kind in ops.CALLS and graph is not None:
             _require_stateless(graph.get_operations()[-1].get_attr("f").name)
@@ -103,7 +105,20 @@ class FirstRun:
                 self.kept[len(self.types) - 1] = list(outputs)
         return outputs
 
+    def _note_variable(self, kind: str, handle: Any, outputs: Any) -> None:
+        key = ops.key_of(handle)
+        if kind in ops.GATHERS:
+            self._gathered.add(key)
+        elif kind == "ReadVariableOp":
+            self.reads.setdefault(key, []).append(outputs[0])
+            if self.graph is None:
+                self.values[key] = handle, outputs[0]
+
     def _draw(self, kind: str, inputs: Any, outputs: Any) -> Any:
+        if kind in ops.GENERATORS:
+            key = ops.key_of(inputs[0])
+            self.written[key] = private.outside_of(inputs[0])
+            self.moved |= set() if kind in ops.SKIPS else {key}
         if kind not in ops.STATELESS:
             self.drawn.append(list(outputs))
             return outputs
@@ -129,9 +144,32 @@ class FirstRun:
         """Note what runs in this block, but for the making of variables: in the second run they are there."""
         making = tf.variable_creator_scope(self._make)
         here = set_for(_in_first_run, self.graph is None), set_for(_around, self)
-        with here[0], here[1], private.ops_seen_by(self.see), making:
+        with (
+            here[0],
+            here[1],
+            private.ops_seen_by(self.see),
+            making,
+            private.VariableWatcher() as watcher,
+        ):
             yield
-        self.size = 0 if self.graph is None else len(self.graph.get_operations())
+        if self.graph is None:
+            self._keep_values(watcher.watched_variables())
+        else:
+            self.size = len(self.graph.get_operations())
+
+    def _keep_values(self, variables: Sequence[Any]) -> None:
+        """Keep the values of variables that were read at once.
+
+        A value that was read is the variable's own buffer: it takes no memory until another is assigned. Operators
+        read without being seen. A table of which rows were gathered is not read as a whole, which may copy it.
+        """
+        with private.stop_recording(), private.with_op_callbacks([]):
+            for variable in variables:
+                handle = private.value_of(variable).handle
+                key = ops.key_of(handle)
+                if key not in self.values and key not in self._gathered:
+                    self.values[key] = handle, ops.read(handle)
+        self.values = {k: v for k, v in self.values.items() if k not in self.written}
 
     def _make(self, make: Callable[..., Any], **options: Any) -> Any:
         before, self._busy = self._busy, True
@@ -171,9 +209,7 @@ def _described(kind: str, name: Any, outputs: Any) -> Operation:
 
 def _require_stateless(called: str) -> None:
     """Refuse the call of a traced function that draws random numbers or writes variables."""
-    bad = private.types_in_function(
-        called, frozenset([*ops.STATELESS, *ops.DRAWN, *ops.GENERATORS, *ops.WRITES])
-    )
+    bad = private.types_in_function(called, ops.RANDOM | ops.WRITES)
     if bad:
         raise UnsupportedError(
             f"a function under pb.functions.checkpoint calls a tf.function that runs {', '.join(bad)}, which cannot be "
@@ -202,19 +238,21 @@ class SecondRun:
 
     @contextlib.contextmanager
     def seeing(self) -> Generator[None]:
-        """Replay in this block; variables that are written have afterwards the values that they had before."""
-        with private.stop_recording():
-            for key, handle in self.first.written.items():
-                dtype = self.first.reads[key][0].dtype if key in self.first.reads else None
-                dtype = dtype or private.dtype_of_handle(handle)
-                self.current[key] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+        """Replay in this block; variables have afterwards the values that they had before."""
+        first = self.first
+        with private.stop_recording(), private.with_op_callbacks([]):
+            for key, handle in first.written.items():
+                value = ops.read(handle)
+                self.current[key] = ops.copied(value) if key in first.moved else value
+            changed = ops.changed(first.values.values()) if tf.executing_eagerly() else []
         try:
+            ops.assign([(handle, then) for handle, then, _ in changed])
             with set_for(_around, self), private.ops_seen_by(self.see):
                 yield
         finally:
+            ops.assign([(handle, now) for handle, _, now in changed])
             if tf.executing_eagerly():
-                for key, handle in self.first.written.items():
-                    tf.raw_ops.AssignVariableOp(resource=handle, value=self.current[key])
+                ops.assign([(handle, self.current[key]) for key, handle in first.written.items()])
 
     def see(
         self,
@@ -243,7 +281,7 @@ class SecondRun:
                 outputs = _replaced(outputs, [self._read_before(ops.key_of(inputs[0]), outputs[0])])
         elif kind in ops.WRITES and graph is not None:
             self._undo(kind, graph, inputs)
-        elif kind in ops.DRAWN or kind in ops.STATELESS or kind in ops.GENERATORS:
+        elif kind in ops.RANDOM:
             self._require(self.draws < len(first.drawn), kind, name)
             self.draws += 1
             if kind in ops.GENERATORS and graph is not None:
@@ -278,13 +316,12 @@ class SecondRun:
         """Whether a variable may have another value than in the first run, so that what was read then must be used."""
         if key in self.first.written:
             return True
-        if graph is not self.graph or key not in self.first.reads:
-            return False
-        if self.graph is None:
-            return True
+        if graph is None or graph is not self.graph or key not in self.first.reads:
+            return False  # at once, the variable itself has the value of before
         if self.graph is not self.first.graph:
             # Of a loop, XLA would keep a copy for each round.
-            return not private.is_compiled_by_xla(self.graph)
+            looped = private.is_in_control_flow(self.first.graph)
+            return not (looped and private.is_compiled_by_xla(self.graph))
         return ops.last_writes(self.graph).get(key, -1) >= self.first.size
 
     def _read_before(self, key: int, now: Any) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
@@ -42,8 +44,10 @@ GENERATORS = SKIPS | {
     "StatefulTruncatedNormal",
     "StatefulRandomBinomial",
 }
+RANDOM = GENERATORS | DRAWN | set(STATELESS)
 WRITES = frozenset(["AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"])
-READS = frozenset(["ReadVariableOp", "VariableShape", "VarIsInitializedOp", "Identity"])
+GATHERS = frozenset(["ResourceGather", "ResourceGatherNd"])
+READS = GATHERS | {"ReadVariableOp", "VariableShape", "VarIsInitializedOp", "Identity"}
 CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 # Operations that a graph has once, however often they are asked for, and with which accumulators make zeros.
 UNCOUNTED = frozenset(
@@ -74,6 +78,36 @@ def drawn(kind: str, inputs: Any, outputs: Any, seed: Any) -> Any:
     outputs = outputs if isinstance(outputs, list) else list(outputs)
     outputs[0] = found
     return outputs
+
+
+def read(handle: Any) -> Any:
+    """The value of a variable."""
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=private.dtype_of_handle(handle))
+
+
+def copied(value: Any) -> Any:
+    """A value in memory of its own: some operations change a variable where it is, also under what was read of it."""
+    return tf.raw_ops.DeepCopy(x=value)
+
+
+def assign(pairs: Iterable[tuple[Any, Any]]) -> None:
+    """Give variables values, unseen."""
+    with private.stop_recording(), private.with_op_callbacks([]):
+        for handle, value in pairs:
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+
+
+def changed(values: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
+    """Variables that may have been assigned since they were read, with their values then and now."""
+    found = [(handle, then, read(handle)) for handle, then in values]
+    return [one for one in found if not _is_one_buffer(one[1], one[2])]
+
+
+def _is_one_buffer(a: Any, b: Any) -> bool:
+    """Whether two tensors are surely the same memory. What is not in the machine's own would have to be copied."""
+    if not all(t.device.endswith("CPU:0") and t.shape.num_elements() for t in (a, b)):
+        return False
+    return np.asarray(a).__array_interface__["data"] == np.asarray(b).__array_interface__["data"]
 
 
 def last_writes(graph: Any) -> dict[int, int]:
