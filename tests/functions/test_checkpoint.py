@@ -313,6 +313,7 @@ def test_a_keras_layer_that_saves(tmp_path: Path) -> None:
         (lambda: checkpoint(block, policy="all"), "policy='all'.*'matmuls'"),
         (lambda: checkpoint(block, policy=-1), "policy=-1"),
         (lambda: checkpoint(block, policy=[3]), r"policy=\[3\]"),
+        (lambda: checkpoint(block, policy=["Matmull"])(X), "no operation 'Matmull'.*'MatMul'"),
     ],
 )
 def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> None:

@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +25,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import closed_over
 from pullback.engines.tensorflow.keras_support import losses
 from pullback.engines.tensorflow.replaying import FirstRun, Keep, SecondRun
-from pullback.engines.tensorflow.tf_private import keras_models, overriding
+from pullback.engines.tensorflow.tf_private import auditing, keras_models, overriding
 from pullback.extend import Kind, flatten, unflatten
 
 
@@ -39,6 +41,14 @@ def checkpointed(
     leaves = flatten((args, kwargs))[0]
     run.captured = run.closed_over(leaves)
     return run.forward, run.rule, (run.captured, _masks_of(leaves)), run.outputs
+
+
+@functools.cache
+def operations_like(name: str) -> list[str]:
+    """The types of operations with this name, or with the names nearest to it."""
+    if auditing.op_definition(name) is not None:
+        return [name]
+    return difflib.get_close_matches(name, dir(tf.raw_ops), n=1)
 
 
 class _Run:

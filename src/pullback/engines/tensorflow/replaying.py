@@ -37,10 +37,6 @@ class Operation(NamedTuple):
     bytes: int | None  # of all outputs, where that is known
 
 
-def _text(kind: Any) -> str:
-    return kind.decode() if isinstance(kind, bytes) else kind
-
-
 class FirstRun:
     """What is noted of a first run."""
 
@@ -48,7 +44,7 @@ class FirstRun:
         self.keep = None if tf.executing_eagerly() else keep
         self.types: list[tuple[str, str]] = []
         self.drawn: list[Any] = []  # a seed, or what was drawn
-        self.reads: dict[int, list[Any]] = {}
+        self.reads: dict[tuple[str, int], list[Any]] = {}
         self.written: dict[int, Any] = {}
         self.values: dict[
             int, tuple[Any, Any]
@@ -81,7 +77,7 @@ class FirstRun:
         self._busy = True
         try:
             with private.with_op_callbacks([]):  # what is done here is no part of a run around
-                return self._note(_text(kind), inputs, outputs, op_name, graph)
+                return self._note(ops.text(kind), inputs, outputs, op_name, graph)
         finally:
             self._busy = False
 
@@ -99,7 +95,7 @@ class FirstRun:
         elif kind in ops.CALLS and graph is not None:
             _require_stateless(graph.get_operations()[-1].get_attr("f").name)
         if kind not in ops.UNCOUNTED and graph is self.graph:
-            self.types.append((kind, _text(name or "")))
+            self.types.append((kind, ops.text(name or "")))
             self.constants.append(recomputed_values.constants_of(inputs) if graph else ())
             if self.keep and self.keep(_described(kind, name, outputs)):
                 self.kept[len(self.types) - 1] = list(outputs)
@@ -107,12 +103,12 @@ class FirstRun:
 
     def _note_variable(self, kind: str, handle: Any, outputs: Any) -> None:
         key = ops.key_of(handle)
+        if self.graph is not None or kind == "ReadVariableOp":
+            self.reads.setdefault((kind, key), []).append(outputs[0])
         if kind in ops.GATHERS:
             self._gathered.add(key)
-        elif kind == "ReadVariableOp":
-            self.reads.setdefault(key, []).append(outputs[0])
-            if self.graph is None:
-                self.values[key] = handle, outputs[0]
+        elif kind == "ReadVariableOp" and self.graph is None:
+            self.values[key] = handle, outputs[0]
 
     def _draw(self, kind: str, inputs: Any, outputs: Any) -> Any:
         if kind in ops.GENERATORS:
@@ -204,7 +200,7 @@ def _described(kind: str, name: Any, outputs: Any) -> Operation:
     known = all(shape.is_fully_defined() for shape in shapes)
     size = sum(t.shape.num_elements() * t.dtype.size for t in tensors) if known else None
     ranked = bool(shapes) and shapes[0].rank is not None
-    return Operation(kind, _text(name or ""), tuple(shapes[0]) if ranked else None, size)
+    return Operation(kind, ops.text(name or ""), tuple(shapes[0]) if ranked else None, size)
 
 
 def _require_stateless(called: str) -> None:
@@ -232,7 +228,7 @@ class SecondRun:
         self.first = first
         self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self.count = self.draws = 0
-        self.reads: dict[int, int] = {}
+        self.reads: dict[tuple[str, int], int] = {}
         self.current: dict[int, Any] = {}
         self._busy = False
 
@@ -270,15 +266,16 @@ class SecondRun:
         self._busy = True
         try:
             with private.with_op_callbacks([]):
-                return self._replay(_text(kind), inputs, outputs, op_name, graph)
+                return self._replay(ops.text(kind), inputs, outputs, op_name, graph)
         finally:
             self._busy = False
 
     def _replay(self, kind: str, inputs: Any, outputs: Any, name: Any, graph: Any) -> Any:
         first = self.first
-        if kind == "ReadVariableOp":
-            if self._may_have_changed(ops.key_of(inputs[0]), graph):
-                outputs = _replaced(outputs, [self._read_before(ops.key_of(inputs[0]), outputs[0])])
+        if kind == "ReadVariableOp" or kind in ops.GATHERS:
+            key = ops.key_of(inputs[0])
+            if self._may_have_changed(kind, key, graph):
+                outputs = _replaced(outputs, [self._read_before(kind, key, outputs[0])])
         elif kind in ops.WRITES and graph is not None:
             self._undo(kind, graph, inputs)
         elif kind in ops.RANDOM:
@@ -312,11 +309,11 @@ class SecondRun:
         """The last seed, or what was drawn."""
         return self.first.drawn[self.draws - 1]
 
-    def _may_have_changed(self, key: int, graph: Any) -> bool:
+    def _may_have_changed(self, kind: str, key: int, graph: Any) -> bool:
         """Whether a variable may have another value than in the first run, so that what was read then must be used."""
         if key in self.first.written:
             return True
-        if graph is None or graph is not self.graph or key not in self.first.reads:
+        if graph is None or graph is not self.graph or (kind, key) not in self.first.reads:
             return False  # at once, the variable itself has the value of before
         if self.graph is not self.first.graph:
             # Of a loop, XLA would keep a copy for each round.
@@ -324,15 +321,15 @@ class SecondRun:
             return not (looped and private.is_compiled_by_xla(self.graph))
         return ops.last_writes(self.graph).get(key, -1) >= self.first.size
 
-    def _read_before(self, key: int, now: Any) -> Any:
-        number = self.reads.get(key, 0)
-        self.reads[key] = number + 1
-        known = self.first.reads.get(key, [])
+    def _read_before(self, kind: str, key: int, now: Any) -> Any:
+        number = self.reads.get((kind, key), 0)
+        self.reads[kind, key] = number + 1
+        known = self.first.reads.get((kind, key), [])
         if number < len(known):
             return known[number]
-        if key in self.first.written:
-            return self.current[key]
-        return known[-1] if known else now
+        if kind in ops.GATHERS:
+            return now
+        return self.current[key] if key in self.first.written else known[-1]
 
     def _undo(self, kind: str, graph: Any, inputs: Any) -> None:
         """Let an operation that writes a variable write what is there."""
@@ -371,7 +368,7 @@ class SecondRun:
 
 
 def _at(kind: str, name: Any) -> str:
-    return f"{kind} ({_text(name)})" if name else kind
+    return f"{kind} ({ops.text(name)})" if name else kind
 
 
 def _replaced(outputs: Any, others: Sequence[Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,11 @@ UNCOUNTED = frozenset(
 _scanned: weakref.WeakKeyDictionary[Any, tuple[int, dict[int, int]]] = weakref.WeakKeyDictionary()
 
 
+def text(kind: Any) -> str:
+    """The name of an operation or of its type, which comes as bytes at times."""
+    return kind.decode() if isinstance(kind, bytes) else kind
+
+
 def key_of(handle: Any) -> int:
     """The same for one variable in every graph."""
     return id(private.outside_of(handle))
@@ -121,3 +126,32 @@ def last_writes(graph: Any) -> dict[int, int]:
             found.update((key_of(handle), number) for handle in handles)
     _scanned[graph] = len(operations), found
     return found
+
+
+def refusing_state(
+    function: Callable[..., Any], refuse: Callable[[str], Exception]
+) -> Callable[..., Any]:
+    """A function that may not draw random numbers nor write variables, but for those that it makes."""
+
+    def run(*args: Any) -> Any:
+        making = False
+
+        def make(variable: Callable[..., Any], **options: Any) -> Any:
+            nonlocal making
+            before, making = making, True
+            try:
+                return variable(**options)
+            finally:
+                making = before
+
+        def see(kind: Any, inputs: Any, attrs: Any, outputs: Any, *more: Any, **named: Any) -> Any:
+            del inputs, attrs, more, named
+            kind = text(kind)
+            if not making and (kind in RANDOM or kind in WRITES):
+                raise refuse(kind)
+            return outputs
+
+        with tf.variable_creator_scope(make), private.ops_seen_by(see):
+            return function(*args)
+
+    return run
