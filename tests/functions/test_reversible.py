@@ -52,7 +52,7 @@ def test_bad_input() -> None:
     with pytest.raises(ArgumentError, match="f=3; wanted a function"):
         pb.functions.reversible(3, tf.sin)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="wanted the shape and dtype of the half"):
-        pb.functions.reversible(tf.reduce_sum, tf.sin)(X1, X2[:, None])
+        pb.functions.reversible(tf.reduce_sum, tf.sin)(X1, X2)
 
 
 def noisy(generator: Any, x: Any) -> Any:
