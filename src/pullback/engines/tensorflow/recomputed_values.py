@@ -43,7 +43,7 @@ def _is_number(tensor: Any) -> bool:
 
 
 def _sample(tensor: Any) -> Any:
-    flat = tf.reshape(tensor, [-1])
+    flat: Any = tf.reshape(tensor, [-1])
     # Odd, so that a stride of whole rows, all in one column, is none of them where sizes are powers of two.
     return flat[:: (flat.shape[0] // _ENTRIES) | 1]
 

@@ -76,8 +76,7 @@ class FirstRun:
             return outputs
         self._busy = True
         try:
-            with private.with_op_callbacks([]):  # what is done here is no part of a run around
-                return self._note(ops.text(kind), inputs, outputs, op_name, graph)
+            return self._note(ops.text(kind), inputs, outputs, op_name, graph)
         finally:
             self._busy = False
 
@@ -91,7 +90,8 @@ class FirstRun:
             self.written[ops.key_of(inputs[0])] = private.outside_of(inputs[0])
         elif kind in ops.RANDOM:
             self._require_outside_of_loops(kind, graph, "draws random numbers")
-            outputs = self._draw(kind, inputs, outputs)
+            with private.with_op_callbacks([]):  # what is done here is no part of a run around
+                outputs = self._draw(kind, inputs, outputs)
         elif kind in ops.CALLS and graph is not None:
             _require_stateless(graph.get_operations()[-1].get_attr("f").name)
         if kind not in ops.UNCOUNTED and graph is self.graph:
@@ -265,31 +265,34 @@ class SecondRun:
             return outputs
         self._busy = True
         try:
-            with private.with_op_callbacks([]):
-                return self._replay(ops.text(kind), inputs, outputs, op_name, graph)
+            return self._replay(ops.text(kind), inputs, outputs, op_name, graph)
         finally:
             self._busy = False
 
     def _replay(self, kind: str, inputs: Any, outputs: Any, name: Any, graph: Any) -> Any:
-        first = self.first
-        if kind == "ReadVariableOp" or kind in ops.GATHERS:
-            key = ops.key_of(inputs[0])
-            if self._may_have_changed(kind, key, graph):
-                outputs = _replaced(outputs, [self._read_before(kind, key, outputs[0])])
-        elif kind in ops.WRITES and graph is not None:
-            self._undo(kind, graph, inputs)
-        elif kind in ops.RANDOM:
-            self._require(self.draws < len(first.drawn), kind, name)
+        if kind in ops.STATEFUL:
+            with private.with_op_callbacks([]):
+                outputs = self._as_before(kind, inputs, outputs, name, graph)
+        if kind not in ops.UNCOUNTED and graph is self.graph:
+            outputs = self._count(kind, inputs, outputs, name)
+        return outputs
+
+    def _as_before(self, kind: str, inputs: Any, outputs: Any, name: Any, graph: Any) -> Any:
+        """What an operation gave in the first run; it changes nothing."""
+        if kind in ops.RANDOM:
+            self._require(self.draws < len(self.first.drawn), kind, name)
             self.draws += 1
             if kind in ops.GENERATORS and graph is not None:
                 self._undo_draw(kind, graph, inputs)
-            outputs = (
-                ops.drawn(kind, inputs, outputs, self.last_drawn())
-                if kind in ops.STATELESS
-                else _replaced(outputs, self.last_drawn())
-            )
-        if kind not in ops.UNCOUNTED and graph is self.graph:
-            outputs = self._count(kind, inputs, outputs, name)
+            known = self.last_drawn()
+            seeded = kind in ops.STATELESS
+            return ops.drawn(kind, inputs, outputs, known) if seeded else _replaced(outputs, known)
+        key = ops.key_of(inputs[0])
+        if kind in ops.WRITES:
+            if graph is not None:
+                self._undo(kind, graph, inputs)
+        elif self._may_have_changed(kind, key, graph):
+            return _replaced(outputs, [self._read_before(kind, key, outputs[0])])
         return outputs
 
     def _count(self, kind: str, inputs: Any, outputs: Any, name: Any) -> Any:

@@ -48,6 +48,7 @@ RANDOM = GENERATORS | DRAWN | set(STATELESS)
 WRITES = frozenset(["AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"])
 GATHERS = frozenset(["ResourceGather", "ResourceGatherNd"])
 READS = GATHERS | {"ReadVariableOp", "VariableShape", "VarIsInitializedOp", "Identity"}
+STATEFUL = RANDOM | WRITES | GATHERS | {"ReadVariableOp"}
 CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 # Operations that a graph has once, however often they are asked for, and with which accumulators make zeros.
 UNCOUNTED = frozenset(
