@@ -160,7 +160,7 @@ def test_random_numbers_are_replayed(name: str, run: Any) -> None:
     ran = run(step)
     gradient, y = ran()
     np.testing.assert_allclose(gradient * X, y, rtol=1e-6)  # each is linear in x
-    assert np.abs(y - ran()[1]).max() > 0.01  # and new in the next step
+    assert any(np.abs(y - ran()[1]).max() > 0.01 for _ in range(12))  # and new in the next steps
 
 
 @RUN
@@ -313,6 +313,7 @@ def test_a_keras_layer_that_saves(tmp_path: Path) -> None:
         (lambda: checkpoint(block, policy="all"), "policy='all'.*'matmuls'"),
         (lambda: checkpoint(block, policy=-1), "policy=-1"),
         (lambda: checkpoint(block, policy=[3]), r"policy=\[3\]"),
+        (lambda: checkpoint(block, policy=["Matmull"])(X), "no operation 'Matmull'.*'MatMul'"),
     ],
 )
 def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> None:

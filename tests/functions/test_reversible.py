@@ -1,13 +1,15 @@
 """`reversible` against ordinary differentiation of the same formulas in float64."""
 
+import functools
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.errors import ArgumentError
+from pullback.errors import ArgumentError, UnsupportedError
 from tests.modes import MODES, assert_in_mode
 
 X1, X2 = tf.constant([0.3, -1.0]), tf.constant([0.7, 0.2])
@@ -50,4 +52,31 @@ def test_bad_input() -> None:
     with pytest.raises(ArgumentError, match="f=3; wanted a function"):
         pb.functions.reversible(3, tf.sin)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="wanted the shape and dtype of the half"):
-        pb.functions.reversible(tf.reduce_sum, tf.sin)(X1, X2[:, None])
+        pb.functions.reversible(tf.reduce_sum, tf.sin)(X1, X2)
+
+
+def noisy(generator: Any, x: Any) -> Any:
+    return x * generator.normal([2])
+
+
+CHANGING = {
+    "dropout": lambda: lambda x: tf.nn.dropout(x, 0.5),
+    "Dropout": lambda: functools.partial(keras.layers.Dropout(0.5), training=True),
+    "statistics": lambda: functools.partial(keras.layers.BatchNormalization(), training=True),
+    "generator": lambda: functools.partial(noisy, tf.random.Generator.from_seed(1)),
+}
+
+
+@pytest.mark.parametrize("run", [lambda step: step, tf.function], ids=["eager", "graph"])
+@pytest.mark.parametrize("make", CHANGING.values(), ids=CHANGING)
+def test_what_is_not_the_same_each_time_is_refused(make: Any, run: Any) -> None:
+    half, x = make(), tf.ones([1, 2])
+    with pytest.raises(UnsupportedError, match=r"function g that draws.*checkpoint"):
+        run(lambda: pb.functions.reversible(tf.sin, half)(x, x))()
+
+
+def test_layers_are_built_in_the_first_call() -> None:
+    dense = keras.layers.Dense(2)
+    x = tf.ones([1, 2])
+    y1, _ = pb.functions.reversible(dense, keras.layers.Dropout(0.5))(x, x)
+    np.testing.assert_allclose(y1, 1.0 + np.sum(dense.kernel, 0, keepdims=True), rtol=1e-6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pullback._define import with_gradient
@@ -32,8 +32,9 @@ def checkpoint(fn: Any = None, *, policy: Any = "nothing") -> Any:
     Use it around the blocks of a deep model when memory is short: it costs one more forward pass of each, and what is
     held is one block's worth instead of all. `fn` may be a function, a method, a layer, a model or a lambda; arguments
     may be of any structure, with keywords and static values. Random numbers are the same in both runs (another sequence
-    than without a checkpoint), and what is written to variables, such as statistics of a BatchNormalization, is
-    written once. A second run that does something else is a `RecomputationError` that names the operation.
+    than without a checkpoint), what is written to variables, such as statistics of a BatchNormalization, is written
+    once, and variables are read as in the first run. A second run that does something else, or comes to other values, is
+    a `RecomputationError`.
 
     `policy` says what is kept all the same, inside of a traced function: `"nothing"`, `"matmuls"` (results of matrix
     products and convolutions), `"everything"`; names of operations, as `["MatMul", "Softmax"]`; a number of bytes, up
@@ -77,8 +78,19 @@ class Checkpointed:
         if self.policy == "everything":
             return self.fn(*args, **kwargs)
         xp = engine_of([*flatten((args, kwargs))[0], self.fn]).arrays
-        run, rule, captured, outputs = xp.checkpointed(self.fn, args, kwargs, self._keep)
-        return outputs(with_gradient(run, rule)(args, kwargs, captured))
+        self._require_known_operations(xp)
+        run, rule, more, outputs = xp.checkpointed(self.fn, args, kwargs, self._keep)
+        return outputs(with_gradient(run, rule)(args, kwargs, *more))
+
+    def _require_known_operations(self, xp: Any) -> None:
+        """Refuse names that no operation has: nothing would be kept."""
+        for name in _names(self.policy):
+            near = xp.operations_like(name)
+            if name not in near:
+                advice = f" Did you mean {near[0]!r}?" if near else ""
+                raise ArgumentError(
+                    f"pb.functions.checkpoint got policy={self.policy!r}, and there is no operation {name!r}.{advice}"
+                )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: bound to its object."""
@@ -90,6 +102,12 @@ class Checkpointed:
         return functools.partial(checkpoint, policy=self.policy), (self.fn,)
 
 
+def _names(policy: Any) -> frozenset[Any]:
+    """The operations that a policy names."""
+    named = isinstance(policy, Collection) and not isinstance(policy, (str, bytes))
+    return frozenset(policy if named and not callable(policy) else ())
+
+
 def _keep(policy: Any) -> Callable[[Any], bool] | None:
     """Which operations' results are kept."""
     if isinstance(policy, str) and policy in _POLICIES:
@@ -98,10 +116,9 @@ def _keep(policy: Any) -> Callable[[Any], bool] | None:
         return lambda op: op.bytes is not None and op.bytes <= policy
     if callable(policy):
         return lambda op: bool(policy(op))
-    if isinstance(policy, Iterable) and not isinstance(policy, (str, bytes)):
-        types = frozenset(policy)
-        if types and all(isinstance(t, str) for t in types):
-            return lambda op: op.type in types
+    types = _names(policy)
+    if types and all(isinstance(t, str) for t in types):
+        return lambda op: op.type in types
     raise ArgumentError(
         f"pb.functions.checkpoint got policy={policy!r}; wanted one of {', '.join(map(repr, _POLICIES))}, names of "
         "operations, a number of bytes, or a function of an operation."

@@ -8,7 +8,7 @@ from typing import Any
 from pullback._define import custom_gradient
 from pullback._project import describe
 from pullback._tree import flatten
-from pullback.errors import ArgumentError
+from pullback.errors import ArgumentError, UnsupportedError
 from pullback.functions._arguments import arrays_for
 
 
@@ -17,7 +17,8 @@ def reversible(f: Callable[[Any], Any], g: Callable[[Any], Any]) -> Callable[[An
 
     Use it for deep stacks whose activations do not fit: backwards, x2 = y2 − g(y1) and x1 = y1 − f(x2) are computed
     again. What that loses to rounding grows with the depth: bfloat16 and float16 are refused. f and g must be the same
-    function each time (no dropout); variables that they read have their gradients.
+    function each time: one that draws random numbers (dropout) or writes variables (the statistics of a batch) is an
+    error. Variables that they read have their gradients.
 
     >>> import pullback as pb, tensorflow as tf
     >>> block = pb.functions.reversible(tf.sin, tf.cos)
@@ -93,8 +94,15 @@ def _halves(xp: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 def _checked(xp: Any, name: str, half: Any) -> Callable[[Any], Any]:
+    def refuse(operation: str) -> Exception:
+        return UnsupportedError(
+            f"pb.functions.reversible got a function {name} that draws random numbers or writes a variable "
+            f"({operation}): computed again, it would not give the inputs back. Use pb.functions.checkpoint, which "
+            "replays both, or leave it out (dropout with training=False)."
+        )
+
     def run(x: Any) -> Any:
-        y = xp.runnable(half)(x)
+        y = xp.refusing_state(xp.runnable(half), refuse)(x)
         if not xp.fits(y, x):
             raise ArgumentError(
                 f"pb.functions.reversible got a function {name} that returns {describe(y)} for {describe(x)}; wanted "

@@ -3,7 +3,8 @@
 - What runs is hidden from all tapes; variables that are read, and tensors that are closed over, are sources.
 - Everything that would differ in the second run is replayed: see `replaying`.
 - Keras' context of the call, such as whether it is training, is that of the first run; losses that layers add are
-  results of the call, so that they have a gradient.
+  results of the call, so that they have a gradient. Masks of tensors come as arguments and go as results: a function
+  gets other handles on the tensors, which have none.
 - In a graph, what is computed again would be merged with what was computed before, or be computed early: it is made to
   depend on the upstream gradient, by a number that is 0, which no optimiser knows.
 """
@@ -11,32 +12,43 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow import recomputed_values, values
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over
 from pullback.engines.tensorflow.keras_support import losses
 from pullback.engines.tensorflow.replaying import FirstRun, Keep, SecondRun
-from pullback.engines.tensorflow.tf_private import keras_models, overriding
+from pullback.engines.tensorflow.tf_private import auditing, keras_models, overriding
 from pullback.extend import Kind, flatten, unflatten
 
 
 def checkpointed(
     fn: Callable[..., Any], args: Any, kwargs: Any, keep: Keep | None
-) -> tuple[Callable[..., Any], Callable[..., Any], list[Any], Callable[[Any], Any]]:
-    """How a call runs, its rule, what the function closes over, and how its outputs are had from what ran.
+) -> tuple[Callable[..., Any], Callable[..., Any], tuple[list[Any], ...], Callable[[Any], Any]]:
+    """How a call runs, its rule, what it takes beside arguments and keywords, and how its outputs are had.
 
-    What runs is a function of arguments, keywords and what is closed over. Of its operations nothing is kept for the
+    It takes what the function closes over, and the masks of the arguments. Of its operations nothing is kept for the
     gradient but what `keep` says.
     """
     run = _Run(fn, keep)
-    run.captured = run.closed_over(flatten((args, kwargs))[0])
-    return run.forward, run.rule, run.captured, run.outputs
+    leaves = flatten((args, kwargs))[0]
+    run.captured = run.closed_over(leaves)
+    return run.forward, run.rule, (run.captured, _masks_of(leaves)), run.outputs
+
+
+@functools.cache
+def operations_like(name: str) -> list[str]:
+    """The types of operations with this name, or with the names nearest to it."""
+    if auditing.op_definition(name) is not None:
+        return [name]
+    return difflib.get_close_matches(name, dir(tf.raw_ops), n=1)
 
 
 class _Run:
@@ -47,6 +59,7 @@ class _Run:
         self.captured: list[Any] = []  # as the function reads them, not as it is given them
         self.first: Any = None  # known once the call has run
         self.context = keras_models.call_context()
+        self.samples: Any = None  # of what the first run gave, where it ran at once
         self.layers: list[Any] = []  # that have added to the loss
 
     def closed_over(self, leaves: Sequence[Any]) -> list[Any]:
@@ -58,21 +71,26 @@ class _Run:
         symbolic = [t for t in found if not isinstance(t, private.EagerTensor)]
         return [t for t in symbolic if values.flows(t) and id(t) not in given]
 
-    def forward(self, args: Any, kwargs: Any, captured: Any) -> Any:
+    def forward(self, args: Any, kwargs: Any, captured: Any, masks: Any) -> Any:
         """The first run, of which no tape learns anything."""
         del captured
-        expected = [*flatten((args, kwargs))[0], *self.captured]
+        leaves = flatten((args, kwargs))[0]
+        _set_masks(leaves, masks)
+        expected = [*leaves, *self.captured]
         self.first = FirstRun(self.keep, expected)
         hiding = private.stop_recording() if tf.executing_eagerly() else contextlib.nullcontext()
         with hiding, self.first.seeing(), losses.collected() as added:
             outputs = self._call(args, kwargs)
         self.first.require_all_known()
         self.layers = [layer for layer, _ in added]
-        return outputs, [loss for _, loss in added]
+        results = outputs, [loss for _, loss in added]
+        self.samples = recomputed_values.samples_of(results) if tf.executing_eagerly() else None
+        return *results, _masks_of(flatten(outputs)[0])
 
     def outputs(self, results: Any) -> Any:
-        """The outputs of the function; losses are added where they would have been."""
-        outputs, added = results
+        """The outputs of the function, with their masks; losses are added where they would have been."""
+        outputs, added, masks = results
+        _set_masks(flatten(outputs)[0], masks)
         for layer, loss in zip(self.layers, added, strict=True):
             layer.add_loss(loss)
         return outputs
@@ -80,11 +98,13 @@ class _Run:
     def rule(self, *upstream: Any, inputs: Any, variables: Any) -> Any:
         """The second run, and its ordinary gradient."""
         leaves, structure = flatten((inputs[0], inputs[1]))
-        captured = self.captured
+        captured, masks = self.captured, list(inputs[3])
         given = [dy for dy in flatten(upstream)[0] if dy is not None]
         never = None if tf.executing_eagerly() else _never(given)
         if never is not None:
             leaves = [_and_never(leaf, never) for leaf in leaves]
+            masks = [_and_never(mask, never) for mask in masks]
+        _set_masks(leaves, masks)
         flowing = values.differentiable(leaves)
         sources = [*(values.gradient_tensor(leaves[i]) for i in flowing), *captured]
         again = SecondRun(self.first)
@@ -98,7 +118,11 @@ class _Run:
                 outputs = self._call(*unflatten(structure, leaves))
         again.require_end()
         results = outputs, [loss for _, loss in added]
-        found = _gradients(tape, results, upstream, [*sources, *variables])
+        if self.samples is not None and tf.executing_eagerly():
+            now = recomputed_values.samples_of(results)
+            recomputed_values.require_same_samples(self.samples, now)
+        masked = *results, [None] * len(flatten(outputs)[0])
+        found = _gradients(tape, masked, upstream, [*sources, *variables])
         if never is not None:
             found = _apart(found, never)
         flat: list[Any] = [None] * len(leaves)
@@ -107,7 +131,12 @@ class _Run:
         args, kwargs = unflatten(structure, flat)
         count = len(flowing)
         to_captured = found[count : count + len(captured)]
-        gradients = {"args": args, "kwargs": kwargs, "captured": to_captured}
+        gradients = {
+            "args": args,
+            "kwargs": kwargs,
+            "captured": to_captured,
+            "masks": [None] * len(masks),
+        }
         return gradients, found[count + len(captured) :]
 
     def _call(self, args: Any, kwargs: Any) -> Any:
@@ -115,6 +144,16 @@ class _Run:
         if not tf.executing_eagerly() and (inspect.isfunction(fn) or inspect.ismethod(fn)):
             fn = overriding.converted(fn, body=True)
         return fn(*args, **kwargs)
+
+
+def _masks_of(leaves: Sequence[Any]) -> list[Any]:
+    return [keras_models.mask_of(x) if isinstance(x, tf.Tensor) else None for x in leaves]
+
+
+def _set_masks(leaves: Sequence[Any], masks: Sequence[Any]) -> None:
+    for leaf, mask in zip(leaves, masks, strict=True):
+        if mask is not None:
+            keras_models.set_mask(leaf, mask)
 
 
 def _gradients(

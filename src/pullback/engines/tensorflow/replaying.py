@@ -1,8 +1,9 @@
 """Two runs of one function that do the same: what the first one drew and read is noted, and replayed in the second.
 
-Random operations are replaced by stateless ones, whose seeds are kept. A variable that the function writes is read in
-the second run as in the first, and not written again. Operations come in the same order in both runs; where they do
-not, an error names the first that differs.
+Random operations are replaced by stateless ones, whose seeds are kept. A variable is read in the second run as in the
+first, whatever was written to it since, and what the function writes is not written again; the state of a generator is
+such a variable. Operations come in the same order in both runs, with the same constants; where they do not, an error
+names the first that differs.
 """
 
 from __future__ import annotations
@@ -14,44 +15,16 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow import recomputed_values, values
+from pullback.engines.tensorflow import stateful_operations as ops
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow import values
-from pullback.errors import RecomputationError, UnsupportedError
+from pullback.errors import UnsupportedError
 from pullback.extend import set_for
 
 Keep = Callable[[Any], bool]
 _in_first_run = contextvars.ContextVar("pullback_in_first_run", default=False)
-
-_STATELESS = {
-    "RandomUniform": tf.random.stateless_uniform,
-    "RandomStandardNormal": tf.random.stateless_normal,
-    "TruncatedNormal": tf.random.stateless_truncated_normal,
-}
-# Kept as they are: there is no stateless operation for them.
-_DRAWN = frozenset(
-    [
-        "RandomUniformInt",
-        "Multinomial",
-        "RandomGamma",
-        "RandomPoissonV2",
-        "RandomShuffle",
-        "ParameterizedTruncatedNormal",
-    ]
-)
-_WRITES = frozenset(["AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"])
-_CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
-# Operations that a graph has once, however often they are asked for, and with which accumulators make zeros.
-_UNCOUNTED = frozenset(
-    [
-        "Const",
-        "Placeholder",
-        "NoOp",
-        "Identity",
-        "ReadVariableOp",
-        "VarHandleOp",
-        "Fill",
-        "ZerosLike",
-    ]
+_around: contextvars.ContextVar[FirstRun | SecondRun | None] = contextvars.ContextVar(
+    "pullback_run_around", default=None
 )
 
 
@@ -64,15 +37,6 @@ class Operation(NamedTuple):
     bytes: int | None  # of all outputs, where that is known
 
 
-def _text(kind: Any) -> str:
-    return kind.decode() if isinstance(kind, bytes) else kind
-
-
-def _key(handle: Any) -> int:
-    """The same for one variable in every graph."""
-    return id(private.outside_of(handle))
-
-
 class FirstRun:
     """What is noted of a first run."""
 
@@ -80,10 +44,18 @@ class FirstRun:
         self.keep = None if tf.executing_eagerly() else keep
         self.types: list[tuple[str, str]] = []
         self.drawn: list[Any] = []  # a seed, or what was drawn
-        self.reads: dict[int, list[Any]] = {}
+        self.reads: dict[tuple[str, int], list[Any]] = {}
         self.written: dict[int, Any] = {}
+        self.values: dict[
+            int, tuple[Any, Any]
+        ] = {}  # variables that are read at once, and their values
+        self.moved: set[int] = set()  # states of generators that are changed where they are
+        self._gathered: set[int] = set()
         self.kept: dict[int, list[Any]] = {}
+        self.constants: list[Any] = []  # of each operation of a graph
+        self.around = _around.get()
         self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        self.size = 0  # of the graph, once the run has ended
         self._expected = {id(t) for t in expected}
         self._start = private.next_number()
         self._unknown: list[Any] = []
@@ -104,36 +76,58 @@ class FirstRun:
             return outputs
         self._busy = True
         try:
-            return self._note(_text(kind), inputs, outputs, op_name, graph)
+            return self._note(ops.text(kind), inputs, outputs, op_name, graph)
         finally:
             self._busy = False
 
     def _note(self, kind: str, inputs: Any, outputs: Any, name: Any, graph: Any) -> Any:
         if graph is None:
             self._note_reads(inputs)
-        if kind == "ReadVariableOp":
-            self.reads.setdefault(_key(inputs[0]), []).append(outputs[0])
-        elif kind in _WRITES:
+        if kind in ops.READS and inputs[0].dtype == tf.resource and graph is self.graph:
+            self._note_variable(kind, inputs[0], outputs)
+        elif kind in ops.WRITES:
             self._require_outside_of_loops(kind, graph, "writes a variable")
-            self.written[_key(inputs[0])] = private.outside_of(inputs[0])
-        elif kind in _STATELESS or kind in _DRAWN:
+            self.written[ops.key_of(inputs[0])] = private.outside_of(inputs[0])
+        elif kind in ops.RANDOM:
             self._require_outside_of_loops(kind, graph, "draws random numbers")
-            outputs = self._draw(kind, inputs, outputs)
-        elif kind in _CALLS and graph is not None:
+            with private.with_op_callbacks([]):  # what is done here is no part of a run around
+                outputs = self._draw(kind, inputs, outputs)
+        elif kind in ops.CALLS and graph is not None:
             _require_stateless(graph.get_operations()[-1].get_attr("f").name)
-        if kind not in _UNCOUNTED and graph is self.graph:
-            self.types.append((kind, _text(name or "")))
+        if kind not in ops.UNCOUNTED and graph is self.graph:
+            self.types.append((kind, ops.text(name or "")))
+            self.constants.append(recomputed_values.constants_of(inputs) if graph else ())
             if self.keep and self.keep(_described(kind, name, outputs)):
                 self.kept[len(self.types) - 1] = list(outputs)
         return outputs
 
+    def _note_variable(self, kind: str, handle: Any, outputs: Any) -> None:
+        key = ops.key_of(handle)
+        if self.graph is not None or kind == "ReadVariableOp":
+            self.reads.setdefault((kind, key), []).append(outputs[0])
+        if kind in ops.GATHERS:
+            self._gathered.add(key)
+        elif kind == "ReadVariableOp" and self.graph is None:
+            self.values[key] = handle, outputs[0]
+
     def _draw(self, kind: str, inputs: Any, outputs: Any) -> Any:
-        if kind in _DRAWN:
+        if kind in ops.GENERATORS:
+            key = ops.key_of(inputs[0])
+            self.written[key] = private.outside_of(inputs[0])
+            self.moved |= set() if kind in ops.SKIPS else {key}
+        if kind not in ops.STATELESS:
             self.drawn.append(list(outputs))
+            return outputs
+        if self.around is not None:  # which has drawn these numbers before, or replayed them
+            self.drawn.append(self.around.last_drawn())
             return outputs
         low, high = tf.int32.limits
         self.drawn.append(tf.random.uniform([2], low, high, tf.int32))
-        return _drawn(kind, inputs, outputs, self.drawn[-1])
+        return ops.drawn(kind, inputs, outputs, self.drawn[-1])
+
+    def last_drawn(self) -> Any:
+        """The last seed."""
+        return self.drawn[-1]
 
     def _note_reads(self, inputs: Any) -> None:
         for tensor in inputs:
@@ -145,8 +139,33 @@ class FirstRun:
     def seeing(self) -> Generator[None]:
         """Note what runs in this block, but for the making of variables: in the second run they are there."""
         making = tf.variable_creator_scope(self._make)
-        with set_for(_in_first_run, self.graph is None), private.ops_seen_by(self.see), making:
+        here = set_for(_in_first_run, self.graph is None), set_for(_around, self)
+        with (
+            here[0],
+            here[1],
+            private.ops_seen_by(self.see),
+            making,
+            private.VariableWatcher() as watcher,
+        ):
             yield
+        if self.graph is None:
+            self._keep_values(watcher.watched_variables())
+        else:
+            self.size = len(self.graph.get_operations())
+
+    def _keep_values(self, variables: Sequence[Any]) -> None:
+        """Keep the values of variables that were read at once.
+
+        A value that was read is the variable's own buffer: it takes no memory until another is assigned. Operators
+        read without being seen. A table of which rows were gathered is not read as a whole, which may copy it.
+        """
+        with private.stop_recording(), private.with_op_callbacks([]):
+            for variable in variables:
+                handle = private.value_of(variable).handle
+                key = ops.key_of(handle)
+                if key not in self.values and key not in self._gathered:
+                    self.values[key] = handle, ops.read(handle)
+        self.values = {k: v for k, v in self.values.items() if k not in self.written}
 
     def _make(self, make: Callable[..., Any], **options: Any) -> Any:
         before, self._busy = self._busy, True
@@ -175,27 +194,18 @@ class FirstRun:
             )
 
 
-def _drawn(kind: str, inputs: Any, outputs: Any, seed: Any) -> Any:
-    """Random numbers from a seed in place of those that an operation drew."""
-    found = _STATELESS[kind](inputs[0], seed, dtype=outputs[0].dtype)
-    found.set_shape(outputs[0].shape)
-    outputs = outputs if isinstance(outputs, list) else list(outputs)
-    outputs[0] = found
-    return outputs
-
-
 def _described(kind: str, name: Any, outputs: Any) -> Operation:
     tensors = [t for t in outputs if isinstance(t, tf.Tensor)]
     shapes: list[Any] = [t.shape for t in tensors]
     known = all(shape.is_fully_defined() for shape in shapes)
     size = sum(t.shape.num_elements() * t.dtype.size for t in tensors) if known else None
     ranked = bool(shapes) and shapes[0].rank is not None
-    return Operation(kind, _text(name or ""), tuple(shapes[0]) if ranked else None, size)
+    return Operation(kind, ops.text(name or ""), tuple(shapes[0]) if ranked else None, size)
 
 
 def _require_stateless(called: str) -> None:
     """Refuse the call of a traced function that draws random numbers or writes variables."""
-    bad = private.types_in_function(called, frozenset([*_STATELESS, *_DRAWN, *_WRITES]))
+    bad = private.types_in_function(called, ops.RANDOM | ops.WRITES)
     if bad:
         raise UnsupportedError(
             f"a function under pb.functions.checkpoint calls a tf.function that runs {', '.join(bad)}, which cannot be "
@@ -218,25 +228,27 @@ class SecondRun:
         self.first = first
         self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self.count = self.draws = 0
-        self.reads: dict[int, int] = {}
+        self.reads: dict[tuple[str, int], int] = {}
         self.current: dict[int, Any] = {}
         self._busy = False
 
     @contextlib.contextmanager
     def seeing(self) -> Generator[None]:
-        """Replay in this block; variables that are written have afterwards the values that they had before."""
-        with private.stop_recording():
-            for key, handle in self.first.written.items():
-                dtype = self.first.reads[key][0].dtype if key in self.first.reads else None
-                dtype = dtype or private.dtype_of_handle(handle)
-                self.current[key] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+        """Replay in this block; variables have afterwards the values that they had before."""
+        first = self.first
+        with private.stop_recording(), private.with_op_callbacks([]):
+            for key, handle in first.written.items():
+                value = ops.read(handle)
+                self.current[key] = ops.copied(value) if key in first.moved else value
+            changed = ops.changed(first.values.values()) if tf.executing_eagerly() else []
         try:
-            with private.ops_seen_by(self.see):
+            ops.assign([(handle, then) for handle, then, _ in changed])
+            with set_for(_around, self), private.ops_seen_by(self.see):
                 yield
         finally:
+            ops.assign([(handle, now) for handle, _, now in changed])
             if tf.executing_eagerly():
-                for key, handle in self.first.written.items():
-                    tf.raw_ops.AssignVariableOp(resource=handle, value=self.current[key])
+                ops.assign([(handle, self.current[key]) for key, handle in first.written.items()])
 
     def see(
         self,
@@ -253,72 +265,113 @@ class SecondRun:
             return outputs
         self._busy = True
         try:
-            return self._replay(_text(kind), inputs, outputs, op_name, graph)
+            return self._replay(ops.text(kind), inputs, outputs, op_name, graph)
         finally:
             self._busy = False
 
     def _replay(self, kind: str, inputs: Any, outputs: Any, name: Any, graph: Any) -> Any:
-        first = self.first
-        if kind == "ReadVariableOp":
-            key = _key(inputs[0])
-            if key in first.written:
-                outputs = _replaced(outputs, [self._read_before(key)])
-        elif kind in _WRITES and graph is not None:
-            self._undo(kind, graph, inputs)
-        elif kind in _DRAWN or kind in _STATELESS:
-            self._require(self.draws < len(first.drawn), kind, name)
-            known = first.drawn[self.draws]
-            self.draws += 1
-            outputs = (
-                _replaced(outputs, known)
-                if kind in _DRAWN
-                else _drawn(kind, inputs, outputs, known)
-            )
-        if kind not in _UNCOUNTED and graph is self.graph:
-            there = self.count < len(first.types) and first.types[self.count][0] == kind
-            self._require(there, kind, name)
-            kept = first.kept.get(self.count)
-            self.count += 1
-            if kept is not None:
-                outputs = _replaced(outputs, kept)
+        if kind in ops.STATEFUL:
+            with private.with_op_callbacks([]):
+                outputs = self._as_before(kind, inputs, outputs, name, graph)
+        if kind not in ops.UNCOUNTED and graph is self.graph:
+            outputs = self._count(kind, inputs, outputs, name)
         return outputs
 
-    def _read_before(self, key: int) -> Any:
-        number = self.reads.get(key, 0)
-        self.reads[key] = number + 1
-        known = self.first.reads.get(key, [])
-        return known[number] if number < len(known) else self.current[key]
+    def _as_before(self, kind: str, inputs: Any, outputs: Any, name: Any, graph: Any) -> Any:
+        """What an operation gave in the first run; it changes nothing."""
+        if kind in ops.RANDOM:
+            self._require(self.draws < len(self.first.drawn), kind, name)
+            self.draws += 1
+            if kind in ops.GENERATORS and graph is not None:
+                self._undo_draw(kind, graph, inputs)
+            known = self.last_drawn()
+            seeded = kind in ops.STATELESS
+            return ops.drawn(kind, inputs, outputs, known) if seeded else _replaced(outputs, known)
+        key = ops.key_of(inputs[0])
+        if kind in ops.WRITES:
+            if graph is not None:
+                self._undo(kind, graph, inputs)
+        elif self._may_have_changed(kind, key, graph):
+            return _replaced(outputs, [self._read_before(kind, key, outputs[0])])
+        return outputs
+
+    def _count(self, kind: str, inputs: Any, outputs: Any, name: Any) -> Any:
+        """The next operation, which must be that of the first run."""
+        first, number = self.first, self.count
+        self._require(number < len(first.types) and first.types[number][0] == kind, kind, name)
+        if self.graph is not None and first.graph is not None:
+            now = recomputed_values.constants_of(inputs)
+            if not recomputed_values.same_constants(first.constants[number], now):
+                raise recomputed_values.differs(
+                    f"came to operation {number + 1}, {_at(kind, name)}, with another constant than the first"
+                )
+        self.count += 1
+        return _replaced(outputs, first.kept[number]) if number in first.kept else outputs
+
+    def last_drawn(self) -> Any:
+        """The last seed, or what was drawn."""
+        return self.first.drawn[self.draws - 1]
+
+    def _may_have_changed(self, kind: str, key: int, graph: Any) -> bool:
+        """Whether a variable may have another value than in the first run, so that what was read then must be used."""
+        if key in self.first.written:
+            return True
+        if graph is None or graph is not self.graph or (kind, key) not in self.first.reads:
+            return False  # at once, the variable itself has the value of before
+        if self.graph is not self.first.graph:
+            # Of a loop, XLA would keep a copy for each round.
+            looped = private.is_in_control_flow(self.first.graph)
+            return not (looped and private.is_compiled_by_xla(self.graph))
+        return ops.last_writes(self.graph).get(key, -1) >= self.first.size
+
+    def _read_before(self, kind: str, key: int, now: Any) -> Any:
+        number = self.reads.get((kind, key), 0)
+        self.reads[kind, key] = number + 1
+        known = self.first.reads.get((kind, key), [])
+        if number < len(known):
+            return known[number]
+        if kind in ops.GATHERS:
+            return now
+        return self.current[key] if key in self.first.written else known[-1]
 
     def _undo(self, kind: str, graph: Any, inputs: Any) -> None:
         """Let an operation that writes a variable write what is there."""
         operation = graph.get_operations()[-1]
-        current = self.current[_key(inputs[0])]
+        current = self.current[ops.key_of(inputs[0])]
         value = current if kind == "AssignVariableOp" else tf.zeros_like(current)
         private.set_input(operation, 1, graph.capture(value) if value.graph is not graph else value)
+
+    def _undo_draw(self, kind: str, graph: Any, inputs: Any) -> None:
+        """Let an operation that moves a generator on leave it where it is, or put it back."""
+        operation = graph.get_operations()[-1]
+        if kind in ops.SKIPS:
+            private.set_input(operation, 2, tf.zeros([], inputs[2].dtype))
+            return
+        current = self.current[ops.key_of(inputs[0])]
+        with tf.control_dependencies([current]):
+            private.set_input(operation, 2, tf.identity(inputs[2]))
+        with tf.control_dependencies([operation]):
+            tf.raw_ops.AssignVariableOp(resource=inputs[0], value=current)
 
     def require_end(self) -> None:
         """Refuse a second run that ends before the first one did."""
         if self.count < len(self.first.types):
             kind, name = self.first.types[self.count]
-            raise _differs(f"ended before operation {self.count + 1} of the first run", kind, name)
+            raise recomputed_values.differs(
+                f"ended before operation {self.count + 1} of the first run and found {_at(kind, name)}"
+            )
 
     def _require(self, same: bool, kind: str, name: Any) -> None:
         if not same:
             number = self.count
             was = self.first.types[number][0] if number < len(self.first.types) else "no more"
-            raise _differs(
-                f"came to operation {number + 1}, which was {was} in the first run,",
-                kind,
-                _text(name or ""),
+            raise recomputed_values.differs(
+                f"came to operation {number + 1}, which was {was} in the first run, and found {_at(kind, name)}"
             )
 
 
-def _differs(what: str, kind: str, name: str) -> RecomputationError:
-    at = f"{kind} ({name})" if name else kind
-    return RecomputationError(
-        f"the second run of a function under pb.functions.checkpoint {what} and found {at}. It must do the same each "
-        "time: take what changes (a Python counter, a time, a random choice of Python) out of it, and pass it in."
-    )
+def _at(kind: str, name: Any) -> str:
+    return f"{kind} ({ops.text(name)})" if name else kind
 
 
 def _replaced(outputs: Any, others: Sequence[Any]) -> Any:
@@ -330,7 +383,8 @@ def _replaced(outputs: Any, others: Sequence[Any]) -> Any:
             private.record_operation("Identity", [fresh], [found[index]], _pass, None)
             found[index] = fresh
         else:
-            found[index] = other
+            with private.stop_recording():  # it is recorded as what the operation gave
+                found[index] = tf.identity(other)
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state as _global_state
+from keras.src.backend.common import masking as _masking
 from keras.src.layers.layer import CallContext as _CallContext
 from keras.src.models.functional import Functional as Functional
 from keras.src.ops.node import Node as _Node
@@ -23,6 +24,10 @@ from pullback.engines.tensorflow import tf_private as _private
 
 # Marks a `build` that Keras takes for its own, so that it finds out the shapes through `call`.
 default_method = _python_utils.default
+is_default_method = _python_utils.is_default
+# The mask of a tensor, an attribute by which layers tell the next ones.
+mask_of = _masking.get_keras_mask
+set_mask = _masking.set_keras_mask
 # What Keras puts into the attributes of each layer that is bound to that layer.
 BOUND = frozenset({"build", "quantize"})
 # What a functional model keeps of its graph, and the lists of what belongs to it, with their keeper.
