@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -108,3 +109,39 @@ def test_too_few_steps_are_an_error() -> None:
 def test_bad_input(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         call()
+
+
+# The start is a source of its own, whether or not anything else is.
+
+
+def bare_decay(y0: Any, adjoint: Any) -> Any:
+    return odeint(lambda y, t: -y, y0, [0.0, 1.0], adjoint=adjoint)[-1]
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+@pytest.mark.parametrize("mode", ["eager", "tf.function, tape inside", "XLA", "XLA, tape inside"])
+def test_gradient_towards_the_start_alone(mode: str, adjoint: Any) -> None:
+    found = MODES[mode](lambda y0: bare_decay(y0, adjoint), [Y0])
+    assert_gradients(found, [np.exp(-1.0) * np.ones(2)], rtol=1e-4)
+
+
+def test_a_start_that_the_function_reads_counts_twice() -> None:
+    """dy/dt = −a y from y = a: y(1) = a e^(−a), whose derivative is (1 − a) e^(−a)."""
+    a = tf.constant([2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        y = odeint(lambda y, t: -a * y, a, [0.0, 1.0])[-1]
+    np.testing.assert_allclose(tape.gradient(y, a), [-np.exp(-2.0)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_layer_before_the_equation_learns(traced: bool, adjoint: Any) -> None:
+    """Of (w x e^(−1) − 1)², a step of descent: w ← w − rate · 2 x e^(−1) (w x e^(−1) − 1)."""
+    x, w = keras.Input([1]), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    y = keras.layers.Lambda(lambda y: bare_decay(y, adjoint))(w(x))
+    model = keras.Model(x, y)
+    model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=not traced)
+    model.fit(np.full([1, 1], 2.0), np.ones([1, 1]), verbose=0)
+    e = np.exp(-1.0)
+    np.testing.assert_allclose(w.kernel, [[1 - 0.1 * 4 * e * (2 * e - 1)]], rtol=1e-4)

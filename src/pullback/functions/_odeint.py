@@ -16,7 +16,7 @@ from pullback._define import custom_gradient
 from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import arrays_for
-from pullback.functions._implicit import Equation, equation_of
+from pullback.functions._implicit import Equation, equation_of, real_array
 from pullback.functions._linear_solvers import Solved
 from pullback.functions._solve_options import OnFailure, Options
 
@@ -119,7 +119,9 @@ def odeint(
             "known. The first one is that of y0."
         )
     solver = _Solver(equation, f, _METHODS[method], count - 1, steps)
-    rows = solver.solution(times, adjoint)
+    # The equation's own start has no gradient, which is right where a solution does not depend on it.
+    start = [real_array(xp, "odeint", leaf) for leaf in flatten(y0)[0]]
+    rows = solver.solution(start, times, adjoint)
     leaves = equation.layout.unpack_many(rows, count)
     return unflatten(equation.structure, leaves)
 
@@ -256,9 +258,9 @@ class _Solver:
         reached = (xp.astype(i, times.dtype) + s) / intervals
         return [at, starts, widths, ends, k, reached]
 
-    def solution(self, times: Any, adjoint: str) -> Any:
+    def solution(self, start: list[Any], times: Any, adjoint: str) -> Any:
         """Rows at all times, with a gradient towards the start, the arguments, the times, and what is read."""
-        xp, equation = self.xp, self.equation
+        xp = self.xp
         own_sources = self.sources(times)
         discrete = adjoint == "discrete"
 
@@ -286,7 +288,7 @@ class _Solver:
 
             return rows, places, adjoint_pullback
 
-        rows, places = solution(list(equation.start), equation.params, times, own_sources)
+        rows, places = solution(start, self.equation.params, times, own_sources)
         return xp.rows_at(rows, places) if discrete else rows
 
     def _moved(self, plan: _Plan, j: Any, y: Any, times: Any, slope: Slope) -> Any:
