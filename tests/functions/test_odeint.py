@@ -89,8 +89,58 @@ def test_closures_structures_and_times(traced: bool, adjoint: Any) -> None:
 
 
 def test_too_few_steps_are_an_error() -> None:
-    with pytest.raises(NotConverged, match=r"forward solve ended.*max_steps"):
+    with pytest.raises(NotConverged, match=r"ended at t = .*, after 5 of at most 5.*t = 10\. "):
         odeint(lambda y, t: -100.0 * y, tf.constant([1.0]), [0.0, 10.0], max_steps=5)
+
+
+def test_steps_end_where_the_solution_does() -> None:
+    """dy/dt = y² from 1: y = 1 / (1 − t). There are more steps to take, and no time left to take them in."""
+    calls: list[int] = []
+
+    def slope(y: Any, t: Any) -> Any:
+        calls.append(1)
+        return y**2
+
+    with pytest.raises(NotConverged, match=r"ended at t = 1, after .* grows without bounds"):
+        odeint(slope, tf.constant([1.0]), [0.0, 2.0])
+    assert len(calls) < 7 * 200  # seven a step
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_times_that_are_not_reached_are_nan(compiled: bool) -> None:
+    def run() -> Any:
+        mode: Any = "raise" if compiled else "nan"
+        return odeint(
+            lambda y, t: y**2, tf.constant([1.0]), [0.0, 2.0, 3.0], on_failure=mode, max_steps=50
+        )
+
+    found = (tf.function(run, jit_compile=True) if compiled else run)()
+    np.testing.assert_array_equal(found[:, 0], [1.0, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+def test_a_failure_that_is_accepted_keeps_the_last_state(adjoint: Any) -> None:
+    """Of a linear equation, the derivative towards the start is y / y0, however far the steps go."""
+    y0 = tf.constant([2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(y0)
+        y = odeint(
+            lambda y, t: -y,
+            y0,
+            [0.0, 50.0, 60.0],
+            max_steps=4,
+            adjoint=adjoint,
+            on_failure="accept",
+        )
+        last = y[2]
+    np.testing.assert_array_equal(y[1], y[2])
+    assert y[2] < 2.0
+    np.testing.assert_allclose(tape.gradient(last, y0), last / 2.0, rtol=1e-3)
+
+
+def test_a_slope_without_numbers() -> None:
+    with pytest.raises(NotConverged, match=r"ended at t = 0, .*f returned no numbers"):
+        odeint(lambda y, t: np.nan * y, tf.constant([1.0], tf.float64), [0.0, 2.0])
 
 
 @pytest.mark.parametrize(
