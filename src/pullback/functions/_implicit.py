@@ -164,7 +164,7 @@ class Equation:
         mode = options.on_failure
         arrays = xp.with_failure(arrays, fine, fail, [solved.steps, solved.residual], mode)
         if solved.curvature is None:
-            return arrays
+            return list(arrays)
         ends_well = xp.logical_not(xp.logical_and(fine, curved))
         return xp.with_failure(arrays, ends_well, no_minimum, [solved.curvature], mode)
 
