@@ -105,6 +105,19 @@ def test_third_order_by_tapes_is_right(case: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-3)
 
 
+def test_third_order_with_tapes_outside_of_a_traced_function_is_refused() -> None:
+    found = derived(tf.function(cube_root), "reverse", "reverse")(A)
+    np.testing.assert_allclose(found, CASES[1][3](A.numpy()), rtol=1e-4)
+    with pytest.raises(UnsupportedError, match=r"outside of a traced function.*inside"):
+        derived(tf.function(cube_root), "reverse", "reverse", "reverse")(A)
+
+
+@pytest.mark.parametrize("run", [lambda of: of, tf.function], ids=["eager", "traced"])
+def test_fourth_order_is_refused(run: Callable[..., Any]) -> None:
+    with pytest.raises(UnsupportedError, match=r"fourth derivative.*order 3 at most by tapes"):
+        run(derived(cube_root, *["reverse"] * 4))(A)
+
+
 REFUSED = {
     "a tape around two accumulators": (["forward", "forward", "reverse"], lambda of: of),
     "an accumulator around two tapes": (["reverse", "reverse", "forward"], lambda of: of),

@@ -2,7 +2,7 @@
 
 Backwards one linear system is solved, F_xᵀ w = x̄, and w is pulled back to θ. Nothing of the iterations is kept. The
 linear solution has a gradient of its own, the solution of the transposed system, so that it can be differentiated
-again.
+again: up to the third order by tapes.
 """
 
 from __future__ import annotations
@@ -349,6 +349,8 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
         del reads
 
         def linear_pullback(dw: Any, *, outputs: Any) -> Any:
+            if level > 1 and not xp.in_scope(own_reads):
+                raise _out_of_scope(equation)
             with set_for(_level, level):
                 v = linear_solution(equation, kind, matrix.swapped(), dw, own_reads)
             _, pull = xp.pullback_of(lambda _: [matrix.build()(outputs)], [], own_reads, [outputs])
@@ -362,8 +364,17 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
 
 def _too_deep(equation: Equation) -> UnsupportedError:
     return UnsupportedError(
-        f"pb.functions.{equation.options.name} got an accumulator around two derivatives, or around one of a traced "
-        f"function; wanted forward mode in derivatives of order {_ORDER} at most. Take all of them by tapes."
+        f"pb.functions.{equation.options.name} got a fourth derivative, or an accumulator around two derivatives or "
+        f"around one of a traced function; wanted derivatives of order 3 at most by tapes, and of order {_ORDER} with "
+        "accumulators. Take all of them by tapes, and those beyond the third by differences."
+    )
+
+
+def _out_of_scope(equation: Equation) -> UnsupportedError:
+    return UnsupportedError(
+        f"pb.functions.{equation.options.name} got a third derivative by tapes that are outside of a traced function; "
+        "wanted two such tapes at most, as TensorFlow keeps no more of what the function computed. Open the tapes "
+        "inside of the tf.function."
     )
 
 

@@ -150,8 +150,8 @@ def argmin(
 
     Use it for inner problems: hyper-parameters of a regression, projections, energies. f has to be twice
     differentiable, with a Hessian that can be inverted at the minimum. Newton's directions are taken with a line
-    search; `step(x, *args)`, if given, takes their place. The other options are those of `pb.functions.fixed_point`,
-    and of large systems the solver is "cg".
+    search; `step(x, *args)`, if given, takes their place. A maximum or a saddle is a failure. The other options are
+    those of `pb.functions.fixed_point`, and of large systems the solver is "cg".
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.constant([1.0, 2.0])

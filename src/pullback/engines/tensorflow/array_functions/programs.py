@@ -333,6 +333,18 @@ def _in_graph(graph: Any, source: Any) -> Any:
     return outside if here or not isinstance(graph, private.FuncGraph) else graph.capture(outside)
 
 
+def in_scope(sources: Sequence[Any]) -> bool:
+    """Whether all of these can be read here: they are values, variables, or of this graph or of one around it."""
+    graph, around = tf.compat.v1.get_default_graph(), []
+    while graph is not None:
+        around.append(graph)
+        graph = getattr(graph, "outer_graph", None)
+    return all(
+        isinstance(s, (private.EagerTensor, tf.Variable)) or any(s.graph is g for g in around)
+        for s in sources
+    )
+
+
 def compiled_here() -> bool:
     """Whether the program that is being built is compiled by XLA."""
     return not tf.executing_eagerly() and private.is_compiled_by_xla(
