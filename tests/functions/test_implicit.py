@@ -113,9 +113,13 @@ def test_third_order_with_tapes_outside_of_a_traced_function_is_refused() -> Non
 
 
 @pytest.mark.parametrize("run", [lambda of: of, tf.function], ids=["eager", "traced"])
-def test_fourth_order_is_refused(run: Callable[..., Any]) -> None:
-    with pytest.raises(UnsupportedError, match=r"fourth derivative.*order 3 at most by tapes"):
-        run(derived(cube_root, *["reverse"] * 4))(A)
+def test_higher_orders_by_tapes(run: Callable[..., Any]) -> None:
+    """Third and fourth derivatives, the third also of a function of the solution: of a^(2/3) it is 8/27 a^(−7/3)."""
+    a = A.numpy().astype(float)
+    third = run(derived(lambda a: cube_root(a) ** 2, *["reverse"] * 3))(A)
+    np.testing.assert_allclose(third, 8 / 27 * a ** (-7 / 3), rtol=1e-4)
+    fourth = run(derived(cube_root, *["reverse"] * 4))(A)
+    np.testing.assert_allclose(fourth, -80 / 81 * a ** (-11 / 3), rtol=1e-4)
 
 
 REFUSED = {

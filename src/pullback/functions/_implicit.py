@@ -2,7 +2,7 @@
 
 Backwards one linear system is solved, F_xᵀ w = x̄, and w is pulled back to θ. Nothing of the iterations is kept. The
 linear solution has a gradient of its own, the solution of the transposed system, so that it can be differentiated
-again: up to the third order by tapes.
+again.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
         given = list(outputs), list(inputs["params"]), own_sources
         return _pushed_forward(equation, kind, *given, flatten(tangents)[0])
 
-    @functools.partial(custom_gradient, jvp=pushed)
+    @functools.partial(custom_gradient, jvp=_if_open(xp, pushed))
     def solution(start: list[Any], params: list[Any], sources: list[Any]) -> Any:
         del sources  # read by the function itself; here so that they have a gradient
 
@@ -344,7 +344,7 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
         with set_for(_depth, _depth.get() + 1):
             return linear_solution(equation, kind, matrix, rest, own_reads)
 
-    @functools.partial(custom_gradient, jvp=pushed)
+    @functools.partial(custom_gradient, jvp=_if_open(xp, pushed))
     def linear(b: Any, reads: list[Any]) -> Any:
         del reads
 
@@ -362,11 +362,18 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
     return linear(b, list(reads))
 
 
+def _if_open(xp: Any, jvp: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The tangents, where an accumulator asks for them: tapes go on to any order without, and not with them.
+
+    A gradient with explicit tangents counts its upstream as fixed, which from the third order on leaves terms out.
+    """
+    return jvp if xp.accumulator_is_open() else None
+
+
 def _too_deep(equation: Equation) -> UnsupportedError:
     return UnsupportedError(
-        f"pb.functions.{equation.options.name} got a fourth derivative, or an accumulator around two derivatives or "
-        f"around one of a traced function; wanted derivatives of order 3 at most by tapes, and of order {_ORDER} with "
-        "accumulators. Take all of them by tapes, and those beyond the third by differences."
+        f"pb.functions.{equation.options.name} got an accumulator around two derivatives, or around one of a traced "
+        f"function; wanted forward mode in derivatives of order {_ORDER} at most. Take all of them by tapes."
     )
 
 

@@ -28,6 +28,7 @@ split = tf.split
 einsum = tf.einsum
 logical_and = tf.logical_and
 logical_not = tf.logical_not
+accumulator_is_open = transposing.accumulator_is_open
 
 
 def is_symbolic(leaves: Sequence[Any]) -> bool:
