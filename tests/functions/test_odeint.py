@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -88,8 +89,58 @@ def test_closures_structures_and_times(traced: bool, adjoint: Any) -> None:
 
 
 def test_too_few_steps_are_an_error() -> None:
-    with pytest.raises(NotConverged, match=r"forward solve ended.*max_steps"):
+    with pytest.raises(NotConverged, match=r"ended at t = .*, after 5 of at most 5.*t = 10\. "):
         odeint(lambda y, t: -100.0 * y, tf.constant([1.0]), [0.0, 10.0], max_steps=5)
+
+
+def test_steps_end_where_the_solution_does() -> None:
+    """dy/dt = y² from 1: y = 1 / (1 − t). There are more steps to take, and no time left to take them in."""
+    calls: list[int] = []
+
+    def slope(y: Any, t: Any) -> Any:
+        calls.append(1)
+        return y**2
+
+    with pytest.raises(NotConverged, match=r"ended at t = 1, after .* grows without bounds"):
+        odeint(slope, tf.constant([1.0]), [0.0, 2.0])
+    assert len(calls) < 7 * 200  # seven a step
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_times_that_are_not_reached_are_nan(compiled: bool) -> None:
+    def run() -> Any:
+        mode: Any = "raise" if compiled else "nan"
+        return odeint(
+            lambda y, t: y**2, tf.constant([1.0]), [0.0, 2.0, 3.0], on_failure=mode, max_steps=50
+        )
+
+    found = (tf.function(run, jit_compile=True) if compiled else run)()
+    np.testing.assert_array_equal(found[:, 0], [1.0, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+def test_a_failure_that_is_accepted_keeps_the_last_state(adjoint: Any) -> None:
+    """Of a linear equation, the derivative towards the start is y / y0, however far the steps go."""
+    y0 = tf.constant([2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(y0)
+        y = odeint(
+            lambda y, t: -y,
+            y0,
+            [0.0, 50.0, 60.0],
+            max_steps=4,
+            adjoint=adjoint,
+            on_failure="accept",
+        )
+        last = y[2]
+    np.testing.assert_array_equal(y[1], y[2])
+    assert y[2] < 2.0
+    np.testing.assert_allclose(tape.gradient(last, y0), last / 2.0, rtol=1e-3)
+
+
+def test_a_slope_without_numbers() -> None:
+    with pytest.raises(NotConverged, match=r"ended at t = 0, .*f returned no numbers"):
+        odeint(lambda y, t: np.nan * y, tf.constant([1.0], tf.float64), [0.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -108,3 +159,39 @@ def test_too_few_steps_are_an_error() -> None:
 def test_bad_input(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         call()
+
+
+# The start is a source of its own, whether or not anything else is.
+
+
+def bare_decay(y0: Any, adjoint: Any) -> Any:
+    return odeint(lambda y, t: -y, y0, [0.0, 1.0], adjoint=adjoint)[-1]
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+@pytest.mark.parametrize("mode", ["eager", "tf.function, tape inside", "XLA", "XLA, tape inside"])
+def test_gradient_towards_the_start_alone(mode: str, adjoint: Any) -> None:
+    found = MODES[mode](lambda y0: bare_decay(y0, adjoint), [Y0])
+    assert_gradients(found, [np.exp(-1.0) * np.ones(2)], rtol=1e-4)
+
+
+def test_a_start_that_the_function_reads_counts_twice() -> None:
+    """dy/dt = −a y from y = a: y(1) = a e^(−a), whose derivative is (1 − a) e^(−a)."""
+    a = tf.constant([2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        y = odeint(lambda y, t: -a * y, a, [0.0, 1.0])[-1]
+    np.testing.assert_allclose(tape.gradient(y, a), [-np.exp(-2.0)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_layer_before_the_equation_learns(traced: bool, adjoint: Any) -> None:
+    """Of (w x e^(−1) − 1)², a step of descent: w ← w − rate · 2 x e^(−1) (w x e^(−1) − 1)."""
+    x, w = keras.Input([1]), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    y = keras.layers.Lambda(lambda y: bare_decay(y, adjoint))(w(x))
+    model = keras.Model(x, y)
+    model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=not traced)
+    model.fit(np.full([1, 1], 2.0), np.ones([1, 1]), verbose=0)
+    e = np.exp(-1.0)
+    np.testing.assert_allclose(w.kernel, [[1 - 0.1 * 4 * e * (2 * e - 1)]], rtol=1e-4)

@@ -20,7 +20,13 @@ from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged, UnsupportedError
 from pullback.functions._arguments import arrays_for
 from pullback.functions._linear_solvers import SOLVERS, Solved
-from pullback.functions._solve_options import Options, Solve, SolveLog
+from pullback.functions._solve_options import (
+    Options,
+    Solve,
+    SolveLog,
+    not_a_minimum,
+    not_converged,
+)
 
 Arrays = Sequence[Any]
 _depth: ContextVar[int] = ContextVar("depth", default=0)  # of rules inside of rules
@@ -96,7 +102,7 @@ class Equation:
         self._places = [i for i, leaf in enumerate(self._args) if xp.carries_gradient(leaf)]
         self.residual = make(self)
         given = options.tolerance, options.solver_tolerance
-        auto = float(xp.eps_of(self.layout.dtype)) ** 0.7
+        self._rounding = auto = float(xp.eps_of(self.layout.dtype)) ** 0.7
         self.tolerance, self.solver_tolerance = (auto if t == "auto" else t for t in given)
 
     @property
@@ -143,16 +149,24 @@ class Equation:
         """The arrays, if the solve converged; else what the user wants done."""
         options, xp = self.options, self.xp
         tolerance = self.tolerance if kind == "forward" else self.solver_tolerance
-        steps = options.max_steps if kind == "forward" else options.solver_steps
         fine = solved.residual < math.inf if tolerance is None else solved.residual <= tolerance
+        curved = solved.curvature is not None and solved.curvature < -self._rounding
         if options.log is not None:
-            arrays = self._logged(options.log, kind, arrays, solved, fine)
+            converged = xp.logical_and(fine, xp.logical_not(curved))
+            arrays = self._logged(options.log, kind, arrays, solved, converged)
 
         def fail(taken: Any, residual: Any) -> NotConverged:
-            return NotConverged(_words(options.name, kind, residual, taken, tolerance, steps))
+            return NotConverged(not_converged(options, kind, residual, taken, tolerance))
 
-        numbers = [solved.steps, solved.residual]
-        return xp.with_failure(arrays, fine, fail, numbers, options.on_failure)
+        def no_minimum(curvature: Any) -> NotConverged:
+            return NotConverged(not_a_minimum(options.name, curvature))
+
+        mode = options.on_failure
+        arrays = xp.with_failure(arrays, fine, fail, [solved.steps, solved.residual], mode)
+        if solved.curvature is None:
+            return list(arrays)
+        ends_well = xp.logical_not(xp.logical_and(fine, curved))
+        return xp.with_failure(arrays, ends_well, no_minimum, [solved.curvature], mode)
 
     def _logged(
         self, log: SolveLog, kind: str, arrays: Arrays, solved: Solved, fine: Any
@@ -167,20 +181,6 @@ class Equation:
             log.append(Solve(kind, float(residual), int(steps), bool(converged)))
 
         return self.xp.shown(arrays, see, [solved.residual, solved.steps, fine])
-
-
-def _words(name: str, kind: str, residual: Any, taken: Any, tolerance: Any, steps: int) -> str:
-    wanted = "a finite one" if tolerance is None else f"at most {tolerance:.2g}"
-    if kind == "forward":
-        option, other = "max_steps", "another x0, damping or method"
-    else:
-        option, other = "solver_steps", "another solver"
-    taken = f"{taken:g}" if isinstance(taken, float) else taken
-    residual = f"{residual:.3g}" if isinstance(residual, float) else residual
-    return (
-        f"pb.functions.{name}: the {kind} solve ended after {taken} steps of {steps} with a residual of {residual}; "
-        f"wanted {wanted}. Give more {option}, a larger tolerance or {other}; on_failure='accept' takes it as it is."
-    )
 
 
 def described(leaves: Arrays) -> str:
@@ -216,16 +216,17 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
     def found(start: Arrays, params: Arrays) -> list[Any]:
         def compute() -> list[Any]:
             solved = forward(equation.layout.pack(start), params)
-            return [*equation.layout.unpack(solved.solution), solved.residual, solved.steps]
+            numbers = [n for n in solved[1:] if n is not None]
+            return [*equation.layout.unpack(solved.solution), *numbers]
 
-        *x, residual, steps = xp.untracked(compute, [*params, *sources])
-        return equation.checked("forward", x, Solved(None, residual, steps))
+        found, count = xp.untracked(compute, [*params, *sources]), len(start)
+        return equation.checked("forward", found[:count], Solved(None, *found[count:]))
 
     def pushed(_: Any, *tangents: Any, inputs: Any, outputs: Any) -> Any:
         given = list(outputs), list(inputs["params"]), own_sources
         return _pushed_forward(equation, kind, *given, flatten(tangents)[0])
 
-    @functools.partial(custom_gradient, jvp=pushed)
+    @functools.partial(custom_gradient, jvp=_if_open(xp, pushed))
     def solution(start: list[Any], params: list[Any], sources: list[Any]) -> Any:
         del sources  # read by the function itself; here so that they have a gradient
 
@@ -246,6 +247,7 @@ def _pulled_back(
     matrix = _Matrix.of(equation, x, params)
     reads = [*x, *params, *sources]
     w = linear_solution(equation, kind, matrix.swapped(), layout.pack(upstream), reads)
+    w = _at_numbers(equation, x, w)
     _, pull = xp.pullback_of(lambda at: equation.residual(x, at), params, sources, x)
     gradients = pull(layout.unpack(-w))
     return {"params": gradients[: len(params)], "sources": gradients[len(params) :]}
@@ -262,7 +264,14 @@ def _pushed_forward(
     matrix = _Matrix.of(equation, x, params)
     with set_for(_depth, _depth.get() + 1):
         dx = linear_solution(equation, kind, matrix, -moved, [*x, *params, *sources])
-    return layout.unpack(dx)
+    return layout.unpack(_at_numbers(equation, x, dx))
+
+
+def _at_numbers(equation: Equation, x: Arrays, rows: Any) -> Any:
+    """The rows; NaN where the solution is no number, though the equation's own derivative be one everywhere."""
+    xp = equation.xp
+    known = xp.all(xp.isfinite(equation.layout.pack(x)), -1, keepdims=True)
+    return xp.where(known, rows, xp.nan_like(rows))
 
 
 def _tangent(
@@ -314,7 +323,7 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
         product, solver = matrix.build(), equation.solver_for(kind)
         limits = equation.solver_tolerance, equation.options.solver_steps
         scale = _scale_of(xp, b)
-        w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b / scale, *limits))
+        w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b / scale, *limits)[:3])
         (w,) = equation.checked("backward", [scale * w], Solved(None, residual, steps))
         return w
 
@@ -335,11 +344,13 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
         with set_for(_depth, _depth.get() + 1):
             return linear_solution(equation, kind, matrix, rest, own_reads)
 
-    @functools.partial(custom_gradient, jvp=pushed)
+    @functools.partial(custom_gradient, jvp=_if_open(xp, pushed))
     def linear(b: Any, reads: list[Any]) -> Any:
         del reads
 
         def linear_pullback(dw: Any, *, outputs: Any) -> Any:
+            if level > 1 and not xp.in_scope(own_reads):
+                raise _out_of_scope(equation)
             with set_for(_level, level):
                 v = linear_solution(equation, kind, matrix.swapped(), dw, own_reads)
             _, pull = xp.pullback_of(lambda _: [matrix.build()(outputs)], [], own_reads, [outputs])
@@ -351,10 +362,26 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
     return linear(b, list(reads))
 
 
+def _if_open(xp: Any, jvp: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The tangents, where an accumulator asks for them: tapes go on to any order without, and not with them.
+
+    A gradient with explicit tangents counts its upstream as fixed, which from the third order on leaves terms out.
+    """
+    return jvp if xp.accumulator_is_open() else None
+
+
 def _too_deep(equation: Equation) -> UnsupportedError:
     return UnsupportedError(
         f"pb.functions.{equation.options.name} got an accumulator around two derivatives, or around one of a traced "
         f"function; wanted forward mode in derivatives of order {_ORDER} at most. Take all of them by tapes."
+    )
+
+
+def _out_of_scope(equation: Equation) -> UnsupportedError:
+    return UnsupportedError(
+        f"pb.functions.{equation.options.name} got a third derivative by tapes that are outside of a traced function; "
+        "wanted two such tapes at most, as TensorFlow keeps no more of what the function computed. Open the tapes "
+        "inside of the tf.function."
     )
 
 

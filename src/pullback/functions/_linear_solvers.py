@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 Apply = Callable[[Any], Any]
 
 
@@ -18,6 +20,7 @@ class Solved(NamedTuple):
     solution: Any
     residual: Any
     steps: Any
+    curvature: Any = None  # at a minimum, the lowest beside the largest
 
 
 def size_of(xp: Any, a: Any) -> Any:
@@ -26,8 +29,8 @@ def size_of(xp: Any, a: Any) -> Any:
 
 
 def relative(xp: Any, size: Any, whole: Any) -> Any:
-    """One size beside another one; of nothing beside nothing, 0."""
-    return xp.where(size > 0, size / whole, xp.zeros_like(size))
+    """One size beside another one; of nothing beside nothing, 0, and NaN of what is no number."""
+    return xp.where(xp.equal(size, 0.0), xp.zeros_like(size), size / whole)
 
 
 def _until(xp: Any, whole: Any, tolerance: float | None, most: int) -> Callable[..., Any]:
@@ -96,6 +99,50 @@ def bicgstab(xp: Any, apply: Apply, b: Any, tolerance: float | None, most: int) 
     state = (0, whole, zeros, b, zeros, zeros, one, one)
     k, _, w, *_ = xp.loop(_until(xp, whole, tolerance, most), step, state)
     return _checked(xp, apply, b, w, k)
+
+
+_PRODUCTS = 64
+
+
+def lowest_curvature(xp: Any, apply: Apply, like: Any) -> Any:
+    """The lowest eigenvalue of symmetric matrices beside the largest magnitude of one, by the method of Lanczos.
+
+    Few products find the ends of a spectrum, however many unknowns there are.
+    """
+    count = min(like.shape[-1] or _PRODUCTS, _PRODUCTS)
+
+    def unit(v: Any) -> tuple[Any, Any]:
+        length = xp.sqrt(xp.sum(xp.square(v), -1, keepdims=True))
+        return length, xp.divide_or_zero(v, length)
+
+    def step(k: Any, v: Any, last: Any, beta: Any, alphas: Any, betas: Any) -> tuple[Any, ...]:
+        image = apply(v)
+        alpha = xp.sum(v * image, -1, keepdims=True)
+        after, w = unit(image - alpha * v - beta * last)
+        return k + 1, w, v, after, xp.with_row(alphas, k, alpha), xp.with_row(betas, k, after)
+
+    _, start = unit(_irregular(xp, like))
+    none = xp.zeros_like(start[:, :1])
+    many = xp.rows_like(none, count)
+    state = (0, start, xp.zeros_like(start), none, many, many)
+    *_, alphas, betas = xp.loop(lambda k, *_: k < count, step, state)
+    diagonal, beside = (xp.diag(xp.columns(a)[:, 0]) for a in (alphas, betas))
+    upper = xp.matmul(beside, xp.zeros_like(beside) + xp.asarray(np.eye(count, k=1), like.dtype))
+    matrix = diagonal + upper + xp.transpose(upper)
+    # Of what is no number there are no eigenvalues: TensorFlow fails. Residuals tell of it.
+    known = xp.all(xp.isfinite(matrix))
+    values, _ = xp.eigh(xp.where(known, matrix, xp.zeros_like(matrix)))
+    largest = xp.max(xp.magnitude(values), -1)
+    return -xp.max(-xp.divide_or_zero(values[:, 0], largest))
+
+
+def _irregular(xp: Any, like: Any) -> Any:
+    """Numbers without a pattern, the same each time: at right angles to no direction that anybody would think of."""
+    places = xp.arange(xp.extent(like, -1))
+    turned = places % 4001
+    golden = 0.6180339887
+    parts = [xp.astype(i, like.dtype) * golden % 1.0 for i in (turned * turned + 1, places + 1)]
+    return xp.zeros_like(like) + (parts[0] - 0.5 + parts[1] / 3.0)
 
 
 KEPT = 20  # directions

@@ -14,45 +14,13 @@ from typing import Any, Literal, NamedTuple
 from pullback._bind import signature_of
 from pullback._define import custom_gradient
 from pullback._tree import flatten, unflatten
-from pullback.errors import ArgumentError
+from pullback.errors import ArgumentError, NotConverged
 from pullback.functions._arguments import arrays_for
-from pullback.functions._implicit import Equation, equation_of
-from pullback.functions._linear_solvers import Solved
-from pullback.functions._solve_options import OnFailure, Options
+from pullback.functions._implicit import Equation, equation_of, real_array
+from pullback.functions._runge_kutta import METHODS, Slope, Tableau, runge_kutta, runge_kutta_of
+from pullback.functions._solve_options import OnFailure, Options, ended_early
 
-Slope = Callable[[Any, Any], Any]
-
-
-class _Tableau(NamedTuple):
-    """A method of Runge and Kutta: where the stages are, what they are made of, their weights, those of the error."""
-
-    times: Sequence[float]
-    stages: Sequence[Sequence[float]]
-    weights: Sequence[float]
-    error: Sequence[float] | None = None
-
-
-_METHODS = {
-    "euler": _Tableau([0.0], [[]], [1.0]),
-    "midpoint": _Tableau([0.0, 0.5], [[], [0.5]], [0.0, 1.0]),
-    "rk4": _Tableau(
-        [0.0, 0.5, 0.5, 1.0], [[], [0.5], [0.0, 0.5], [0.0, 0.0, 1.0]], [1 / 6, 1 / 3, 1 / 3, 1 / 6]
-    ),
-    "dopri5": _Tableau(
-        [0.0, 0.2, 0.3, 0.8, 8 / 9, 1.0, 1.0],
-        [
-            [],
-            [0.2],
-            [3 / 40, 9 / 40],
-            [44 / 45, -56 / 15, 32 / 9],
-            [19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729],
-            [9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656],
-            [35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84],
-        ],
-        [35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0],
-        [71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40],
-    ),
-}
+_SLIVER = 1e-6  # of an interval, which is no step of its own
 
 
 class _Plan(NamedTuple):
@@ -118,8 +86,10 @@ def odeint(
             f"pb.functions.odeint got t of shape {times.shape}; wanted a vector of at least two times, whose number is "
             "known. The first one is that of y0."
         )
-    solver = _Solver(equation, f, _METHODS[method], count - 1, steps)
-    rows = solver.solution(times, adjoint)
+    solver = _Solver(equation, f, METHODS[method], count - 1, steps)
+    # The equation's own start has no gradient, which is right where a solution does not depend on it.
+    start = [real_array(xp, "odeint", leaf) for leaf in flatten(y0)[0]]
+    rows = solver.solution(start, times, adjoint)
     leaves = equation.layout.unpack_many(rows, count)
     return unflatten(equation.structure, leaves)
 
@@ -133,8 +103,8 @@ def _check(f: Any, method: Any, steps: Any, tolerance: Any, adjoint: Any) -> Non
     first = next(iter(signature_of(f).parameters), "")
     if first.strip("_") in ("t", "time"):
         refuse("f", f, f"the state before the time, as f(y, t): its first parameter is {first!r}")
-    if method not in _METHODS:
-        refuse("method", method, " or ".join(map(repr, _METHODS)))
+    if method not in METHODS:
+        refuse("method", method, " or ".join(map(repr, METHODS)))
     if not (
         steps is None or (isinstance(steps, int) and not isinstance(steps, bool) and steps > 0)
     ):
@@ -157,7 +127,7 @@ class _Solver:
     """One call: an equation, a method, and how many steps to take in how many intervals."""
 
     def __init__(
-        self, equation: Equation, f: Any, tableau: _Tableau, intervals: int, steps: int | None
+        self, equation: Equation, f: Any, tableau: Tableau, intervals: int, steps: int | None
     ) -> None:
         self.equation, self.f, self.tableau = equation, f, tableau
         self.xp, self.layout = equation.xp, equation.layout
@@ -193,20 +163,25 @@ class _Solver:
             return self._adapted(self.slope(params), self.layout.pack(begin), times)
 
         found = xp.untracked(compute, [*begin, *params, *sources, times])
-        interval, start, width, ends, count, reached = found
-        left = 1.0 - reached
-        (width,) = self.equation.checked("forward", [width], Solved(None, left, count))
+        interval, start, width, ends, count, whole, time = found
+
+        def fail(taken: Any, time: Any, wanted: Any) -> NotConverged:
+            return NotConverged(ended_early(taken, options.max_steps, time, wanted))
+
+        numbers, mode = [count, time, times[-1]], options.on_failure
+        (width,) = xp.with_failure([width], whole, fail, numbers, mode)
         return _Plan(interval, start, width, ends, count, options.max_steps)
 
     def _adapted(self, slope: Slope, y: Any, times: Any) -> list[Any]:
-        """Steps as long as the tolerance lets them be; the last entry is the part of the way that they reach."""
+        """Steps as long as the tolerance lets them be; at last, whether they go all the way, and up to what time."""
         xp, most, intervals = self.xp, self.equation.options.max_steps, self.intervals
-        tolerance = self.equation.tolerance
+        tolerance, eps = self.equation.tolerance, xp.limits(times).eps
 
         def step(n: Any, k: Any, i: Any, s: Any, w: Any, y: Any, *records: Any) -> Any:
             at, starts, widths, ends = records
             t0, length = xp.entry(times, i), xp.entry(times, i + 1) - xp.entry(times, i)
-            w = xp.minimum(w, 1.0 - s)
+            last = w >= 1.0 - s - _SLIVER
+            w = xp.where(last, 1.0 - s, w)
             moved, error = runge_kutta(self.tableau, slope, y, t0 + s * length, w * length)
             scale = tolerance * (1.0 + xp.maximum(xp.magnitude(y), xp.magnitude(moved)))
             size = xp.sqrt(xp.mean(xp.square(error / scale)))
@@ -216,7 +191,7 @@ class _Solver:
                 for a, v in ((at, i), (starts, s), (widths, w))
             )
             k = xp.where(fine, k + 1, k)
-            done = xp.logical_and(fine, s + w >= 1.0 - 1e-6)
+            done = xp.logical_and(fine, last)
             ends = xp.where(done, xp.with_entry(ends, i, k), ends)
             factor = xp.between(0.9 * size**-0.2, 0.2, 5.0)
             following = w * xp.where(xp.isfinite(factor), factor, 0.2 * xp.ones_like(factor))
@@ -249,16 +224,27 @@ class _Solver:
             whole[:intervals],
         )
 
-        def goes_on(n: Any, k: Any, i: Any, *_: Any) -> Any:
-            return xp.logical_and(k < most, xp.logical_and(i < intervals, n < 4 * most))
+        def goes_on(n: Any, k: Any, i: Any, s: Any, w: Any, *_: Any) -> Any:
+            # A step that does not change the time gets nowhere, however often it is halved.
+            moves = w > eps * xp.maximum(s, eps * xp.ones_like(s))
+            unfinished = xp.logical_and(k < most, xp.logical_and(i < intervals, n < 4 * most))
+            return xp.logical_and(unfinished, moves)
 
-        _, k, i, s, _, _, at, starts, widths, ends = xp.loop(goes_on, step, state)
-        reached = (xp.astype(i, times.dtype) + s) / intervals
-        return [at, starts, widths, ends, k, reached]
+        return self._reached(times, *xp.loop(goes_on, step, state)[1:])
 
-    def solution(self, times: Any, adjoint: str) -> Any:
+    def _reached(self, times: Any, k: Any, i: Any, s: Any, *rest: Any) -> list[Any]:
+        """The steps that were found, for those times as well that they do not reach."""
+        xp, (*_, at, starts, widths, ends) = self.xp, rest
+        k = xp.maximum(k, 1)  # a step of no length, if there is none
+        ends = xp.where(xp.arange(self.intervals) < i, ends, k)
+        here = xp.minimum(i, self.intervals - 1)
+        t0, t1 = xp.entry(times, here), xp.entry(times, here + 1)
+        time = xp.where(i < self.intervals, t0 + s * (t1 - t0), t1)
+        return [at, starts, widths, ends, k, xp.equal(i, self.intervals), time]
+
+    def solution(self, start: list[Any], times: Any, adjoint: str) -> Any:
         """Rows at all times, with a gradient towards the start, the arguments, the times, and what is read."""
-        xp, equation = self.xp, self.equation
+        xp = self.xp
         own_sources = self.sources(times)
         discrete = adjoint == "discrete"
 
@@ -286,7 +272,7 @@ class _Solver:
 
             return rows, places, adjoint_pullback
 
-        rows, places = solution(list(equation.start), equation.params, times, own_sources)
+        rows, places = solution(start, self.equation.params, times, own_sources)
         return xp.rows_at(rows, places) if discrete else rows
 
     def _moved(self, plan: _Plan, j: Any, y: Any, times: Any, slope: Slope) -> Any:
@@ -344,9 +330,12 @@ class _Solver:
             a = a + xp.where(ends_here, xp.entry(upstream, i + 1), xp.zeros_like(a))
             y = xp.where(ends_here, xp.entry(rows, i + 1), y)
             time = xp.entry(times, i) + (s + w) * length
-            return (n + 1, *_runge_kutta_of(self.tableau, augmented, [y, a, *g], time, -w * length))
+            return (n + 1, *runge_kutta_of(self.tableau, augmented, [y, a, *g], time, -w * length))
 
-        state = (0, rows[-1], xp.zeros_like(rows[-1]), *map(xp.zeros_like, like))
+        # Times that the steps do not reach have the state of the last one that they do.
+        beyond = xp.arange(self.intervals) > xp.entry(plan.interval, plan.count - 1)
+        late = xp.where(beyond[:, None, None], upstream[1:], xp.zeros_like(upstream[1:]))
+        state = (0, rows[-1], xp.sum(late, 0), *map(xp.zeros_like, like))
         _, _, a, *g = xp.loop(lambda n, *_: n < plan.count, step, state, plan.most)
         a = a + upstream[0]
         slopes = xp.stacked([slope(rows[i], times[i]) for i in range(self.intervals + 1)])
@@ -355,32 +344,6 @@ class _Solver:
         dt = dt - xp.unit_at(dt, 0, xp.sum(slopes[0] * a))
         count = len(params)
         return {"start": start, "params": g[:count], "times": dt, "sources": g[count:]}
-
-
-def runge_kutta(tableau: _Tableau, slope: Slope, y: Any, time: Any, h: Any) -> tuple[Any, Any]:
-    """One step, and an estimate of its error where the method has one."""
-    found: list[Any] = []
-    for c, row in zip(tableau.times, tableau.stages, strict=True):
-        found.append(slope(_along(y, h, row, found), time + c * h))
-    moved = _along(y, h, tableau.weights, found)
-    error = None if tableau.error is None else _along(0.0 * y, h, tableau.error, found)
-    return moved, error
-
-
-def _runge_kutta_of(
-    tableau: _Tableau, slopes: Any, state: Sequence[Any], time: Any, h: Any
-) -> list[Any]:
-    """One step of a state of several arrays."""
-    found: list[Sequence[Any]] = []
-    for c, row in zip(tableau.times, tableau.stages, strict=True):
-        at = [_along(y, h, row, [k[n] for k in found]) for n, y in enumerate(state)]
-        found.append(slopes(at, time + c * h))
-    return [_along(y, h, tableau.weights, [k[n] for k in found]) for n, y in enumerate(state)]
-
-
-def _along(y: Any, h: Any, weights: Sequence[float], slopes: Sequence[Any]) -> Any:
-    parts = [(w, k) for w, k in zip(weights, slopes, strict=False) if w]
-    return y + h * sum(w * k for w, k in parts) if parts else y
 
 
 def _places(xp: Any, plan: _Plan) -> Any:

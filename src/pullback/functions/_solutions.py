@@ -15,7 +15,7 @@ from pullback.functions._implicit import (
     solution_of,
 )
 from pullback.functions._iterations import anderson, descended, iterated, newton, stepped
-from pullback.functions._linear_solvers import Solved
+from pullback.functions._linear_solvers import Solved, lowest_curvature
 from pullback.functions._solve_options import OnFailure, Options, SolveLog
 
 Tolerance = float | Literal["auto"] | None
@@ -123,14 +123,11 @@ def root(
         return functools.partial(_image, equation, f)
 
     def forward(equation: Equation, rows: Any, params: Any) -> Solved:
-        xp, layout, limits = equation.xp, equation.layout, (equation.tolerance, max_steps)
-        if step is None:
-            direction = _newton_direction(equation, params, "gmres", symmetric=layout.count == 1)
-            return newton(xp, direction, rows, *limits)
-        residual = _on_rows(layout, lambda x: equation.residual(x, params))
-        own: Function = step
-        better = _on_rows(layout, lambda x: _image(equation, own, x, params))
-        return stepped(xp, residual, better, rows, *limits)
+        if step is not None:
+            return _stepped(equation, step, rows, params)
+        alone = equation.layout.count == 1
+        direction = _newton_direction(equation, params, "gmres", symmetric=alone)
+        return newton(equation.xp, direction, rows, equation.tolerance, max_steps)
 
     return _solution(options, x0, args, make, forward, "gmres")
 
@@ -153,8 +150,8 @@ def argmin(
 
     Use it for inner problems: hyper-parameters of a regression, projections, energies. f has to be twice
     differentiable, with a Hessian that can be inverted at the minimum. Newton's directions are taken with a line
-    search; `step(x, *args)`, if given, takes their place. The other options are those of `pb.functions.fixed_point`,
-    and of large systems the solver is "cg".
+    search; `step(x, *args)`, if given, takes their place. A maximum or a saddle is a failure. The other options are
+    those of `pb.functions.fixed_point`, and of large systems the solver is "cg".
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.constant([1.0, 2.0])
@@ -180,11 +177,11 @@ def argmin(
 
         if step is None:
             direction = _newton_direction(equation, params, "cg", symmetric=True)
-            return descended(xp, value_of, direction, rows, *limits)
-        residual = _on_rows(layout, lambda x: equation.residual(x, params))
-        own: Function = step
-        better = _on_rows(layout, lambda x: _image(equation, own, x, params))
-        return stepped(xp, residual, better, rows, *limits)
+            found = descended(xp, value_of, direction, rows, *limits)
+        else:
+            found = _stepped(equation, step, rows, params)
+        _, product = _residual_at(equation, params, found.solution)
+        return found._replace(curvature=lowest_curvature(xp, product, found.solution))
 
     return _solution(options, x0, args, make, forward, "cg")
 
@@ -232,16 +229,28 @@ def _on_rows(layout: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any
     return lambda rows: layout.pack(function(layout.unpack(rows)))
 
 
+def _stepped(equation: Equation, step: Function, rows: Any, params: Any) -> Solved:
+    """The solution by steps of the user's."""
+    residual = _on_rows(equation.layout, lambda x: equation.residual(x, params))
+    better = _on_rows(equation.layout, lambda x: _image(equation, step, x, params))
+    limits = equation.tolerance, equation.options.max_steps
+    return stepped(equation.xp, residual, better, rows, *limits)
+
+
+def _residual_at(equation: Equation, params: Any, rows: Any) -> tuple[Any, Function]:
+    """The residual at some rows, and the product with the transpose of its derivative."""
+    xp, layout = equation.xp, equation.layout
+    residual, pull = xp.pullback_of(lambda x: equation.residual(x, params), layout.unpack(rows))
+    return layout.pack(residual), lambda w: layout.pack(pull(layout.unpack(w)))
+
+
 def _newton_direction(equation: Equation, params: Any, kind: str, *, symmetric: bool) -> Function:
     """What gives the residual at some rows, and Newton's way from there: the solution d of F_x d = −F."""
-    xp, layout = equation.xp, equation.layout
-    solver, tolerance = equation.solver_for(kind), equation.solver_tolerance
+    xp, options = equation.xp, equation.options
+    solver, limits = equation.solver_for(kind), (equation.solver_tolerance, options.solver_steps)
 
     def direction(rows: Any) -> tuple[Any, Any]:
-        residual, pull = xp.pullback_of(lambda x: equation.residual(x, params), layout.unpack(rows))
-
-        def transposed(w: Any) -> Any:
-            return layout.pack(pull(layout.unpack(w)))
+        residual, transposed = _residual_at(equation, params, rows)
 
         def itself(v: Any) -> Any:
             return pull_again([v])[0]
@@ -249,9 +258,7 @@ def _newton_direction(equation: Equation, params: Any, kind: str, *, symmetric: 
         pull_again: Any = None
         if not symmetric:
             _, pull_again = xp.pullback_of(lambda w: [transposed(w[0])], [xp.zeros_like(rows)])
-        r = layout.pack(residual)
-        return r, -solver(
-            xp, transposed if symmetric else itself, r, tolerance, equation.options.solver_steps
-        ).solution
+        product = transposed if symmetric else itself
+        return residual, -solver(xp, product, residual, *limits).solution
 
     return direction

@@ -76,3 +76,48 @@ class Options(NamedTuple):
         raise ArgumentError(
             f"pb.functions.{self.name} got {name}={getattr(self, name)!r}; wanted {wanted}."
         )
+
+
+_ELSE = {
+    "fixed_point": "another x0, damping or method",
+    "root": "another x0, or a step of your own",
+    "argmin": "another x0, or a step of your own",
+}
+
+
+def not_converged(
+    options: Options, kind: str, residual: Any, taken: Any, tolerance: float | None
+) -> str:
+    """What to say of a solve that did not reach its tolerance, and what may help; numbers may be placeholders."""
+    wanted = "a finite one" if tolerance is None else f"at most {tolerance:.2g}"
+    steps, which, other = options.max_steps, "", _ELSE[options.name]
+    if kind == "backward":
+        steps, which, other = options.solver_steps, "solver_", "another solver"
+    return (
+        f"pb.functions.{options.name}: the {kind} solve ended after {_short(taken)} steps of {steps} with a residual "
+        f"of {_short(residual)}; wanted {wanted}. Give more {which or 'max_'}steps, a larger {which}tolerance, "
+        f"{other}; on_failure='accept' takes it as it is."
+    )
+
+
+def not_a_minimum(name: str, curvature: Any) -> str:
+    """What to say of a point at which a gradient vanishes, and that is a maximum or a saddle."""
+    return (
+        f"pb.functions.{name}: the solve ended at a stationary point that is no minimum: the lowest curvature is "
+        f"{_short(curvature)} of the largest; wanted none below zero. Give another x0, or a function that is convex "
+        "near it; on_failure='accept' takes it as it is."
+    )
+
+
+def ended_early(taken: Any, most: int, time: Any, wanted: Any) -> str:
+    """What to say of steps in time that do not go all the way."""
+    return (
+        f"pb.functions.odeint: the steps ended at t = {_short(time)}, after {_short(taken)} of at most {most}; wanted "
+        f"to reach t = {_short(wanted)}. Give more max_steps or a larger tolerance. If there were steps left, they had "
+        "become too short to change the time: the solution grows without bounds there, or f returned no numbers; then "
+        "let t end before. on_failure='accept' takes the last state for all times that are not reached."
+    )
+
+
+def _short(number: Any) -> Any:
+    return f"{number:.3g}" if isinstance(number, float) else number

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from pullback.engines.tensorflow.array_functions.programs import compiled_here
 from pullback.errors import UnsupportedError
 
 
@@ -40,6 +41,8 @@ def cholesky_solve(lower: Any, right: Any) -> Any:
 
 def solve(matrices: Any, right: Any) -> Any:
     """What solves A X = right; NaN where A has no inverse, which to TensorFlow is an error that names nobody."""
+    if compiled_here():
+        return tf.linalg.solve(matrices, right)  # XLA has no errors, and no determinants in loops
     sign, _ = tf.linalg.slogdet(matrices)
     fine = (tf.abs(sign) > 0)[..., None, None]
     unit = tf.linalg.eye(tf.shape(matrices)[-1], dtype=matrices.dtype)

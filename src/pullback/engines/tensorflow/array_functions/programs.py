@@ -28,6 +28,7 @@ split = tf.split
 einsum = tf.einsum
 logical_and = tf.logical_and
 logical_not = tf.logical_not
+accumulator_is_open = transposing.accumulator_is_open
 
 
 def is_symbolic(leaves: Sequence[Any]) -> bool:
@@ -331,6 +332,18 @@ def _in_graph(graph: Any, source: Any) -> Any:
     outside = source.handle if isinstance(source, tf.Variable) else source
     here = not isinstance(outside, private.EagerTensor) and outside.graph is graph
     return outside if here or not isinstance(graph, private.FuncGraph) else graph.capture(outside)
+
+
+def in_scope(sources: Sequence[Any]) -> bool:
+    """Whether all of these can be read here: they are values, variables, or of this graph or of one around it."""
+    graph, around = tf.compat.v1.get_default_graph(), []
+    while graph is not None:
+        around.append(graph)
+        graph = getattr(graph, "outer_graph", None)
+    return all(
+        isinstance(s, (private.EagerTensor, tf.Variable)) or any(s.graph is g for g in around)
+        for s in sources
+    )
 
 
 def compiled_here() -> bool:
