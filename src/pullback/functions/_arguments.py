@@ -83,6 +83,16 @@ def broadcasting_arrays(function: str, **values: Any) -> tuple[Any, ...]:
     return xp, *arrays
 
 
+def require_rank(function: str, **arrays: Any) -> None:
+    """The number of axes of these arrays is known."""
+    for name, array in arrays.items():
+        if array is not None and arrays_for(array).rank_of(array) is None:
+            raise ArgumentError(
+                f"pb.functions.{function} got {name} as a tensor of unknown rank. Give it a rank before, as with "
+                "ensure_shape."
+            )
+
+
 def dtype_of(xp: Any, *values: Any) -> Any:
     """The dtype that the result has."""
     own = [v for v in values if xp.is_array(v)]
