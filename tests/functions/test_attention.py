@@ -111,9 +111,7 @@ def test_what_score_closes_over_has_its_gradient() -> None:
         found = tf.reduce_sum(attention(Q, K, V, score=change) * UPSTREAM.astype("f"))
         arrays = [tf.constant(a, tf.float64) for a in (Q, K, V)]
         wanted = tf.reduce_sum(in_float64(*arrays, True, change, 3**-0.5) * UPSTREAM)
-    np.testing.assert_allclose(
-        tape.gradient(found, slope), tape.gradient(wanted, slope), rtol=1e-4
-    )
+    np.testing.assert_allclose(tape.gradient(found, slope), tape.gradient(wanted, slope), rtol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(None, None, None, None), (None, 4, None, None)])

@@ -43,10 +43,60 @@ def gradient(function: Callable[..., Any], *xs: Any) -> list[Any]:
         (lambda x: f.safe_where(x > 0, tf.math.log, tf.zeros_like, x), [0.0, 2.0], [0.0, 0.5]),
         (lambda x: f.hypot(x, x), [0.0], [0.0]),
         (lambda x: f.atan2(x, tf.zeros_like(x)), [0.0], [0.0]),
+        (lambda x: f.atan2(x, tf.ones_like(x)), [INF, 1.0], [0.0, 0.5]),
+        (lambda x: f.hypot(x, tf.ones_like(x)), [INF, -INF, 0.0], [1.0, -1.0, 0.0]),
+        (f.log1mexp, [-1.0, 0.0, INF], [math.nan, INF, 0.0]),
+        (
+            lambda x: f.log_sub_exp(x, [2.0, 1.0, -INF, 0.0]),
+            [1.0, 1.0, -INF, INF],
+            [math.nan, INF, 0.0, 1.0],
+        ),
+        (
+            lambda y: f.log_sub_exp([1.0, 1.0, -INF, INF], y),
+            [2.0, 1.0, -INF, 0.0],
+            [math.nan, -INF, 0.0, 0.0],
+        ),
+        # log(p / q) + 1, and 0 where both are 0
+        (
+            lambda p: f.kl_divergence(p, [0.0, 0.5, 0.5]),
+            [0.0, 1.0, 0.5],
+            [0.0, math.log(2.0) + 1.0, 1.0],
+        ),
+        (lambda x: f.gelu(x, approximate=True), [1e20, -1e20, INF, -INF], [1.0, 0.0, 1.0, 0.0]),
+        (f.gelu, [1e20, -1e20, INF, -INF], [1.0, 0.0, 1.0, 0.0]),
+        (lambda x: f.swiglu(x, tf.ones_like(x)), [1e20, -1e20, INF, -INF], [1.0, 0.0, 1.0, 0.0]),
+        # (1 - u²) / (√2 · 5e24) with u = 3/5 · √2, and so on, for the sum of both
+        (
+            lambda x: 1e20 * f.rms_norm(x),
+            [3e24, 4e24],
+            [7.2e-5 * math.sqrt(2), -5.4e-5 * math.sqrt(2)],
+        ),
     ],
 )
 def test_gradient(function: Callable[..., Any], at: list[float], wanted: list[float]) -> None:
     np.testing.assert_allclose(gradient(function, at)[0], wanted, rtol=5e-7)
+
+
+@pytest.mark.parametrize(
+    "function, at, wanted",
+    [
+        (lambda x: f.hypot(x, tf.ones_like(x)), [INF, -INF], [INF, INF]),
+        (lambda x: f.log_sub_exp(x, [-INF, 1.0]), [-INF, 1.0], [-INF, -INF]),
+        (f.rms_norm, [3e38, 4e37], [30.0 * math.sqrt(2 / 916), 4.0 * math.sqrt(2 / 916)]),
+        (
+            lambda x: f.rms_norm(x, epsilon=0.0),
+            [3e-25, 4e-25],
+            [0.6 * math.sqrt(2), 0.8 * math.sqrt(2)],
+        ),
+        (f.rms_norm, [1e-25, 1e-25], [1e-22, 1e-22]),
+        (f.layer_norm, [[3e38, -3e38], [1e25, 1e25]], [[1.0, -1.0], [0.0, 0.0]]),
+        (f.gelu, [-INF, INF], [0.0, INF]),
+        (lambda x: f.gelu(x, approximate=True), [-INF, 1e20], [0.0, 1e20]),
+        (lambda x: f.swiglu(x, tf.ones_like(x)), [-INF, 1e20], [0.0, 1e20]),
+    ],
+)
+def test_value(function: Callable[..., Any], at: list[float], wanted: list[float]) -> None:
+    np.testing.assert_allclose(function(tf.constant(at)), wanted, rtol=5e-7)
 
 
 @pytest.mark.parametrize("mode", ["eager", "tf.function, tape outside", "XLA", "forward mode"])
@@ -143,7 +193,54 @@ def largest(a: Any) -> Any:
     return f.eigh(a)[0][-1]
 
 
-@pytest.mark.parametrize("function", [vectors_at_the_identity, largest])
+def entry(a: Any) -> Any:
+    return f.eigh(a)[1][0, 0]
+
+
+def entry_beside(a: Any) -> Any:
+    # Of an eigenvector of the equal ones, along the third, whose eigenvalue is apart.
+    return f.eigh(tf.linalg.diag([1.0, 1.0, 5.0]) + tf.pad(a - tf.eye(2), [[0, 1], [0, 1]]))[1][
+        2, 0
+    ]
+
+
+@pytest.mark.parametrize("at", [np.eye(2), np.zeros([2, 2])], ids=["equal", "zero"])
+@pytest.mark.parametrize("side", [1, 2])
+def test_an_entry_of_a_singular_vector_is_an_error_and_never_zero(side: int, at: Any) -> None:
+    with pytest.raises(UnsupportedError, match="singular values are equal or 0"):
+        gradient(lambda a: f.svd(a)[side][0, 0], at)
+
+
+def test_a_vector_whose_value_is_apart_has_its_gradient_beside_equal_ones() -> None:
+    # First order: v₂ moves by a₀₂ / (5 − 1) along e₀, half of which comes from each of the two entries.
+    def along_first(a: Any) -> Any:
+        vector = f.eigh(a)[1][:, 2]
+        return vector[0] * tf.sign(vector[2])
+
+    (found,) = gradient(along_first, np.diag([1.0, 1.0, 5.0]))
+    wanted = np.zeros([3, 3])
+    wanted[0, 2] = wanted[2, 0] = 0.125
+    np.testing.assert_allclose(found, wanted, atol=1e-7)
+
+
+@pytest.mark.parametrize("function", [f.sqrtm, lambda a: f.eigh(a)[0], lambda a: f.funm(a, tf.exp)])
+def test_what_is_no_number_stays_so(function: Any) -> None:
+    bad = np.diag([np.nan, 1.0])
+    assert np.isnan(gradient(function, bad)[0]).all()
+
+
+def test_a_negative_matrix_has_no_root_and_no_gradient() -> None:
+    a = np.stack([-np.eye(2), 4.0 * np.eye(2)])
+    (found,) = gradient(f.sqrtm, a)
+    assert np.isnan(found[0]).all()
+    np.testing.assert_allclose(found[1], np.full([2, 2], 0.25), rtol=1e-6)
+
+
+def test_the_root_of_zeros_has_no_slope() -> None:
+    assert gradient(f.sqrtm, np.zeros([2, 2])) == [[[0.0, 0.0], [0.0, 0.0]]]
+
+
+@pytest.mark.parametrize("function", [vectors_at_the_identity, largest, entry, entry_beside])
 @pytest.mark.parametrize("run", [lambda g: g, tf.function], ids=["eager", "traced"])
 def test_equal_eigenvalues_are_an_error_and_never_zero(function: Any, run: Any) -> None:
     refused = UnsupportedError, tf.errors.InvalidArgumentError

@@ -219,7 +219,7 @@ class _Blocks:
 
     def allowed(self, at: Any, start: Any) -> Any:
         """Which queries of a block may look at which keys; `None`: all at all."""
-        xp, options, found = self.xp, self.options, self._masked(at, start)
+        options, found = self.options, self._masked(at, start)
         if options.causal or options.window is not None:
             queries, keys = self.places(start)
             ahead = keys - queries
@@ -404,7 +404,7 @@ _HEADS = (
 
 
 def _as_many_heads(xp: Any, one: Any, other: Any) -> Any:
-    return xp.like(xp.extent(one, -3), xp.extent(other, -3)) == xp.extent(one, -3)
+    return xp.extent(one, -3) == xp.extent(other, -3)
 
 
 def _agree(a: int | None, b: int | None) -> bool:

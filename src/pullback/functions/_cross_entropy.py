@@ -249,19 +249,18 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
             f"pb.functions.{name} got labels {describe(xp.asarray(y_true))} for predictions {describe(z)}; wanted the "
             "number of a class for each row, in one axis less. For one-hot labels use categorical_cross_entropy."
         )
-    classes = xp.like(labels, xp.extent(z, axis))
-    labels = xp.require_classes(labels, labels == labels, classes, name, others="")
-    known = (labels >= 0) & (
-        labels < classes
-    )  # which is for compiled programs, that have no errors when they run
+    labels = xp.require_classes(labels, labels == labels, xp.extent(z, axis), name, others="")
+    known = labels >= 0
     if from_logits:
         _, shifted, parts = below_largest(xp, classes_last, (len(z.shape) - 1,))
         loss, slopes = xp.sparse_cross_entropy(labels, shifted, parts)
     else:
         loss, slopes = xp.sparse_log_loss(labels, classes_last)
     loss = xp.where(known, loss, xp.nan_like(loss))
+    slopes = xp.where(xp.expand_dims(known, -1), slopes, xp.nan_like(slopes))
 
     def sparse_categorical_cross_entropy_pullback(dy: Any) -> Any:
-        return xp.move_last(xp.expand_dims(xp.wide(dy), -1) * slopes, axis, back=True)
+        dz = xp.expand_dims(xp.wide(dy), -1) * slopes
+        return {"y_pred": xp.move_last(dz, axis, back=True)}
 
     return xp.astype(loss, dtype_of(xp, y_pred)), sparse_categorical_cross_entropy_pullback

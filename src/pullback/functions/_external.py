@@ -55,8 +55,8 @@ def external(
     like any other, but of NumPy arrays: a function of the upstream gradient of each result that asks for `inputs` and
     `outputs` by name, and returns one gradient for each input. "differences" takes central differences of `fn`, two
     calls for each number of the inputs, of relative length `step`; `None` means that no gradient is to flow, and is
-    said so when one is asked for. A rule returns `None` for an input into which nothing flows; in a graph, which is made
-    before the rule has run, that is zeros.
+    said so when one is asked for. A rule returns `None` for an input into which nothing flows; in a graph, which is
+    made before the rule has run, that is zeros.
 
     `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
     given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
