@@ -65,11 +65,11 @@ def gradient(function: Callable[..., Any], *xs: Any) -> list[Any]:
         (lambda x: f.gelu(x, approximate=True), [1e20, -1e20, INF, -INF], [1.0, 0.0, 1.0, 0.0]),
         (f.gelu, [1e20, -1e20, INF, -INF], [1.0, 0.0, 1.0, 0.0]),
         (lambda x: f.swiglu(x, tf.ones_like(x)), [1e20, -1e20, INF, -INF], [1.0, 0.0, 1.0, 0.0]),
-        # (1 - u²) / (√2 · 5e24) with u = 3/5 · √2, and so on, for the sum of both
+        # √2 (1 / r − x² / r³) and −√2 x y / r³, of length r = 5e24
         (
-            lambda x: 1e20 * f.rms_norm(x),
+            lambda x: f.rms_norm(x)[0],
             [3e24, 4e24],
-            [7.2e-5 * math.sqrt(2), -5.4e-5 * math.sqrt(2)],
+            [0.128e-24 * math.sqrt(2), -0.096e-24 * math.sqrt(2)],
         ),
     ],
 )

@@ -77,7 +77,8 @@ def _focal_terms(xp: Any, z: Any, gamma: float, *, slopes: bool) -> tuple[Any, A
 def kl_divergence(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
     """Σ y_true · log(y_true / y_pred) along `axis`, of probabilities as they are; a term whose y_true is 0 is 0.
 
-    Where both are 0, so are both gradients. Use it in place of `keras.losses.kl_divergence`, which clips both: small probabilities keep their gradient here.
+    Use it in place of `keras.losses.kl_divergence`, which clips both: small probabilities keep their gradient here.
+    Where both are 0, their gradients are 0.
 
     >>> import pullback as pb, tensorflow as tf
     >>> p, q = tf.constant([0.25, 0.75]), tf.constant([1e-12, 1.0])
