@@ -13,6 +13,7 @@ from pullback._project import describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     arrays_for,
+    in_models,
     require_number,
     require_rank,
     with_own_gradient,
@@ -23,6 +24,7 @@ _NAME = "attention"
 _ENTRIES = 2**20
 
 
+@in_models
 def attention(
     q: Any,
     k: Any,

@@ -12,6 +12,7 @@ import numpy as np
 
 from pullback._bind import Inputs, name_of, signature_of
 from pullback._define import custom_gradient
+from pullback._names import reference_to
 from pullback._rule import JVP_OFFERS, Rule
 from pullback._tree import flatten
 from pullback.errors import ArgumentError, ExternalError
@@ -104,6 +105,8 @@ class _External:
         self._settings = settings
         self.__name__ = settings.name
         self.__doc__ = settings.fn.__doc__
+        # Where files look for it: found there if it has taken the place of its function, as by a decorator.
+        self.__module__, self.__qualname__ = reference_to(settings.fn)
         # Not `_call`: a tf.function copies the attributes of an object over its own, and has one of that name.
         self._differentiable = custom_gradient(self._run, jvp=self._pushed)
 
@@ -123,8 +126,9 @@ class _External:
             )
         xp = arrays_for(*args)
         xp.require_python(f"{settings.name} under pb.functions.external")
-        arrays = args if xp.is_symbolic(args) else tuple(xp.asarray(a) for a in args)
-        return self._differentiable(*arrays)
+        if xp.is_symbolic(args):
+            return xp.as_node(self, *args)
+        return self._differentiable(*(xp.asarray(a) for a in args))
 
     def _run(self, *inputs: Any) -> Any:
         xp, settings = arrays_for(*inputs), self._settings

@@ -13,6 +13,7 @@ from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     arrays_for,
     dtype_of,
+    in_models,
     real_arrays,
     require_number,
     with_own_gradient,
@@ -108,6 +109,7 @@ def _swiglu_slopes(gate: Any, x: Any, dy: Any) -> tuple[Any, Any]:
     return dy * x * s * (1.0 + near * (1.0 - s)), dy * xp.maximum(gate, -_SILU_ENDS) * s
 
 
+@in_models
 def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
     """X / √(mean of squares + epsilon) along the last axis, times `scale`.
 
@@ -120,6 +122,7 @@ def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
     return _normalised("rms_norm", x, scale, None, epsilon=epsilon, centred=False)
 
 
+@in_models
 def layer_norm(x: Any, scale: Any = None, offset: Any = None, epsilon: float = 1e-6) -> Any:
     """(x − mean) / √(variance + epsilon) along the last axis, times `scale`, plus `offset`.
 

@@ -13,6 +13,7 @@ from pullback._project import describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     arrays_for,
+    in_models,
     require_number,
     require_rank,
     with_own_gradient,
@@ -30,6 +31,7 @@ _NAME = "linear_cross_entropy"
 _WORTH_COMPILING = 2**22
 
 
+@in_models
 def linear_cross_entropy(
     x: Any,
     weights: Any,

@@ -12,7 +12,7 @@ from typing import Any
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import dtype_of, real_arrays, with_own_gradient
+from pullback.functions._arguments import dtype_of, in_models, real_arrays, with_own_gradient
 
 _ROUNDINGS = (
     8.0  # eigenvalues are equal if they differ by so many roundings of the largest, per row
@@ -115,6 +115,7 @@ def _unitary(a: Any) -> Any:
     return xp.astype(xp.matmul(left, xp.transpose(right)), dtype_of(xp, a)), unitary_pullback
 
 
+@in_models
 def polar(a: Any) -> Any:
     """The orthogonal matrix U and the symmetric positive P of a = U P, for square matrices.
 
@@ -135,6 +136,7 @@ def polar(a: Any) -> Any:
     return unitary, _symmetric(xp, xp.matmul(xp.transpose(unitary), xp.asarray(a)))
 
 
+@in_models
 def funm(a: Any, f: Callable[[Any], Any]) -> Any:
     """A function of symmetric matrices: V f(w) Vᵀ, also with equal eigenvalues. `f` takes single numbers.
 
