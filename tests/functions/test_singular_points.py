@@ -23,7 +23,7 @@ def gradient(function: Callable[..., Any], *xs: Any) -> list[Any]:
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         y = function(*tensors)
-    return [g.numpy().tolist() for g in tape.gradient(y, tensors)]
+    return [tf.convert_to_tensor(g).numpy().tolist() for g in tape.gradient(y, tensors)]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,65 @@ def test_probabilities_of_a_traced_sigmoid_know_their_logits(mode: str) -> None:
     (found,) = MODES[mode](loss, [tf.constant([100.0])])
     assert found is not None
     assert found.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "run", [tf.function, lambda g: tf.function(g, jit_compile=True)], ids=["graph", "XLA"]
+)
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda p: tf.reshape(p, [2, 1]),
+        lambda p: tf.expand_dims(p, 0),
+        lambda p: tf.transpose(tf.reshape(p, [1, 2])),
+        lambda p: p[::-1][::-1],
+        lambda p: tf.squeeze(p[:, None], -1),
+        lambda p: tf.gather(p, [0, 1]),
+    ],
+)
+def test_probabilities_that_were_moved_know_their_logits(move: Any, run: Any) -> None:
+    def loss(z: Any) -> Any:
+        p = move(tf.sigmoid(z))
+        return f.binary_cross_entropy(tf.reshape([0.0, 1.0], p.shape), p, axis=None)
+
+    # σ(z) − label
+    assert gradient(run(loss), [100.0, -100.0]) == [[1.0, -1.0]]
+
+
+def test_a_softmax_that_was_reshaped_knows_its_logits() -> None:
+    @tf.function
+    def loss(z: Any) -> Any:
+        p = tf.reshape(tf.nn.softmax(z), [2, 2])
+        return f.categorical_cross_entropy([[0.0, 1.0], [1.0, 0.0]], p)
+
+    found = gradient(loss, [[[200.0, 0.0]], [[0.0, 200.0]]])
+    assert found == [[[[1.0, -1.0]], [[-1.0, 1.0]]]]
+
+
+@pytest.mark.parametrize("run", [lambda g: g, tf.function], ids=["eager", "traced"])
+@pytest.mark.parametrize(
+    "probabilities, axis",
+    [
+        (lambda z: keras.activations.softmax(z, axis=-1), 0),
+        (lambda z: keras.activations.softmax(z, axis=0), -1),
+        (lambda z: keras.activations.softmax(z, axis=0), 0),
+        (keras.activations.sigmoid, -1),
+        (lambda z: tf.reshape(tf.nn.softmax(z), [3, 2]), -1),
+        (lambda z: tf.transpose(tf.nn.softmax(z)), -1),
+    ],
+    ids=["other axis", "one axis", "first axis", "sigmoid", "cut", "turned"],
+)
+def test_a_loss_is_of_the_probabilities_that_were_given(
+    probabilities: Any, axis: int, run: Any
+) -> None:
+    z = tf.constant([[0.5, -1.0, 2.0], [1.0, 0.0, -0.5]])
+
+    def loss(z: Any) -> Any:
+        p = probabilities(z)
+        return f.categorical_cross_entropy(tf.ones_like(p) / 2.0, p, axis=axis)
+
+    wanted = -0.5 * np.log(np.asarray(probabilities(z), np.float64)).sum(axis)
+    np.testing.assert_allclose(run(loss)(z), wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss", [f.categorical_cross_entropy, f.sparse_categorical_cross_entropy])

@@ -33,9 +33,10 @@ def binary_cross_entropy(
 
     Use it in place of `keras.losses.binary_crossentropy`, which clips probabilities: a sample that is wrong with
     certainty has the gradient 0 there, and never learns. Nothing is clipped here. With `from_logits=False` the logits
-    are found if the probabilities were made by `keras.activations.sigmoid`, or by any sigmoid in a traced function,
-    and then the gradient flows to them directly. Otherwise it is that of the probabilities as they are: of 1.0, with
-    the label 0, the loss is infinite. So give logits where you have them.
+    are found if the probabilities come from `keras.activations.sigmoid` at once, or from any sigmoid in the same traced
+    function, reshaped, transposed, sliced or gathered since, and then the gradient flows to them directly. Otherwise it
+    is that of the probabilities as they are: of 1.0, with the label 0, the loss is infinite. So give logits where you
+    have them.
 
     >>> import keras, pullback as pb, tensorflow as tf
     >>> z = tf.constant([100.0])
@@ -72,7 +73,7 @@ def categorical_cross_entropy(
     >>> [f"{g:.4g}" for g in tape.gradient(loss, z)[0]]
     ['-2.061e-09', '2.061e-09']
     """
-    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax")
+    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax", axis)
     return _categorical(
         y_true, y_pred, from_logits=from_logits, label_smoothing=label_smoothing, axis=axis
     )
@@ -93,13 +94,14 @@ def sparse_categorical_cross_entropy(
     >>> [f"{g:.4g}" for g in tape.gradient(loss, z)[0]]
     ['-2.061e-09', '2.061e-09']
     """
-    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax")
+    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax", axis)
     return _sparse(y_true, y_pred, from_logits=from_logits, axis=axis)
 
 
-def _seen(y_pred: Any, from_logits: bool, operation: str) -> tuple[Any, bool]:
+def _seen(y_pred: Any, from_logits: bool, operation: str, axis: Any = -1) -> tuple[Any, bool]:
     """Logits instead of probabilities, where they are known."""
-    logits = None if from_logits else arrays_for(y_pred).logits_behind(y_pred, operation)
+    axis = axis if isinstance(axis, int) else -1
+    logits = None if from_logits else arrays_for(y_pred).logits_behind(y_pred, operation, axis)
     return (y_pred, from_logits) if logits is None else (logits, True)
 
 

@@ -165,22 +165,6 @@ def class_numbers(labels: Any) -> Any:
     return labels if labels.dtype in (tf.int32, tf.int64) else tf.cast(labels, tf.int64)
 
 
-def logits_behind(probabilities: Any, operation: str) -> Any:
-    """What a sigmoid or softmax (TensorFlow's name of it) was given, if this tensor is known to come from one.
-
-    A traced tensor knows its operation; one that runs at once does not, but Keras' activations leave a mark on theirs.
-    """
-    marked = getattr(probabilities, "_keras_logits", None)
-    if marked is not None or not isinstance(probabilities, tf.Tensor):
-        return marked
-    if isinstance(probabilities, tf.__internal__.EagerTensor):
-        return None
-    made_by = probabilities.op
-    while made_by.type == "Identity":
-        made_by = made_by.inputs[0].op
-    return made_by.inputs[0] if made_by.type == operation else None
-
-
 def as_condition(condition: Any) -> Any:
     """Booleans as a tensor; `None` if they are none."""
     condition = tf.convert_to_tensor(condition)
