@@ -165,7 +165,23 @@ def test_lists_of_numbers_are_fine() -> None:
     assert float(f.norm([3.0, 4.0])) == 5.0
 
 
-def test_a_tensor_of_unknown_rank() -> None:
-    traced = tf.function(f.norm, input_signature=[tf.TensorSpec(None, tf.float32)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        f.norm,
+        f.sqrtm,
+        f.polar,
+        f.svd,
+        f.rms_norm,
+        f.logdet,
+        lambda x: f.binary_cross_entropy(X, x),
+        lambda x: f.kl_divergence(x, X),
+        lambda x: f.sparse_categorical_cross_entropy(x, X),
+        lambda x: f.softmax_cross_entropy(x, X),
+        lambda x: f.linear_cross_entropy(x, X, [0, 1]),
+    ],
+)
+def test_a_tensor_of_unknown_rank(function: Any) -> None:
+    traced = tf.function(function, input_signature=[tf.TensorSpec(None, tf.float32)])
     with pytest.raises(ArgumentError, match="unknown rank"):
         traced(X)

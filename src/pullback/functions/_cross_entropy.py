@@ -16,6 +16,7 @@ from pullback.functions._arguments import (
     dtype_of,
     real_arrays,
     require_number,
+    require_rank,
     with_axes,
     with_own_gradient,
 )
@@ -113,6 +114,7 @@ def labels_like(xp: Any, function: str, y_true: Any, predicted: Any) -> Any:
             "numbers."
         )
     labels = xp.astype(y_true, predicted.dtype)
+    require_rank(function, y_true=labels, y_pred=predicted)
     came, wanted = tuple(labels.shape), tuple(predicted.shape)
     pairs = zip(came, wanted, strict=False)
     if len(came) != len(wanted) or any(None not in (c, w) and c != w for c, w in pairs):
@@ -243,6 +245,7 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
     (axis,) = axes_of(name, z, axis, one=True)
     classes_last = xp.move_last(z, axis)
     labels = xp.class_numbers(y_true)
+    require_rank(name, y_true=labels)
     if labels is not None and len(labels.shape) == len(z.shape) and labels.shape[axis] == 1:
         labels = xp.squeeze(labels, (axis,))
     rows = (*z.shape[:axis], *z.shape[axis + 1 :])

@@ -16,6 +16,7 @@ from pullback.functions._arguments import (
     in_models,
     real_arrays,
     require_number,
+    require_rank,
     with_own_gradient,
 )
 
@@ -139,6 +140,7 @@ def _normalised(name: str, x: Any, scale: Any, offset: Any, *, epsilon: Any, cen
     require_number(name, epsilon, "epsilon", 0.0, 1.0)
     xp = arrays_for(x, scale, offset)
     x = xp.asarray(x)
+    require_rank(name, x=x)
     scale, offset = (
         p if p is None or xp.is_array(p) else xp.asarray(p, x.dtype) for p in (scale, offset)
     )
@@ -237,6 +239,7 @@ def softmax_cross_entropy(labels: Any, logits: Any) -> Any:
     name = "softmax_cross_entropy"
     xp, z = real_arrays(name, logits=logits)
     labels = xp.packed(labels)
+    require_rank(name, labels=labels, logits=z)
     numbers = xp.kind_of(labels) != "floating"
     wanted = tuple(z.shape[:-1]) if numbers else tuple(z.shape)
     fit = len(z.shape) > 0 and compatible(tuple(labels.shape), wanted)

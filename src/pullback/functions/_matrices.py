@@ -12,7 +12,13 @@ from typing import Any
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import dtype_of, in_models, real_arrays, with_own_gradient
+from pullback.functions._arguments import (
+    dtype_of,
+    in_models,
+    real_arrays,
+    require_rank,
+    with_own_gradient,
+)
 
 _ROUNDINGS = (
     8.0  # eigenvalues are equal if they differ by so many roundings of the largest, per row
@@ -20,6 +26,7 @@ _ROUNDINGS = (
 
 
 def _square(function: str, a: Any) -> None:
+    require_rank(function, a=a)
     if len(a.shape) < 2 or (None not in a.shape[-2:] and a.shape[-1] != a.shape[-2]):
         raise ArgumentError(
             f"pb.functions.{function} got {describe(a)}; wanted square matrices, in the last two axes."

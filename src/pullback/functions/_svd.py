@@ -6,7 +6,7 @@ from typing import Any
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import dtype_of, real_arrays, with_own_gradient
+from pullback.functions._arguments import dtype_of, real_arrays, require_rank, with_own_gradient
 from pullback.functions._matrices import REFUSED, equal_pairs, in_pairs, is_nothing
 
 
@@ -28,6 +28,7 @@ def svd(a: Any) -> Any:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     xp, m = real_arrays("svd", a=a)
+    require_rank("svd", a=m)
     if len(m.shape) < 2:
         raise ArgumentError(
             f"pb.functions.svd got {describe(m)}; wanted matrices, in the last two axes."

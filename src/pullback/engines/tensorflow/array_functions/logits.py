@@ -70,7 +70,9 @@ def _commutes(made_by: Any, operation: str) -> bool:
 def _moved(move: Any, array: Any) -> Any:
     """The same operation on another array."""
     definition = move.op_def
-    given = {a.name: move.get_attr(a.name) for a in definition.attr if a.type != "type"}
+    given: dict[str, Any] = {
+        a.name: move.get_attr(a.name) for a in definition.attr if a.type != "type"
+    }
     inputs = zip(definition.input_arg, [array, *move.inputs[1:]], strict=True)
     given |= {argument.name: value for argument, value in inputs}
     named = {_RENAMED.get(name, name): value for name, value in given.items()}
