@@ -104,7 +104,9 @@ def kl_divergence(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
         dy = with_axes(xp, xp.wide(dy), axes, keepdims=False)
         nothing = (p == 0) & (q == 0)
         to_true = xp.where(nothing, xp.zeros_like(q), log_ratio() + 1.0)
-        return {"y_true": dy * to_true, "y_pred": -dy * xp.times_or_zero(1.0 / q, p)}
+        to_pred = -xp.times_or_zero(1.0 / q, p)
+        # Slopes may be infinite, also where nobody asks for them.
+        return {"y_true": xp.times_or_zero(to_true, dy), "y_pred": xp.times_or_zero(to_pred, dy)}
 
     loss = xp.sum(xp.times_or_zero(log_ratio(), p), axes)
     return xp.astype(loss, dtype_of(xp, y_true, y_pred)), kl_pullback
