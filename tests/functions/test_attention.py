@@ -40,7 +40,7 @@ def in_float64(
     q: Any, k: Any, v: Any, allowed: Any, change: Callable[..., Any], scale: float
 ) -> Any:
     k, v = tf.repeat(k, 2, axis=1), tf.repeat(v, 2, axis=1)
-    scores = change(tf.matmul(q, k, transpose_b=True) * scale, np.arange(7)[:, None], np.arange(9))
+    scores = change(tf.matmul(q, k, transpose_b=True) * scale, *PLACES)
     scores = tf.where(allowed, scores, -1e300)
     return tf.matmul(tf.where(allowed, tf.nn.softmax(scores), 0.0), v)
 
@@ -92,6 +92,50 @@ def test_a_query_that_may_look_at_nothing_gives_zero() -> None:
     assert all(np.isfinite(g).all() for g in found)
 
 
+def test_score_sees_the_places_that_causal_uses() -> None:
+    def causal(scores: Any, queries: Any, keys: Any) -> Any:
+        return tf.where(keys <= queries, scores, -1e30)
+
+    wanted = attention(Q, K, V, causal=True)
+    np.testing.assert_allclose(attention(Q, K, V, score=causal), wanted, atol=1e-6)
+
+
+def test_what_score_closes_over_has_its_gradient() -> None:
+    slope = tf.constant(0.3)
+
+    def change(scores: Any, queries: Any, keys: Any) -> Any:
+        return scores + tf.cast(slope, scores.dtype) * tf.cast(keys - queries, scores.dtype)
+
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(slope)
+        found = tf.reduce_sum(attention(Q, K, V, score=change) * UPSTREAM.astype("f"))
+        arrays = [tf.constant(a, tf.float64) for a in (Q, K, V)]
+        wanted = tf.reduce_sum(in_float64(*arrays, True, change, 3**-0.5) * UPSTREAM)
+    np.testing.assert_allclose(tape.gradient(found, slope), tape.gradient(wanted, slope), rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(None, None, None, None), (None, 4, None, None)])
+def test_sizes_that_are_not_known(shape: Any) -> None:
+    k, v = (np.repeat(a, 2, axis=1) for a in (K, V))
+    specs = [tf.TensorSpec(shape)] * 3 + [tf.TensorSpec([None] * 4, tf.bool)]
+    traced = tf.function(attention, input_signature=specs)
+    for mask in MASKS[2, 1, 1, 9], MASKS[2, 4, 7, 9]:
+        found = traced(*map(tf.constant, (Q, k, v)), tf.constant(mask))
+        np.testing.assert_allclose(found, attention(Q, K, V, mask), atol=1e-6)
+
+
+def test_grouped_heads_that_are_not_known_fail_in_words() -> None:
+    traced = tf.function(attention, input_signature=[tf.TensorSpec([None] * 4)] * 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="other heads of k and v than of q"):
+        traced(*map(tf.constant, (Q, K, V)))
+
+
+def test_a_rank_that_is_not_known() -> None:
+    traced = tf.function(attention, input_signature=[tf.TensorSpec(None)] * 3)
+    with pytest.raises(ArgumentError, match=r"got q as a tensor of unknown rank.*ensure_shape"):
+        traced(*map(tf.constant, (Q, K, V)))
+
+
 def test_logsumexp_has_a_gradient() -> None:
     q, k = tf.constant(Q), tf.constant(K)
     with tf.GradientTape(persistent=True) as tape:
@@ -129,6 +173,9 @@ def test_dropout_keeps_the_mean() -> None:
         (lambda: attention(Q[:, :3], K, V), "as many heads of q as of k"),
         (lambda: attention(Q, K.astype("d"), V), "of one dtype"),
         (lambda: attention(Q, K, V, np.ones([7, 9], "f")), "wanted booleans.*score="),
+        (lambda: attention(Q, K, V, np.ones([7, 8], "?")), r"\[7, 8\].*are \[2, 4, 7, 9\]"),
+        (lambda: attention(Q, K, V, np.ones([2, 7, 9], "?")), r"write mask\[:, None\]"),
+        (lambda: attention(Q, K, V, np.ones([1, 2, 4, 7, 9], "?")), "one that broadcasts to"),
         (lambda: attention(Q, K, V, window=0), "window=0"),
         (lambda: attention(Q, K, V, dropout=1.0), "dropout=1.0"),
         (lambda: attention(Q, K, V, score=3.0), "score=3.0; wanted a function"),

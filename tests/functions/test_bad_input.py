@@ -22,7 +22,8 @@ X = tf.ones([2, 3])
         (lambda: f.norm(X, axis=2), "axis=2 for float32.*between -2 and 1"),
         (lambda: f.norm(X, axis=(0, -2)), "one axis twice"),
         (lambda: f.norm(X, axis="rows"), "axis='rows'"),
-        (lambda: f.norm(X, ord=1), "ord=1; wanted 'euclidean' or 2"),
+        (lambda: f.norm(X, ord=1), "ord=1; wanted 'euclidean', which is 'fro' too, or 2"),
+        (lambda: f.norm(X, ord=2, axis=[0, 1]), r"largest singular value.*ord='euclidean'"),
         (lambda: f.cumprod(X, axis=None), "axis=None.*wanted an axis"),
         (lambda: f.hypot(X, tf.cast(X, tf.float64)), "wanted one dtype"),
         (lambda: f.binary_cross_entropy(tf.ones([3]), X), "wanted one label for each prediction"),
@@ -130,18 +131,57 @@ def test_an_error_of_the_users_own_comes_through(call: Callable[[], Any]) -> Non
 
 @pytest.mark.parametrize("from_logits", [False, True])
 def test_no_class_in_a_compiled_program_is_no_number(from_logits: bool) -> None:
-    def loss(x: Any) -> Any:
-        return f.sparse_categorical_cross_entropy([2, 7], x, from_logits=from_logits)
+    @tf.function(jit_compile=True)
+    def compiled(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f.sparse_categorical_cross_entropy([2, 7], x, from_logits=from_logits)
+        return y, tape.gradient(y, x)
 
-    found = tf.function(loss, jit_compile=True)(X / 3.0)
+    found, gradient = compiled(X / 3.0)
     np.testing.assert_allclose(found, [np.log(3.0), np.nan], rtol=1e-6)
+    np.testing.assert_array_equal(np.isnan(gradient), [[False] * 3, [True] * 3])
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([1, 7]), np.array([1, 7], "int32")], ids=["int64", "int32"]
+)
+def test_no_class_fails_in_a_graph_in_words(labels: Any) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a label that is no class"):
+        tf.function(f.sparse_categorical_cross_entropy)(labels, X)
+
+
+def test_class_numbers_as_keras_hands_them_on() -> None:
+    labels = tf.constant([2.0, 0.0])
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        y = f.sparse_categorical_cross_entropy(labels, X, from_logits=True)
+    third = 1.0 / 3.0
+    wanted = [[third, third, third - 1.0], [third - 1.0, third, third]]
+    np.testing.assert_allclose(tape.gradient(y, X), wanted, rtol=1e-6)
 
 
 def test_lists_of_numbers_are_fine() -> None:
     assert float(f.norm([3.0, 4.0])) == 5.0
 
 
-def test_a_tensor_of_unknown_rank() -> None:
-    traced = tf.function(f.norm, input_signature=[tf.TensorSpec(None, tf.float32)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        f.norm,
+        f.sqrtm,
+        f.polar,
+        f.svd,
+        f.rms_norm,
+        f.logdet,
+        lambda x: f.binary_cross_entropy(X, x),
+        lambda x: f.kl_divergence(x, X),
+        lambda x: f.sparse_categorical_cross_entropy(x, X),
+        lambda x: f.softmax_cross_entropy(x, X),
+        lambda x: f.linear_cross_entropy(x, X, [0, 1]),
+    ],
+)
+def test_a_tensor_of_unknown_rank(function: Any) -> None:
+    traced = tf.function(function, input_signature=[tf.TensorSpec(None, tf.float32)])
     with pytest.raises(ArgumentError, match="unknown rank"):
         traced(X)

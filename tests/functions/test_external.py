@@ -72,6 +72,43 @@ def test_check_finds_a_wrong_rule() -> None:
     assert pb.check(wrong, X).verdict == "wrong"
 
 
+@pytest.mark.parametrize(
+    "function, step, at, wanted",
+    [
+        (np.square, None, [1e6, 1e-3, 1.0, 0.0], [2e6, 2e-3, 2.0, 0.0]),
+        (lambda x: np.where(x > 1.0, np.inf, x**3), None, [2.0, 0.5], [0.0, 0.75]),
+        (lambda x: np.sin(x.astype("f")), None, [0.5], [np.cos(0.5)]),
+        (lambda x: np.rint(100 * (1 - x)).astype("u1"), 0.1, [0.5], [-100.0]),
+    ],
+    ids=["of all sizes", "infinite", "in float32", "whole numbers"],
+)
+def test_differences_of_each_result(function: Any, step: Any, at: Any, wanted: Any) -> None:
+    by_differences = external(function, rule="differences", step=step)
+    (found,) = eager(by_differences, [tf.constant(at, tf.float64)])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_differences_towards_complex_numbers() -> None:
+    z = tf.constant([1.0 + 2.0j], tf.complex128)
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        y = external(lambda z: z * z, rule="differences")(z)
+    # The conjugate of the derivative, as TensorFlow has it.
+    np.testing.assert_allclose(tape.gradient(y, z), [2.0 - 4.0j], rtol=1e-8)
+
+
+def test_none_is_no_gradient_and_in_a_graph_zeros() -> None:
+    product = external(np.multiply, rule=lambda dz, *, inputs: (dz * inputs[1], None))
+    assert eager(product, [X, Y])[1] is None
+    traced = MODES["tf.function, tape outside"](product, [X, Y])
+    np.testing.assert_allclose(traced, [Y, np.zeros(2)])
+
+
+def test_into_real_numbers_the_real_part_flows() -> None:
+    turned = external(np.sin, rule=lambda dy: dy * (2.0 + 1.0j))
+    np.testing.assert_allclose(eager(turned, [X]), [[2.0, 2.0]])
+
+
 def test_several_results_and_whole_numbers() -> None:
     def split(x: Any, n: Any) -> Any:
         return x[: int(n)] * 2.0, np.sum(x, keepdims=True)
@@ -191,6 +228,7 @@ def test_no_rule() -> None:
             "shape \\(1,\\) for an input of shape \\(2,\\)",
         ),
         (external(np.sin, rule=lambda dy: (dy, dy)), "returned 2 gradients"),
+        (external(np.sin, rule=lambda dy: "dy"), "returned <U2 for an input of float32"),
     ],
 )
 def test_what_does_not_fit(function: Callable[..., Any], words: str) -> None:
@@ -207,6 +245,8 @@ def test_what_does_not_fit(function: Callable[..., Any], words: str) -> None:
         (lambda: external(np.sin, timeout=-1.0), "timeout=-1.0"),
         (lambda: external(np.sin, out="like x"), "out='like x'; wanted a shape"),
         (lambda: external(np.sin)(), "got no arguments"),
+        (lambda: external(np.sum)(X, "a"), "sum under .* got 'a'; wanted arrays.*partial"),
+        (lambda: external(np.sum)(X, axis=0), "sum under .* got axis=0; wanted arrays.*partial"),
     ],
 )
 def test_bad_input(call: Callable[[], Any], words: str) -> None:

@@ -222,6 +222,8 @@ def test_tied_weights_get_both_gradients() -> None:
         (lambda: loss(X, W, np.eye(TOKENS, CLASSES, dtype="f")), "wanted class numbers"),
         (lambda: loss(X.astype("int32"), W, Y), "got x as int32.*Cast it"),
         (lambda: loss(X, W, Y + CLASSES), "no class: [0-9]+, of 17 classes"),
+        (lambda: loss(X, W, Y.astype("int64") + 2**32), "no class: [0-9]+, of 17 classes"),
+        (lambda: loss(X, W, Y, class_axis=5), "class_axis=5; wanted 0 for weights as"),
         (lambda: loss(X, W, Y, reduction="average"), "'mean', 'sum' or 'none'"),
         (lambda: loss(X, W, Y, label_smoothing=2.0), "label_smoothing=2.0"),
         (lambda: loss(X, W, Y, soft_cap=0.0), "soft_cap=0.0"),
@@ -234,6 +236,39 @@ def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> No
         call()
 
 
-def test_a_label_that_is_no_class_fails_in_a_graph() -> None:
+@pytest.mark.parametrize("labels", [Y + CLASSES, Y.astype("int64") + 2**32], ids=["int32", "int64"])
+def test_a_label_that_is_no_class_fails_in_a_graph(labels: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="no class"):
-        tf.function(loss)(X, W, Y + CLASSES)
+        tf.function(loss)(X, W, labels)
+
+
+@pytest.mark.parametrize("wrong", [-1, CLASSES, 2**32 + 3], ids=["negative", "above", "far above"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"label_smoothing": 0.2}, {"class_weights": SCALE}],
+    ids=["plain", "smoothing", "weights"],
+)
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_no_class_in_a_compiled_program_is_no_number(
+    wrong: int, options: dict[str, Any], reduction: str
+) -> None:
+    bad = np.arange(TOKENS) == 4
+    labels = np.where(bad, wrong, Y.astype("int64"))
+
+    @tf.function(jit_compile=True)
+    def compiled(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([x, w])
+            found = loss(x, w, labels, reduction=reduction, **options)
+        return found, tape.gradient(found, [x, w])
+
+    found, (dx, dw) = compiled(tf.constant(X), tf.constant(W))
+    np.testing.assert_array_equal(np.isnan(found), bad if reduction == "none" else True)
+    np.testing.assert_array_equal(np.isnan(dx).any(1), bad)
+    assert np.isnan(dw).all()
+
+
+def test_a_rank_that_is_not_known() -> None:
+    traced = tf.function(lambda x: loss(x, W, Y), input_signature=[tf.TensorSpec(None)])
+    with pytest.raises(ArgumentError, match="got x as a tensor of unknown rank"):
+        traced(X)

@@ -76,5 +76,5 @@ def test_second_order(start: int, mode: str) -> None:
 
 @CASE
 def test_check_says_right(case: Case) -> None:
-    report = pb.check(case.function, *case.tensors())
+    report = pb.check(case.function, *case.tensors(), domain=case.domain)
     assert report.verdict == "right", str(report)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pullback._define import custom_gradient
 from pullback._engine import engine_of
 from pullback._project import describe
-from pullback._tree import flatten
+from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,6 +32,32 @@ def with_own_gradient(fn: F) -> F:
             args = (*(_packed(xp, v) for v in leading), *args[len(required) :])
             kwargs = {n: _packed(xp, v) if n in required else v for n, v in kwargs.items()}
         return inner(*args, **kwargs)
+
+    return called  # pyright: ignore[reportReturnType]  # of the same signature
+
+
+def in_models(fn: F) -> F:
+    """A function that is called with the symbolic inputs of a model becomes a node of it, as a whole."""
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = flatten((args, kwargs))
+        xp = engine_of(leaves).arrays
+        places = [i for i, leaf in enumerate(leaves) if xp.is_symbolic([leaf])]
+        if not places:
+            return fn(*args, **kwargs)
+        if not any(map(callable, leaves)):
+            return xp.as_node(called, *args, **kwargs)
+
+        # Functions among the arguments are part of the node: of what it is given, Keras keeps data only.
+        @functools.wraps(fn)
+        def with_functions(*symbolic: Any) -> Any:
+            given = dict(zip(places, symbolic, strict=True))
+            whole = [given.get(i, leaf) for i, leaf in enumerate(leaves)]
+            inner, named = unflatten(structure, whole)
+            return fn(*inner, **named)
+
+        return xp.as_node(with_functions, *(leaves[i] for i in places))
 
     return called  # pyright: ignore[reportReturnType]  # of the same signature
 
@@ -81,6 +107,16 @@ def broadcasting_arrays(function: str, **values: Any) -> tuple[Any, ...]:
             "one where it is to be repeated, as with x[:, None]."
         )
     return xp, *arrays
+
+
+def require_rank(function: str, **arrays: Any) -> None:
+    """The number of axes of these arrays is known."""
+    for name, array in arrays.items():
+        if array is not None and arrays_for(array).rank_of(array) is None:
+            raise ArgumentError(
+                f"pb.functions.{function} got {name} as a tensor of unknown rank. Give it a rank before, as with "
+                "ensure_shape."
+            )
 
 
 def dtype_of(xp: Any, *values: Any) -> Any:

@@ -11,13 +11,20 @@ from typing import Any, NamedTuple
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import arrays_for, require_number, with_own_gradient
+from pullback.functions._arguments import (
+    arrays_for,
+    in_models,
+    require_number,
+    require_rank,
+    with_own_gradient,
+)
 
 _NAME = "attention"
 # A block of weights has as many entries at most: 4 MiB of float32.
 _ENTRIES = 2**20
 
 
+@in_models
 def attention(
     q: Any,
     k: Any,
@@ -43,8 +50,9 @@ def attention(
     - `mask` is of booleans, true where a query may look at a key, of any shape that broadcasts to
       `[..., heads, queries, keys]`. `causal=True` lets a query look at keys up to its own place, the last query being
       at the last key; `window=w` at those less than `w` places away. A query that may look at nothing gives 0.
-    - `score(scores, queries, keys)` changes a block of scores, given the places of its queries and keys; what it closes
-      over is constant. `soft_cap` makes scores `cap · tanh(score / cap)` after that.
+    - `score(scores, queries, keys)` changes a block of scores, given the places of its queries and keys, the last query
+      being at the last key. What it closes over has its gradient too. `soft_cap` makes scores `cap · tanh(score / cap)`
+      after that.
     - `dropout` is the share of weights that are dropped, by `seed` (two whole numbers; drawn anew if it is not given).
     - With `return_logsumexp` the result is `(attention, log-sum-exp of each query's scores)`; both have gradients.
 
@@ -61,6 +69,8 @@ def attention(
     q, k, v = (xp.asarray(each) for each in (q, k, v))
     _require_arrays(xp, q, k, v)
     _require_options(window, scale, soft_cap, score, dropout)
+    if q.shape[-3] is None:
+        k, v = (xp.require(_as_many_heads(xp, q, each), each, _HEADS) for each in (k, v))
     sizes = _Sizes.of(xp, q, k, v)
     share = 1 if sizes.heads is None else sizes.heads // sizes.groups
     mask = None if mask is None else _mask(xp, mask, sizes)
@@ -195,20 +205,26 @@ class _Blocks:
         """The products of queries and keys, with heads and queries as two axes."""
         return self.unflat(self.xp.matmul(q * self.scale, k, transpose_b=True))
 
+    def places(self, start: Any) -> tuple[Any, Any]:
+        """The places of the queries of a block, as a column, and of all keys, as a row; both end at the same place."""
+        xp = self.xp
+        queries = start + xp.arange(self.rows) + (self.keys - self.queries)
+        return queries[:, None], xp.arange(self.keys)[None, :]
+
     def changed(self, scores: Any, start: Any) -> Any:
         """The scores after the score function and the cap."""
         xp, options = self.xp, self.options
         if options.score is not None:
-            places = (start + xp.arange(self.rows))[:, None], xp.arange(self.keys)[None, :]
-            scores = xp.like_block(options.score(scores, *places), scores, _NAME)
+            changed = options.score(scores, *self.places(start))
+            scores = xp.like_block(changed, scores, _NAME)
         return scores if options.cap is None else options.cap * xp.tanh(scores / options.cap)
 
     def allowed(self, at: Any, start: Any) -> Any:
         """Which queries of a block may look at which keys; `None`: all at all."""
-        xp, options, found = self.xp, self.options, self._masked(at, start)
+        options, found = self.options, self._masked(at, start)
         if options.causal or options.window is not None:
-            query = (start + xp.arange(self.rows))[:, None] + (self.keys - self.queries)
-            ahead = xp.arange(self.keys)[None, :] - query
+            queries, keys = self.places(start)
+            ahead = keys - queries
             places = ahead <= 0 if options.causal else ahead < options.window
             if options.window is not None:
                 places = places & (ahead > -options.window)
@@ -340,14 +356,20 @@ def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
             f"pb.functions.{_NAME} got a mask {describe(xp.asarray(mask))}; wanted booleans, true where a query may "
             "look at a key. For numbers to be added to the scores, write score=lambda s, queries, keys: s + ..."
         )
-    rank = len(sizes.leading) + 3
-    if len(found.shape) > rank:
+    whole = [*sizes.leading, sizes.groups if sizes.heads is None else sizes.heads]
+    whole += [sizes.queries, sizes.keys]
+    require_rank(_NAME, mask=found)
+    known = [n if isinstance(n, int) else None for n in whole]
+    fits = len(found.shape) <= len(whole)
+    pairs = zip(reversed(found.shape), reversed(known), strict=False)
+    if not fits or not all(n == 1 or _agree(n, m) for n, m in pairs):
+        shape = ", ".join("?" if n is None else str(n) for n in known)
         raise ArgumentError(
-            f"pb.functions.{_NAME} got a mask {describe(found)}; wanted one that broadcasts to "
-            "[..., heads, queries, keys]."
+            f"pb.functions.{_NAME} got a mask {describe(found)}; wanted one that broadcasts to [..., heads, queries, "
+            f"keys], which are [{shape}]. For one as [batch, queries, keys] write mask[:, None]."
         )
     share = 1 if sizes.heads is None else sizes.heads // sizes.groups
-    return xp.grouped_mask(found, rank, sizes.leading, sizes.groups, share)
+    return xp.grouped_mask(found, whole, sizes.groups, share)
 
 
 def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
@@ -356,6 +378,7 @@ def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
         raise ArgumentError(
             f"{came}wanted real floating-point numbers of one dtype. Cast them before."
         )
+    require_rank(_NAME, q=q, k=k, v=v)
     ranks = {len(a.shape) for a in (q, k, v)}
     if len(ranks) != 1 or ranks.pop() < 3:
         raise ArgumentError(f"{came}wanted the same axes for all: [..., heads, tokens, depth].")
@@ -374,6 +397,16 @@ def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
         raise ArgumentError(
             f"{came}wanted as many heads of q as of k and v, or a multiple of these, known when the program is traced."
         )
+
+
+_HEADS = (
+    f"pb.functions.{_NAME} got other heads of k and v than of q. Where each of them serves several heads of q, the "
+    "number of heads must be known when the program is traced, as with ensure_shape."
+)
+
+
+def _as_many_heads(xp: Any, one: Any, other: Any) -> Any:
+    return xp.extent(one, -3) == xp.extent(other, -3)
 
 
 def _agree(a: int | None, b: int | None) -> bool:

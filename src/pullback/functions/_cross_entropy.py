@@ -16,6 +16,7 @@ from pullback.functions._arguments import (
     dtype_of,
     real_arrays,
     require_number,
+    require_rank,
     with_axes,
     with_own_gradient,
 )
@@ -33,9 +34,10 @@ def binary_cross_entropy(
 
     Use it in place of `keras.losses.binary_crossentropy`, which clips probabilities: a sample that is wrong with
     certainty has the gradient 0 there, and never learns. Nothing is clipped here. With `from_logits=False` the logits
-    are found if the probabilities were made by `keras.activations.sigmoid`, or by any sigmoid in a traced function,
-    and then the gradient flows to them directly. Otherwise it is that of the probabilities as they are: of 1.0, with
-    the label 0, the loss is infinite. So give logits where you have them.
+    are found if the probabilities come from `keras.activations.sigmoid` at once, or from any sigmoid in the same traced
+    function, reshaped, transposed, sliced or gathered since, and then the gradient flows to them directly. Otherwise it
+    is that of the probabilities as they are: of 1.0, with the label 0, the loss is infinite. So give logits where you
+    have them.
 
     >>> import keras, pullback as pb, tensorflow as tf
     >>> z = tf.constant([100.0])
@@ -72,7 +74,7 @@ def categorical_cross_entropy(
     >>> [f"{g:.4g}" for g in tape.gradient(loss, z)[0]]
     ['-2.061e-09', '2.061e-09']
     """
-    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax")
+    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax", axis)
     return _categorical(
         y_true, y_pred, from_logits=from_logits, label_smoothing=label_smoothing, axis=axis
     )
@@ -93,13 +95,14 @@ def sparse_categorical_cross_entropy(
     >>> [f"{g:.4g}" for g in tape.gradient(loss, z)[0]]
     ['-2.061e-09', '2.061e-09']
     """
-    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax")
+    y_pred, from_logits = _seen(y_pred, from_logits, "Softmax", axis)
     return _sparse(y_true, y_pred, from_logits=from_logits, axis=axis)
 
 
-def _seen(y_pred: Any, from_logits: bool, operation: str) -> tuple[Any, bool]:
+def _seen(y_pred: Any, from_logits: bool, operation: str, axis: Any = -1) -> tuple[Any, bool]:
     """Logits instead of probabilities, where they are known."""
-    logits = None if from_logits else arrays_for(y_pred).logits_behind(y_pred, operation)
+    axis = axis if isinstance(axis, int) else -1
+    logits = None if from_logits else arrays_for(y_pred).logits_behind(y_pred, operation, axis)
     return (y_pred, from_logits) if logits is None else (logits, True)
 
 
@@ -111,6 +114,7 @@ def labels_like(xp: Any, function: str, y_true: Any, predicted: Any) -> Any:
             "numbers."
         )
     labels = xp.astype(y_true, predicted.dtype)
+    require_rank(function, y_true=labels, y_pred=predicted)
     came, wanted = tuple(labels.shape), tuple(predicted.shape)
     pairs = zip(came, wanted, strict=False)
     if len(came) != len(wanted) or any(None not in (c, w) and c != w for c, w in pairs):
@@ -241,6 +245,7 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
     (axis,) = axes_of(name, z, axis, one=True)
     classes_last = xp.move_last(z, axis)
     labels = xp.class_numbers(y_true)
+    require_rank(name, y_true=labels)
     if labels is not None and len(labels.shape) == len(z.shape) and labels.shape[axis] == 1:
         labels = xp.squeeze(labels, (axis,))
     rows = (*z.shape[:axis], *z.shape[axis + 1 :])
@@ -249,19 +254,18 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
             f"pb.functions.{name} got labels {describe(xp.asarray(y_true))} for predictions {describe(z)}; wanted the "
             "number of a class for each row, in one axis less. For one-hot labels use categorical_cross_entropy."
         )
-    classes = xp.like(labels, xp.extent(z, axis))
-    labels = xp.require_classes(labels, labels == labels, classes, name, others="")
-    known = (labels >= 0) & (
-        labels < classes
-    )  # which is for compiled programs, that have no errors when they run
+    labels = xp.require_classes(labels, labels == labels, xp.extent(z, axis), name, others="")
+    known = labels >= 0
     if from_logits:
         _, shifted, parts = below_largest(xp, classes_last, (len(z.shape) - 1,))
         loss, slopes = xp.sparse_cross_entropy(labels, shifted, parts)
     else:
         loss, slopes = xp.sparse_log_loss(labels, classes_last)
     loss = xp.where(known, loss, xp.nan_like(loss))
+    slopes = xp.where(xp.expand_dims(known, -1), slopes, xp.nan_like(slopes))
 
     def sparse_categorical_cross_entropy_pullback(dy: Any) -> Any:
-        return xp.move_last(xp.expand_dims(xp.wide(dy), -1) * slopes, axis, back=True)
+        dz = xp.expand_dims(xp.wide(dy), -1) * slopes
+        return {"y_pred": xp.move_last(dz, axis, back=True)}
 
     return xp.astype(loss, dtype_of(xp, y_pred)), sparse_categorical_cross_entropy_pullback

@@ -11,6 +11,7 @@ from pullback.functions._arguments import (
     arrays_for,
     axes_of,
     dtype_of,
+    in_models,
     real_arrays,
     with_own_gradient,
 )
@@ -45,6 +46,7 @@ def cumprod(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = Fals
     return xp.astype(products, dtype_of(xp, x)), cumprod_pullback
 
 
+@in_models
 def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], x: Any) -> Any:
     """f(x) where the condition holds, g(x) elsewhere, entry by entry; neither sees entries that are not its own.
 

@@ -58,6 +58,11 @@ def _log1mexp(xp: Any, x: Any) -> Any:
     return xp.where(small, near, far)
 
 
+def _one_or_nan(xp: Any, like: Any, undefined: Any) -> Any:
+    """A factor of gradients, and of theirs: where a function is not defined, its gradient is no number either."""
+    return xp.where(undefined, xp.nan_like(like), xp.ones_like(like))
+
+
 @with_own_gradient
 def log1mexp(x: Any) -> Any:
     """The logarithm log(1 − exp(−x)) for x > 0, with a gradient that is right near 0 and far from it.
@@ -75,7 +80,7 @@ def log1mexp(x: Any) -> Any:
     xp, a = real_arrays("log1mexp", x=x)
 
     def log1mexp_pullback(dy: Any) -> Any:
-        return xp.wide(dy) * one_over_expm1(a)
+        return xp.wide(dy) * one_over_expm1(a) * _one_or_nan(xp, a, a < 0)
 
     return xp.astype(_log1mexp(xp, a), dtype_of(xp, x)), log1mexp_pullback
 
@@ -93,7 +98,8 @@ def difference(xp: Any, x: Any, y: Any) -> tuple[Any, Any]:
 def log_sub_exp(x: Any, y: Any) -> Any:
     """The logarithm log(exp(x) − exp(y)) for x > y, where neither exponential can be had.
 
-    Use it for the logarithm of a difference of two numbers that are known by their logarithms.
+    Use it for the logarithm of a difference of two numbers that are known by their logarithms. Of −inf twice it is
+    −inf, with the gradient 0; for x < y value and gradient are NaN.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x, y = tf.constant(1000.0), tf.constant(999.0)
@@ -109,12 +115,14 @@ def log_sub_exp(x: Any, y: Any) -> Any:
     def log_sub_exp_pullback(dz: Any) -> Any:
         down = one_over_expm1(gap)
         up = one_over_expm1(-gap)
-        dz = xp.wide(dz)
-        # Both are their first-order Taylor polynomials in what rounding has lost.
-        return {
-            "x": -dz * up * (1.0 + rest * (1.0 + up)),
-            "y": -dz * down * (1.0 - rest * (1.0 + down)),
+        dz = xp.wide(dz) * _one_or_nan(xp, gap, (a < b) | ((a == b) & (a == math.inf)))
+        nothing = (a == -math.inf) & (b == -math.inf)
+        # Both are their first-order Taylor polynomials in what rounding has lost, which is 0 of equal numbers.
+        found = {
+            "x": -dz * up * (1.0 + xp.times_or_zero(1.0 + up, rest)),
+            "y": -dz * down * (1.0 - xp.times_or_zero(1.0 + down, rest)),
         }
+        return {name: xp.where(nothing, xp.zeros_like(g), g) for name, g in found.items()}
 
     return xp.astype(a + _log1mexp(xp, gap), dtype_of(xp, x, y)), log_sub_exp_pullback
 

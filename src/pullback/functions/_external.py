@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from numbers import Number
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pullback._bind import Inputs, name_of, signature_of
 from pullback._define import custom_gradient
+from pullback._names import reference_to
 from pullback._rule import JVP_OFFERS, Rule
+from pullback._tree import flatten
 from pullback.errors import ArgumentError, ExternalError
 from pullback.functions._arguments import arrays_for
+from pullback.functions._differences import differences, listed
 
 Batch = Literal["loop", "threads", "whole"]
 _BATCHES = ("loop", "threads", "whole")
@@ -52,7 +56,8 @@ def external(
     like any other, but of NumPy arrays: a function of the upstream gradient of each result that asks for `inputs` and
     `outputs` by name, and returns one gradient for each input. "differences" takes central differences of `fn`, two
     calls for each number of the inputs, of relative length `step`; `None` means that no gradient is to flow, and is
-    said so when one is asked for.
+    said so when one is asked for. A rule returns `None` for an input into which nothing flows; in a graph, which is
+    made before the rule has run, that is zeros.
 
     `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
     given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
@@ -100,20 +105,30 @@ class _External:
         self._settings = settings
         self.__name__ = settings.name
         self.__doc__ = settings.fn.__doc__
+        # Where files look for it: found there if it has taken the place of its function, as by a decorator.
+        self.__module__, self.__qualname__ = reference_to(settings.fn)
         # Not `_call`: a tf.function copies the attributes of an object over its own, and has one of that name.
         self._differentiable = custom_gradient(self._run, jvp=self._pushed)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Run the function."""
         settings = self._settings
-        if not args:
+        if not args and not named:
             raise ArgumentError(
                 f"{settings.name} under pb.functions.external got no arguments; wanted arrays."
             )
+        others = [f"{name}={value!r}" for name, value in named.items()]
+        others += [repr(a) for a in args if not _is_numeric(a)]
+        if others:
+            raise ArgumentError(
+                f"{settings.name} under pb.functions.external got {', '.join(others)}; wanted arrays and numbers, by "
+                "position. Fix what else it takes before: pb.functions.external(functools.partial(fn, option=...))."
+            )
         xp = arrays_for(*args)
         xp.require_python(f"{settings.name} under pb.functions.external")
-        arrays = args if xp.is_symbolic(args) else tuple(xp.asarray(a) for a in args)
-        return self._differentiable(*arrays)
+        if xp.is_symbolic(args):
+            return xp.as_node(self, *args)
+        return self._differentiable(*(xp.asarray(a) for a in args))
 
     def _run(self, *inputs: Any) -> Any:
         xp, settings = arrays_for(*inputs), self._settings
@@ -143,6 +158,8 @@ class _External:
         backward = _Backward(settings, len(outputs), taking)
         found = iter(self._gradients(xp, backward, [*whole, *outputs, *inputs], specs))
         gradients = [next(found) if i in taking else None for i in range(len(inputs))]
+        for i in backward.left_out - backward.reached:
+            gradients[i] = None
         return gradients[0] if len(gradients) == 1 else tuple(gradients)
 
     def _pushed(self, *tangents: Any, inputs: Any) -> Any:
@@ -195,7 +212,7 @@ class _Forward:
         return _on_batch(self.settings, self._one, arrays)
 
     def _one(self, *arrays: Any) -> list[Any]:
-        return _listed(self.settings.fn(*arrays))
+        return listed(self.settings.fn(*arrays))
 
 
 class _Backward:
@@ -203,6 +220,9 @@ class _Backward:
 
     def __init__(self, settings: _Settings, outs: int, taking: Sequence[int]) -> None:
         self.settings, self.outs, self.taking = settings, outs, taking
+        # Which inputs a gradient and which ones `None` was returned for, known once the rule has run.
+        self.reached: set[int] = set()
+        self.left_out: set[int] = set()
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """One array for each input that takes a gradient."""
@@ -219,7 +239,7 @@ class _Backward:
             "outputs": outputs[0] if outs == 1 else outputs,
         }
         offers = {name: offers[name] for name in settings.rule.requested}
-        gradients = _listed(settings.rule(upstream, offers))
+        gradients = listed(settings.rule(upstream, offers))
         if len(gradients) == len(inputs) != len(self.taking):
             gradients = [gradients[i] for i in self.taking]
         if len(gradients) != len(self.taking):
@@ -227,8 +247,13 @@ class _Backward:
                 f"the rule of {self.settings.name} returned {len(gradients)} gradients; wanted one for each of the "
                 f"{len(self.taking)} inputs of a floating dtype."
             )
+        for i, gradient in zip(self.taking, gradients, strict=True):
+            (self.left_out if gradient is None else self.reached).add(i)
         wanted = [inputs[i] for i in self.taking]
-        return [_like_input(self.settings, g, x) for g, x in zip(gradients, wanted, strict=True)]
+        return [
+            np.zeros_like(x) if g is None else _like_input(self.settings, g, x)
+            for g, x in zip(gradients, wanted, strict=True)
+        ]
 
 
 class _Tangents:
@@ -243,7 +268,7 @@ class _Tangents:
 
     def _one(self, *arrays: Any) -> list[Any]:
         tangents, inputs = arrays[: len(self.taking)], arrays[len(self.taking) :]
-        like = _listed(self.settings.fn(*inputs))
+        like = listed(self.settings.fn(*inputs))
         rule = _Backward(self.settings, len(like), self.taking)
         found = [np.zeros(np.shape(y)) for y in like]
         for i, result in enumerate(found):
@@ -253,6 +278,11 @@ class _Tangents:
                 gradients = rule.one(*unit, *like, *inputs)
                 result[place] = sum(np.sum(g * t) for g, t in zip(gradients, tangents, strict=True))
         return found
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a value is an array of any framework, or is made of numbers."""
+    return all(hasattr(v, "dtype") or isinstance(v, Number) for v in flatten(value)[0])
 
 
 def _spread(inputs: Any) -> list[Any]:
@@ -266,10 +296,6 @@ def _names(fn: Callable[..., Any], count: int) -> list[str]:
     return [known[i] if i < len(known) else f"input {i}" for i in range(count)]
 
 
-def _listed(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, (tuple, list)) else [found]
-
-
 def _no_rule(settings: _Settings) -> ExternalError:
     return ExternalError(
         f"{settings.name} under pb.functions.external has no rule, and its gradient is asked for. Give rule=... or "
@@ -278,50 +304,19 @@ def _no_rule(settings: _Settings) -> ExternalError:
 
 
 def _like_input(settings: _Settings, gradient: Any, x: Any) -> Any:
-    if gradient is None:
-        return np.zeros_like(x)
     gradient = np.asarray(gradient)
+    if gradient.dtype.kind not in "biufc":
+        raise ExternalError(
+            f"the rule of {settings.name} returned {gradient.dtype} for an input of {x.dtype}; wanted numbers, or None "
+            "where nothing flows."
+        )
     if gradient.shape != np.shape(x):
         raise ExternalError(
             f"the rule of {settings.name} returned a gradient of shape {gradient.shape} for an input of shape "
             f"{np.shape(x)}; wanted the shape of the input."
         )
-    return gradient.astype(x.dtype)
-
-
-def differences(
-    fn: Callable[..., Any],
-    upstream: Sequence[Any],
-    inputs: Sequence[Any],
-    taking: Sequence[int],
-    step: float | None,
-) -> list[Any]:
-    """The gradient by central differences, in float64 as far as the function computes in it."""
-    wide = [np.asarray(x, np.float64) if i in taking else x for i, x in enumerate(inputs)]
-
-    def along(i: int, place: tuple[int, ...]) -> float:
-        h = (step or float(np.finfo(np.float64).eps) ** (1 / 3)) * max(
-            1.0, abs(float(wide[i][place]))
-        )
-        ends = []
-        for sign in (1.0, -1.0):
-            moved = wide[i].copy()
-            moved[place] += sign * h
-            found = fn(*wide[:i], moved, *wide[i + 1 :])
-            found = _listed(found)
-            ends.append(
-                sum(
-                    np.sum(np.asarray(u, np.float64) * y)
-                    for u, y in zip(upstream, found, strict=True)
-                )
-            )
-        return (ends[0] - ends[1]) / (2 * h)
-
-    gradients = [np.zeros_like(wide[i]) for i in taking]
-    for gradient, i in zip(gradients, taking, strict=True):
-        for place in np.ndindex(*gradient.shape):
-            gradient[place] = along(i, place)
-    return [g.astype(inputs[i].dtype) for g, i in zip(gradients, taking, strict=True)]
+    # As from any rule: into real numbers the real part flows.
+    return (gradient if np.iscomplexobj(x) else gradient.real).astype(x.dtype)
 
 
 def _on_batch(

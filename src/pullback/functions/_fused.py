@@ -13,14 +13,18 @@ from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
     arrays_for,
     dtype_of,
+    in_models,
     real_arrays,
     require_number,
+    require_rank,
     with_own_gradient,
 )
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)  # of the normal distribution, at 0
 _TANH = math.sqrt(2.0 / math.pi), 0.044715
+# From there on gelu is 0 or x to all digits of float64, and silu from a little further; cubes do not overflow.
+_GELU_ENDS, _SILU_ENDS = 60.0, 1000.0
 
 
 @with_own_gradient
@@ -50,13 +54,15 @@ def gelu(x: Any, approximate: bool = False) -> Any:
 
 def _gelu(x: Any, *, approximate: bool) -> Any:
     xp = arrays_for(x)
+    near, x = xp.clamp(x, -_GELU_ENDS, _GELU_ENDS), xp.maximum(x, -_GELU_ENDS)
     if approximate:
-        return 0.5 * x * (1.0 + xp.tanh(_TANH[0] * (x + _TANH[1] * x * x * x)))
-    return 0.5 * x * xp.erfc(-x * _ROOT_HALF)
+        return 0.5 * x * (1.0 + xp.tanh(_TANH[0] * (near + _TANH[1] * near * near * near)))
+    return 0.5 * x * xp.erfc(-near * _ROOT_HALF)
 
 
 def _gelu_slope(x: Any, dy: Any, *, approximate: bool) -> Any:
     xp = arrays_for(x)
+    x = xp.clamp(x, -_GELU_ENDS, _GELU_ENDS)
     if not approximate:
         below, density = 0.5 * xp.erfc(-x * _ROOT_HALF), _DENSITY * xp.exp(-0.5 * x * x)
         return dy * (below + x * density)
@@ -93,14 +99,18 @@ def swiglu(gate: Any, x: Any) -> Any:
 
 
 def _swiglu(gate: Any, x: Any) -> Any:
-    return gate * arrays_for(x).sigmoid(gate) * x
+    xp = arrays_for(x)
+    return xp.maximum(gate, -_SILU_ENDS) * xp.sigmoid(gate) * x
 
 
 def _swiglu_slopes(gate: Any, x: Any, dy: Any) -> tuple[Any, Any]:
-    s = arrays_for(x).sigmoid(gate)
-    return dy * x * s * (1.0 + gate * (1.0 - s)), dy * gate * s
+    xp = arrays_for(x)
+    s = xp.sigmoid(gate)
+    near = xp.clamp(gate, -_SILU_ENDS, _SILU_ENDS)
+    return dy * x * s * (1.0 + near * (1.0 - s)), dy * xp.maximum(gate, -_SILU_ENDS) * s
 
 
+@in_models
 def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
     """X / √(mean of squares + epsilon) along the last axis, times `scale`.
 
@@ -113,6 +123,7 @@ def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
     return _normalised("rms_norm", x, scale, None, epsilon=epsilon, centred=False)
 
 
+@in_models
 def layer_norm(x: Any, scale: Any = None, offset: Any = None, epsilon: float = 1e-6) -> Any:
     """(x − mean) / √(variance + epsilon) along the last axis, times `scale`, plus `offset`.
 
@@ -129,6 +140,7 @@ def _normalised(name: str, x: Any, scale: Any, offset: Any, *, epsilon: Any, cen
     require_number(name, epsilon, "epsilon", 0.0, 1.0)
     xp = arrays_for(x, scale, offset)
     x = xp.asarray(x)
+    require_rank(name, x=x)
     scale, offset = (
         p if p is None or xp.is_array(p) else xp.asarray(p, x.dtype) for p in (scale, offset)
     )
@@ -160,14 +172,38 @@ def _norm(x: Any, scale: Any, offset: Any, *, name: str, epsilon: float, centred
 
 
 def _unit(xp: Any, x: Any, epsilon: float, centred: bool) -> tuple[Any, Any]:
-    """Entries less their mean, and what they are multiplied with to be of size one."""
-    x = x - xp.mean(x, -1, keepdims=True) if centred else x
-    return x, xp.rsqrt(xp.mean(xp.square(x), -1, keepdims=True) + epsilon)
+    """Entries of size one, less their mean, and what they were multiplied with.
+
+    Where squares leave the range of the format, entries are divided by the largest before; that takes another pass.
+    """
+    mean, squares = _moments(xp, x, epsilon, centred)
+    limits = xp.limits(x)
+    fine = xp.isfinite(squares) & (squares > float(limits.tiny / limits.eps))
+
+    def scaled() -> tuple[Any, Any, Any]:
+        largest = xp.maximum(xp.max(xp.magnitude(x), -1, keepdims=True), math.sqrt(epsilon))
+        usable = ~fine & xp.isfinite(largest) & (largest > 0)
+        scale = xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
+        return scale, *_moments(xp, x / scale, epsilon / scale / scale, centred)
+
+    # The scale changes nothing but what is rounded, and so is constant.
+    scale, mean, squares = xp.cond(
+        xp.all(fine), lambda: (xp.ones_like(squares), mean, squares), scaled
+    )
+    scale, by = xp.stop_gradient(scale), xp.rsqrt(squares)
+    return (x / scale - mean) * by, by / scale
+
+
+def _moments(xp: Any, x: Any, epsilon: Any, centred: bool) -> tuple[Any, Any]:
+    """The mean, which is 0 for entries that stay where they are, and the mean of squares from there on."""
+    mean = xp.mean(x, -1, keepdims=True)
+    mean = mean if centred else xp.zeros_like(mean)
+    return mean, xp.mean(xp.square(x - mean), -1, keepdims=True) + epsilon
 
 
 def _norm_values(x: Any, scale: Any, offset: Any, *, epsilon: float, centred: bool) -> Any:
-    x, by = _unit(arrays_for(x), x, epsilon, centred)
-    x = x * by if scale is None else x * by * scale
+    x, _ = _unit(arrays_for(x), x, epsilon, centred)
+    x = x if scale is None else x * scale
     return x if offset is None else x + offset
 
 
@@ -175,8 +211,8 @@ def _norm_slopes(
     x: Any, scale: Any, offset: Any, dy: Any, *, epsilon: float, centred: bool
 ) -> tuple[Any, Any, Any]:
     xp = arrays_for(x)
-    x, by = _unit(xp, x, epsilon, centred)
-    unit, leading = x * by, tuple(range(len(x.shape) - 1))
+    unit, by = _unit(xp, x, epsilon, centred)
+    leading = tuple(range(len(x.shape) - 1))
     dscale = None if scale is None else xp.sum(dy * unit, leading)
     doffset = None if offset is None else xp.sum(dy, leading)
     dunit = dy if scale is None else dy * scale
@@ -203,6 +239,7 @@ def softmax_cross_entropy(labels: Any, logits: Any) -> Any:
     name = "softmax_cross_entropy"
     xp, z = real_arrays(name, logits=logits)
     labels = xp.packed(labels)
+    require_rank(name, labels=labels, logits=z)
     numbers = xp.kind_of(labels) != "floating"
     wanted = tuple(z.shape[:-1]) if numbers else tuple(z.shape)
     fit = len(z.shape) > 0 and compatible(tuple(labels.shape), wanted)

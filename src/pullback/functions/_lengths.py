@@ -24,7 +24,8 @@ def norm(x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = Fals
     """The Euclidean norm along axes, as `tf.norm`; at 0 its gradient is 0.
 
     Use it where vectors may be 0 (TensorFlow's gradient is NaN there), or so long or short that their squares leave
-    the range of the dtype (where TensorFlow gives infinity or 0). Of other norms TensorFlow's own gradient is right.
+    the range of the dtype (where TensorFlow gives infinity or 0). Along several axes it is the root of all squares,
+    which TensorFlow calls `"euclidean"`; `2` is another norm there, and an error.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.constant([[3e20, 4e20], [0.0, 0.0]])
@@ -36,8 +37,13 @@ def norm(x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = Fals
     """
     if ord not in ("euclidean", 2):
         raise ArgumentError(
-            f"pb.functions.norm got ord={ord!r}; wanted 'euclidean' or 2. The gradient of tf.norm(x, ord={ord!r}) is "
-            "right as it is."
+            f"pb.functions.norm got ord={ord!r}; wanted 'euclidean', which is 'fro' too, or 2. For others there is "
+            "tf.norm, whose gradient is finite at 0 where ord is 1 or infinity."
+        )
+    if ord == 2 and isinstance(axis, (list, tuple)) and len(axis) > 1:
+        raise ArgumentError(
+            f"pb.functions.norm got ord=2 for axis={axis!r}, the largest singular value of matrices. Write "
+            "ord='euclidean' for the root of all squares, or tf.reduce_max(pb.functions.svd(x)[0], -1)."
         )
     return _measure(x, axis=axis, keepdims=keepdims, spread=False)
 
@@ -204,7 +210,12 @@ def atan2(y: Any, x: Any) -> Any:
 
 
 def _scaled_pair(xp: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """A scale, both divided by it, and the sum of their squares, which is at least 1; of two zeros 0, 0, 0, 1."""
+    """A scale, both divided by it, and the sum of their squares, which is at least 1; of two zeros 0, 0, 0, 1.
+
+    Beside an infinite number a finite one is 0, and two of them are of one size, as C has it.
+    """
     scale = xp.stop_gradient(xp.maximum(xp.magnitude(a), xp.magnitude(b)))
-    a, b = xp.divide_or_zero(a, scale), xp.divide_or_zero(b, scale)
+    a, b = (
+        xp.where(xp.isinf(each), xp.sign(each), xp.divide_or_zero(each, scale)) for each in (a, b)
+    )
     return scale, a, b, xp.maximum(xp.square(a) + xp.square(b), 1.0)

@@ -157,9 +157,12 @@ class _Grid:
         added = xp.sum(xp.exp(z - higher[:, None]), 1)
         return _Summed(higher, total * xp.exp(top - higher) + added, picked, smooth)
 
-    def losses(self, state: _Summed, share: Any, whole: Any) -> tuple[Any, Any]:
+    def losses(self, state: _Summed, labels: Any, share: Any, whole: Any) -> tuple[Any, Any]:
         """The losses and the log-sum-exps of a block of tokens, once all classes are summed."""
-        logsumexp = state.top + self.xp.log(state.total)
+        xp = self.xp
+        logsumexp = state.top + xp.log(state.total)
+        # For compiled programs, which have no errors when they run; of no number there is no gradient either.
+        logsumexp = xp.where(labels >= 0, logsumexp, xp.nan_like(logsumexp))
         # Differences before products: of the same size as the loss.
         loss = share * (logsumexp - state.picked)
         if self.options.smoothing:
@@ -208,7 +211,8 @@ def forward(given: Given, *, options: Options) -> tuple[Any, Any]:
 
         state = xp.repeated(grid.across, classes, grid.nothing_summed())
         every = whole if isinstance(whole, float) else grid.of_tokens(whole, start)
-        loss, logsumexp = grid.losses(_Summed(*state), grid.of_tokens(own, start), every)
+        share = grid.of_tokens(own, start)
+        loss, logsumexp = grid.losses(_Summed(*state), labels, share, every)
         return xp.with_block(losses, start, loss, 0), xp.with_block(sums, start, logsumexp, 0)
 
     nothing = xp.zeros([grid.tokens], grid.dtype)
@@ -281,7 +285,7 @@ def forward_and_backward(
             return xp.with_block(held, at, z, 1), *state
 
         held, *state = xp.repeated(grid.across, fill, (held, *grid.nothing_summed()))
-        loss, logsumexp = grid.losses(_Summed(*state), share, every)
+        loss, logsumexp = grid.losses(_Summed(*state), labels, share, every)
         by_token = _ByToken(logsumexp, by * every, by * share, by)
 
         def pull(j: Any, to_x: Any, dweights: Any, dbias: Any, held: Any) -> tuple[Any, ...]:

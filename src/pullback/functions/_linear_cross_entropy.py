@@ -11,7 +11,13 @@ from typing import Any
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import arrays_for, require_number, with_own_gradient
+from pullback.functions._arguments import (
+    arrays_for,
+    in_models,
+    require_number,
+    require_rank,
+    with_own_gradient,
+)
 from pullback.functions._linear_blocks import (
     Given,
     Options,
@@ -25,6 +31,7 @@ _NAME = "linear_cross_entropy"
 _WORTH_COMPILING = 2**22
 
 
+@in_models
 def linear_cross_entropy(
     x: Any,
     weights: Any,
@@ -52,7 +59,8 @@ def linear_cross_entropy(
     - `class_weights` (constants, one per class), `label_smoothing` and `ignore_index` mean what they do in PyTorch: the
       mean is by the weights of the labels, and of ignored tokens alone it is 0.
     - `soft_cap` makes logits `cap · tanh(logit / cap)`.
-    - `shift=True`: the label of a token is the next one along the last axis of `labels`; the last token has none.
+    - `shift=True`: the label of a token is the next one along the last axis of `labels`; the last token has none, and
+      is left out where there is one number per token.
     - `reduction` is `"mean"`, `"sum"` or `"none"` (one loss per token, 0 for ignored ones).
     - With `z_loss` the result is `(loss, z)`, where `z` is `z_loss · logsumexp²`, reduced like the loss, to be added to
       it or not. With `return_logsumexp` the log-sum-exp of each token comes last (0 for ignored ones). Each of them
@@ -67,6 +75,10 @@ def linear_cross_entropy(
     ('0.2201', [[-0.134, 0.134], [0.119, -0.119]])
     """
     xp = arrays_for(x, weights, labels)
+    if isinstance(class_axis, bool) or class_axis not in (-2, -1, 0, 1):
+        raise ArgumentError(
+            f"pb.functions.{_NAME} got class_axis={class_axis!r}; wanted 0 for weights as [classes, depth], or 1."
+        )
     x, weights, bias, labels = _arrays(xp, x, weights, bias, labels, class_axis % 2)
     _require_options(label_smoothing, soft_cap, z_loss, reduction, shift, labels)
     labels, skipped = xp.next_along_last_axis(labels) if shift else (labels, None)
@@ -75,6 +87,7 @@ def linear_cross_entropy(
     valid = xp.chosen_labels(labels, ignore_index, skipped)
     classes = xp.extent(weights, class_axis)
     labels = xp.require_classes(labels, valid, classes, _NAME)
+    labels = xp.astype(labels, "int32")
     scale = _class_weights(xp, class_weights, classes, x)
     rows = xp.reshape(x, [-1, xp.extent(x, -1)])
     options = Options(class_axis % 2, label_smoothing, soft_cap, ignore_index is not None or shift)
@@ -201,8 +214,9 @@ def _arrays(xp: Any, x: Any, weights: Any, bias: Any, labels: Any, axis: int) ->
         raise ArgumentError(
             f"pb.functions.{_NAME} got labels {describe(xp.packed(labels))}; wanted class numbers, as int32 or int64."
         )
+    require_rank(_NAME, x=x, weights=weights, bias=bias, labels=numbers)
     _require_shapes(x, weights, bias, numbers, axis)
-    return x, weights, bias, xp.astype(numbers, "int32")
+    return x, weights, bias, numbers
 
 
 def _require_shapes(x: Any, weights: Any, bias: Any, labels: Any, axis: int) -> None:

@@ -12,7 +12,13 @@ from typing import Any
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import dtype_of, real_arrays, with_own_gradient
+from pullback.functions._arguments import (
+    dtype_of,
+    in_models,
+    real_arrays,
+    require_rank,
+    with_own_gradient,
+)
 
 _ROUNDINGS = (
     8.0  # eigenvalues are equal if they differ by so many roundings of the largest, per row
@@ -20,6 +26,7 @@ _ROUNDINGS = (
 
 
 def _square(function: str, a: Any) -> None:
+    require_rank(function, a=a)
     if len(a.shape) < 2 or (None not in a.shape[-2:] and a.shape[-1] != a.shape[-2]):
         raise ArgumentError(
             f"pb.functions.{function} got {describe(a)}; wanted square matrices, in the last two axes."
@@ -35,7 +42,9 @@ def sqrtm(a: Any) -> Any:
     """The square root of symmetric positive matrices, also with equal eigenvalues.
 
     Use it for covariance matrices and metrics, in place of a formula with `tf.linalg.eigh`, whose gradient is 0 in
-    places where eigenvalues are equal. Only the symmetric part of the argument counts. Right up to third order.
+    places where eigenvalues are equal. Only the symmetric part of the argument counts. Right up to third order. Where
+    eigenvalues are 0 the slope between them is infinite and taken as 0, as by `sqrt`; so at 0 the gradient is 0. Of a
+    matrix with a negative eigenvalue, value and gradient are NaN.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.linalg.diag([4.0, 4.0])
@@ -113,6 +122,7 @@ def _unitary(a: Any) -> Any:
     return xp.astype(xp.matmul(left, xp.transpose(right)), dtype_of(xp, a)), unitary_pullback
 
 
+@in_models
 def polar(a: Any) -> Any:
     """The orthogonal matrix U and the symmetric positive P of a = U P, for square matrices.
 
@@ -133,6 +143,7 @@ def polar(a: Any) -> Any:
     return unitary, _symmetric(xp, xp.matmul(xp.transpose(unitary), xp.asarray(a)))
 
 
+@in_models
 def funm(a: Any, f: Callable[[Any], Any]) -> Any:
     """A function of symmetric matrices: V f(w) Vᵀ, also with equal eigenvalues. `f` takes single numbers.
 
@@ -194,6 +205,11 @@ def equal_pairs(xp: Any, values: Any) -> Any:
     return same & (xp.identity_like(one - other) == 0)
 
 
+def in_pairs(xp: Any, pairs: Any) -> Any:
+    """Which columns of vectors belong to a value of some pair: such vectors are any of a whole plane."""
+    return xp.any(pairs, -2, keepdims=True)
+
+
 REFUSED = (
     "pb.functions.{} was differentiated where {} {}, and what was made of its {} has no gradient there, or one "
     "that they do not tell. For a function of the matrix use pb.functions.{}; else break the tie."
@@ -205,7 +221,9 @@ def eigh(a: Any) -> Any:
     """Eigenvalues and eigenvectors of symmetric matrices, as `tf.linalg.eigh`, whose gradient refuses to be wrong.
 
     Use it where eigenvalues may be equal: what depends on all of the equal ones alike has its gradient, as a sum or a
-    determinant; whatever else is an error when it runs (under XLA NaN), where TensorFlow gives infinity or 0.
+    determinant. Their eigenvectors have none: whatever depends on them is an error when it runs (under XLA NaN), where
+    TensorFlow gives infinity or 0. It does not tell what is made of them, and refuses also what has a gradient, as the
+    projection on all of them.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.eye(2)
@@ -226,7 +244,7 @@ def eigh(a: Any) -> Any:
         same = equal_pairs(xp, xp.stop_gradient(w))
         gap = xp.expand_dims(w, -2) - xp.expand_dims(w, -1)
         unlike = xp.expand_dims(dw, -1) - xp.expand_dims(dw, -2)
-        holds = is_nothing(xp, xp.where(same, inner, xp.zeros_like(inner)), inner)
+        holds = is_nothing(xp, xp.where(in_pairs(xp, same), xp.wide(dv), 0.0), xp.wide(dv))
         holds &= is_nothing(xp, xp.where(same, unlike, xp.zeros_like(unlike)), dw)
         apart = ~same & (xp.identity_like(gap) == 0)
         quotient = 0.5 * (inner - xp.transpose(inner)) / xp.where(apart, gap, xp.ones_like(gap))

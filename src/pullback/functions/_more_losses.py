@@ -78,6 +78,7 @@ def kl_divergence(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
     """Σ y_true · log(y_true / y_pred) along `axis`, of probabilities as they are; a term whose y_true is 0 is 0.
 
     Use it in place of `keras.losses.kl_divergence`, which clips both: small probabilities keep their gradient here.
+    Where both are 0, their gradients are 0.
 
     >>> import pullback as pb, tensorflow as tf
     >>> p, q = tf.constant([0.25, 0.75]), tf.constant([1e-12, 1.0])
@@ -101,7 +102,11 @@ def kl_divergence(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
 
     def kl_pullback(dy: Any) -> Any:
         dy = with_axes(xp, xp.wide(dy), axes, keepdims=False)
-        return {"y_true": dy * (log_ratio() + 1.0), "y_pred": -dy * xp.times_or_zero(1.0 / q, p)}
+        nothing = (p == 0) & (q == 0)
+        to_true = xp.where(nothing, xp.zeros_like(q), log_ratio() + 1.0)
+        to_pred = -xp.times_or_zero(1.0 / q, p)
+        # Slopes may be infinite, also where nobody asks for them.
+        return {"y_true": xp.times_or_zero(to_true, dy), "y_pred": xp.times_or_zero(to_pred, dy)}
 
     loss = xp.sum(xp.times_or_zero(log_ratio(), p), axes)
     return xp.astype(loss, dtype_of(xp, y_true, y_pred)), kl_pullback

@@ -6,8 +6,8 @@ from typing import Any
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import dtype_of, real_arrays, with_own_gradient
-from pullback.functions._matrices import REFUSED, equal_pairs, is_nothing
+from pullback.functions._arguments import dtype_of, real_arrays, require_rank, with_own_gradient
+from pullback.functions._matrices import REFUSED, equal_pairs, in_pairs, is_nothing
 
 
 @with_own_gradient
@@ -15,9 +15,9 @@ def svd(a: Any) -> Any:
     """Singular values s and vectors U, V of matrices, a = U diag(s) Vᵀ, as `tf.linalg.svd(a)` returns them.
 
     Use it where singular values may be equal or 0. What depends on all of the equal ones alike has its gradient, as a
-    nuclear norm, and of a value of 0 it is 0; whatever else is an error when it runs (under XLA NaN), where TensorFlow
-    gives 0. Two functions such as U Vᵀ and U diag(s) Vᵀ ask the same of the vectors at the identity and have different
-    gradients: so for the first there is `pb.functions.polar`.
+    nuclear norm, and of a value of 0 it is 0. Their vectors have none: whatever depends on them is an error when it
+    runs (under XLA NaN), where TensorFlow gives 0. Two functions such as U Vᵀ and U diag(s) Vᵀ ask the same of the
+    vectors at the identity and have different gradients: so for the first there is `pb.functions.polar`.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.constant([[2.0, 0.0], [0.0, 2.0]])
@@ -28,6 +28,7 @@ def svd(a: Any) -> Any:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     xp, m = real_arrays("svd", a=a)
+    require_rank("svd", a=m)
     if len(m.shape) < 2:
         raise ArgumentError(
             f"pb.functions.svd got {describe(m)}; wanted matrices, in the last two axes."
@@ -53,8 +54,9 @@ def _pulled_back(xp: Any, found: tuple[Any, Any, Any], ds: Any, du: Any, dv: Any
     zero = xp.stop_gradient(one + other) <= _least(xp, s)
     unlike = xp.where(same, xp.expand_dims(ds, -1) - xp.expand_dims(ds, -2), xp.zeros_like(k))
     holds = is_nothing(xp, unlike, ds)
-    holds &= is_nothing(xp, xp.where(same, k + l, xp.zeros_like(k)), k, l)
-    holds &= is_nothing(xp, xp.where(zero & ~alone, k - l, xp.zeros_like(k)), k, l)
+    tied = in_pairs(xp, same | (zero & ~alone))
+    holds &= is_nothing(xp, xp.where(tied, du, 0.0), du)
+    holds &= is_nothing(xp, xp.where(tied, dv, 0.0), dv)
     odd_sum, odd_difference = k + l - xp.transpose(k + l), k - l - xp.transpose(k - l)
     by_difference = _over(xp, 0.5 * odd_sum, other - one, same | alone)
     by_sum = _over(xp, 0.5 * odd_difference, other + one, zero | alone)

@@ -4,6 +4,7 @@ from pullback.engines.tensorflow.array_functions.blocks import *
 from pullback.engines.tensorflow.array_functions.for_attention import *
 from pullback.engines.tensorflow.array_functions.for_functions import *
 from pullback.engines.tensorflow.array_functions.for_rules import *
+from pullback.engines.tensorflow.array_functions.logits import *
 from pullback.engines.tensorflow.array_functions.matrices import *
 from pullback.engines.tensorflow.array_functions.programs import *
 from pullback.engines.tensorflow.array_functions.python_calls import *

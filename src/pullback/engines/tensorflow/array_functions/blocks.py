@@ -167,8 +167,11 @@ def chosen_labels(labels: Any, ignored: int | None, skipped: Any) -> Any:
 def require_classes(
     labels: Any, valid: Any, classes: Any, function: str, *, others: str = ", or ignore_index"
 ) -> Any:
-    """Labels that are all classes, 0 where they do not count; else an error, now or when the program runs."""
-    labels = tf.where(valid, labels, 0)
+    """Labels, 0 where they do not count; if one is no class, an error, now or when the program runs.
+
+    A compiled program has no errors: there it is −1, which fits into any dtype.
+    """
+    labels, classes = tf.where(valid, labels, 0), tf.cast(classes, labels.dtype)
     wrong = (labels < 0) | (labels >= classes)
     words = f"pb.functions.{function} got a label that is no class: "
     wanted = f"wanted numbers from 0 to the number of classes less one{others}"
@@ -179,8 +182,8 @@ def require_classes(
         return labels
     graph = tf.compat.v1.get_default_graph()
     if private.is_compiled_by_xla(graph):
-        return labels
-    worst = tf.reduce_max(tf.where(wrong, labels, tf.constant(-(2**31))))
+        return tf.where(wrong, tf.constant(-1, labels.dtype), labels)
+    worst = tf.reduce_max(tf.where(wrong, labels, labels.dtype.min))
     check = tf.debugging.Assert(~tf.reduce_any(wrong), [words, worst, "of", classes, wanted])
     with tf.control_dependencies([check]):
         return tf.identity(labels)

@@ -55,10 +55,14 @@ def like_block(found: Any, block: Any, function: str) -> Any:
     return found
 
 
-def grouped_mask(mask: Any, rank: int, leading: Sequence[Any], groups: int, share: int) -> Any:
+def grouped_mask(mask: Any, whole: Sequence[Any], groups: int, share: int) -> Any:
     """A mask of axes [groups, heads of a group, queries, keys], of size one where nothing depends on it."""
+    rank, leading = len(whole), whole[:-3]
     for _ in range(rank - mask.shape.rank):
         mask = mask[None]
+    if None in mask.shape.as_list():  # of an axis that may be of size one, or not
+        pairs = zip(mask.shape, whole, strict=True)
+        mask = tf.broadcast_to(mask, [m if n is None else n for n, m in pairs])
     alone = all(size == 1 for size in mask.shape[:-3])
     shape = tf.shape(mask)
     rest = [shape[-2] if mask.shape[-2] is None else mask.shape[-2], mask.shape[-1] or shape[-1]]

@@ -24,9 +24,11 @@ sqrt = tf.sqrt
 power = tf.pow
 arctan2 = tf.atan2
 isfinite = tf.math.is_finite
+isinf = tf.math.is_inf
 sum = tf.reduce_sum  # noqa: A001  # NumPy's name
 max = tf.reduce_max  # noqa: A001
 all = tf.reduce_all  # noqa: A001
+any = tf.reduce_any  # noqa: A001
 expand_dims = tf.expand_dims
 stop_gradient = tf.stop_gradient
 cond = tf.cond
@@ -161,22 +163,6 @@ def class_numbers(labels: Any) -> Any:
     if not (labels.dtype.is_integer or labels.dtype.is_floating):
         return None
     return labels if labels.dtype in (tf.int32, tf.int64) else tf.cast(labels, tf.int64)
-
-
-def logits_behind(probabilities: Any, operation: str) -> Any:
-    """What a sigmoid or softmax (TensorFlow's name of it) was given, if this tensor is known to come from one.
-
-    A traced tensor knows its operation; one that runs at once does not, but Keras' activations leave a mark on theirs.
-    """
-    marked = getattr(probabilities, "_keras_logits", None)
-    if marked is not None or not isinstance(probabilities, tf.Tensor):
-        return marked
-    if isinstance(probabilities, tf.__internal__.EagerTensor):
-        return None
-    made_by = probabilities.op
-    while made_by.type == "Identity":
-        made_by = made_by.inputs[0].op
-    return made_by.inputs[0] if made_by.type == operation else None
 
 
 def as_condition(condition: Any) -> Any:

@@ -20,7 +20,16 @@ matmul = tf.matmul
 diagonal = tf.linalg.diag_part
 diag = tf.linalg.diag
 cholesky = tf.linalg.cholesky
-eigh = tf.linalg.eigh
+
+
+def eigh(matrices: Any) -> Any:
+    """Eigenvalues and eigenvectors; NaN of what is not finite, which to TensorFlow is an error that names nobody."""
+    fine = tf.reduce_all(tf.math.is_finite(matrices), [-2, -1])
+    nan = tf.cast(math.nan, matrices.dtype)
+    values, vectors = tf.linalg.eigh(
+        tf.where(fine[..., None, None], matrices, tf.zeros_like(matrices))
+    )
+    return tf.where(fine[..., None], values, nan), tf.where(fine[..., None, None], vectors, nan)
 
 
 def svd(matrices: Any) -> Any:

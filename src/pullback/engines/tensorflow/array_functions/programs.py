@@ -36,9 +36,9 @@ def is_symbolic(leaves: Sequence[Any]) -> bool:
     return any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
 
 
-def as_node(function: Callable[..., Any], *args: Any) -> Any:
+def as_node(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """The call of a function as a node of the model that is being built."""
-    return GradientOperation(function)(*args)
+    return GradientOperation(function)(*args, **options)
 
 
 def runnable(function: Callable[..., Any]) -> Callable[..., Any]:

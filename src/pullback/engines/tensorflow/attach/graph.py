@@ -23,7 +23,18 @@ from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Rec
 from pullback.engines.tensorflow.attach.splice import capture_ahead
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import ExportError
-from pullback.extend import Call, ForwardResult, Rule, unflatten, walk
+from pullback.extend import (
+    Call,
+    ForwardResult,
+    GradientFunction,
+    Reference,
+    Rule,
+    find,
+    find_in_file,
+    reference_to,
+    unflatten,
+    walk,
+)
 
 # What is traced here will be written to a file.
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
@@ -212,12 +223,32 @@ class GradientOperation(keras.Operation):
 
     def get_config(self) -> dict[str, Any]:
         """What Keras writes to a file."""
-        return {"name": self.name, "function": keras.saving.serialize_keras_object(self.function)}
+        if isinstance(self.function, GradientFunction):
+            written = keras.saving.serialize_keras_object(self.function)
+            return {"name": self.name, "function": written}
+        reference = reference_to(self.function)
+        if find(reference) is not self.function:
+            name = getattr(self.function, "__name__", type(self.function).__name__)
+            raise ExportError(
+                f"{name} cannot be written to a .keras file, because loading could not find it again by its name. Call "
+                "it in a layer of your own, whose class is registered by keras.saving.register_keras_serializable, or "
+                "save the weights alone: model.save_weights(...)."
+            )
+        return {"name": self.name, "by_name": reference._asdict()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> GradientOperation:
         """The operation that a file describes."""
-        return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
+        if "by_name" not in config:
+            return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
+        reference = Reference(**config["by_name"])
+        found = find_in_file(reference)
+        if found is None:
+            raise ExportError(
+                f"the file names the function {reference.name} of {reference.module}, which cannot be imported here. "
+                "Make that module importable."
+            )
+        return cls(found, config["name"])
 
 
 def attach_symbolic(call: Call, leaves: Sequence[Any]) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -166,9 +165,9 @@ def override_config(lines: Lines, model: Any) -> dict[str, Any]:
 
 
 def _function_config(function: GradientFunction) -> dict[str, Any]:
-    reduced = function.__reduce__()
-    if isinstance(reduced, str):
-        reference = reference_to(function)
+    reduced, reference = function.__reduce__(), reference_to(function)
+    around = find(reference)  # which the ready-made functions are in
+    if isinstance(reduced, str) or getattr(around, "__wrapped__", None) is function.__wrapped__:
         if reference.module == "__main__":
             _warn_of_main(reference, f"the function {reference.name!r}")
         return {"by_name": reference._asdict()}
@@ -178,7 +177,7 @@ def _function_config(function: GradientFunction) -> dict[str, Any]:
 def _describe(part: Any) -> Any:
     if isinstance(part, dict):
         return {key: _describe(value) for key, value in part.items()}
-    if isinstance(part, (types.FunctionType, types.BuiltinFunctionType, type)):
+    if callable(part) and not isinstance(part, ReadyRule) and not hasattr(part, "get_config"):
         what = "the function {0.name} of {0.module}".format(reference_to(part))
         return {_REFERENCE: _written(part, what)._asdict()}
     if isinstance(part, ReadyRule):
