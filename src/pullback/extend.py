@@ -134,7 +134,7 @@ from pullback.explain import flow as flow
 from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
-from pullback.functions._checkpoint import checkpoint as checkpoint
+from pullback.functions.saving.checkpoint import checkpoint as checkpoint
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
 from pullback.rules._ready import ReadyRule as ReadyRule

@@ -18,7 +18,7 @@ from pullback.functions._arguments import (
     require_rank,
     with_own_gradient,
 )
-from pullback.functions._linear_blocks import (
+from pullback.functions.saving.linear_blocks import (
     Given,
     Options,
     backward,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pullback.functions._linear_solvers import Solved
+from pullback.functions.implicit.linear_solvers import Solved
 
 Rows = Callable[[Any], Any]
 

@@ -33,8 +33,8 @@ def checkpoint(fn: Any = None, *, policy: Any = "nothing") -> Any:
     held is one block's worth instead of all. `fn` may be a function, a method, a layer, a model or a lambda; arguments
     may be of any structure, with keywords and static values. Random numbers are the same in both runs (another sequence
     than without a checkpoint), what is written to variables, such as statistics of a BatchNormalization, is written
-    once, and variables are read as in the first run. A second run that does something else, or comes to other values, is
-    a `RecomputationError`.
+    once, and variables are read as in the first run. A second run that does something else, or comes to other
+    values, is a `RecomputationError`.
 
     `policy` says what is kept all the same, inside of a traced function: `"nothing"`, `"matmuls"` (results of matrix
     products and convolutions), `"everything"`; names of operations, as `["MatMul", "Softmax"]`; a number of bytes, up

@@ -16,9 +16,15 @@ from pullback._define import custom_gradient
 from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged
 from pullback.functions._arguments import arrays_for
-from pullback.functions._implicit import Equation, equation_of, real_array
-from pullback.functions._runge_kutta import METHODS, Slope, Tableau, runge_kutta, runge_kutta_of
-from pullback.functions._solve_options import OnFailure, Options, ended_early
+from pullback.functions.implicit.equation import Equation, equation_of, real_array
+from pullback.functions.implicit.runge_kutta import (
+    METHODS,
+    Slope,
+    Tableau,
+    runge_kutta,
+    runge_kutta_of,
+)
+from pullback.functions.implicit.solve_options import OnFailure, Options, ended_early
 
 _SLIVER = 1e-6  # of an interval, which is no step of its own
 

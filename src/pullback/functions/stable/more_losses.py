@@ -15,8 +15,8 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
-from pullback.functions._cross_entropy import labels_like
-from pullback.functions._exponentials import sigmoids, softplus_of_minus_size
+from pullback.functions.stable.cross_entropy import labels_like
+from pullback.functions.stable.exponentials import sigmoids, softplus_of_minus_size
 
 
 @with_own_gradient

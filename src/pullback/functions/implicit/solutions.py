@@ -9,14 +9,14 @@ from typing import Any, Literal
 from pullback._tree import flatten
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import arrays_for, require_number
-from pullback.functions._implicit import (
+from pullback.functions.implicit.equation import (
     Equation,
     equation_of,
     solution_of,
 )
-from pullback.functions._iterations import anderson, descended, iterated, newton, stepped
-from pullback.functions._linear_solvers import Solved, lowest_curvature
-from pullback.functions._solve_options import OnFailure, Options, SolveLog
+from pullback.functions.implicit.iterations import anderson, descended, iterated, newton, stepped
+from pullback.functions.implicit.linear_solvers import Solved, lowest_curvature
+from pullback.functions.implicit.solve_options import OnFailure, Options, SolveLog
 
 Tolerance = float | Literal["auto"] | None
 Function = Callable[..., Any]

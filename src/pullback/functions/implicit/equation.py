@@ -19,8 +19,8 @@ from pullback._scope import rehearsing, set_for
 from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged, UnsupportedError
 from pullback.functions._arguments import arrays_for
-from pullback.functions._linear_solvers import SOLVERS, Solved
-from pullback.functions._solve_options import (
+from pullback.functions.implicit.linear_solvers import SOLVERS, Solved
+from pullback.functions.implicit.solve_options import (
     Options,
     Solve,
     SolveLog,

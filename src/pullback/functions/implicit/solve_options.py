@@ -6,7 +6,7 @@ import math
 from typing import Any, Literal, NamedTuple
 
 from pullback.errors import ArgumentError
-from pullback.functions._linear_solvers import SOLVERS
+from pullback.functions.implicit.linear_solvers import SOLVERS
 
 OnFailure = Literal["raise", "nan", "accept"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from pullback._project import describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import dtype_of, real_arrays, require_rank, with_own_gradient
-from pullback.functions._matrices import REFUSED, equal_pairs, in_pairs, is_nothing
+from pullback.functions.stable.matrices import REFUSED, equal_pairs, in_pairs, is_nothing
 
 
 @with_own_gradient

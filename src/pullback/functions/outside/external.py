@@ -17,7 +17,7 @@ from pullback._rule import JVP_OFFERS, Rule
 from pullback._tree import flatten
 from pullback.errors import ArgumentError, ExternalError
 from pullback.functions._arguments import arrays_for
-from pullback.functions._differences import differences, listed
+from pullback.functions.outside.differences import differences, listed
 
 Batch = Literal["loop", "threads", "whole"]
 _BATCHES = ("loop", "threads", "whole")

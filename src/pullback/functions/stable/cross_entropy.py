@@ -20,7 +20,7 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
-from pullback.functions._exponentials import below_largest, sigmoids, softplus_of_minus_size
+from pullback.functions.stable.exponentials import below_largest, sigmoids, softplus_of_minus_size
 
 
 def binary_cross_entropy(
