@@ -281,11 +281,11 @@ add(Case("a body without backward", [X], _no_rule, lambda _: pb.custom_gradient(
 
 def _swapping(dz: Any, *, inputs: Any) -> Any:
     x, y = inputs
-    return (2.0 * dz * x, 3.0 * dz * y), lambda ddx, ddy: (5.0 * ddy, 7.0 * ddx)
+    return (2.0 * dz * x, 3.0 * dz * y), lambda ddx, ddy: (5.0 * dz * ddy, 7.0 * dz * ddx)
 
 
 def _eleven(dy: Any, *, inputs: Any) -> Any:
-    return 3.0 * dy * inputs[0], lambda ddx: 11.0 * ddx
+    return 3.0 * dy * inputs[0], lambda ddx: 11.0 * dy * ddx
 
 
 def _residual(_: Adapter) -> Function:
@@ -309,9 +309,9 @@ enter(CUBE, "second of outputs", lambda dy, *, outputs: dy * outputs, [X**3], se
 add(Case("second order of a residual", [X], [2 * X**3], _residual, [24 * X**5]))
 # The explicit derivative gets 2g = (4x, 6y) and swaps.
 enter(PRODUCT, "explicit second", _swapping, [2 * X, 3 * Y], second=[30 * Y, 28 * X])
-# f² with f' given as 3x: g = 2 f · 3x = 6x⁴. Of 2g, each of the two `second` makes 11 · 2g, and the way through the two
+# f² with f' given as 3x: g = 2 f · 3x = 6x⁴. Of 2g, each of the two `second` makes 11 f · 2g, and the way through the two
 # upstreams f is 2 · 3x · 3x · 2g.
-_SECOND: Final = [12 * X**4 * (18 * X**2 + 22)]
+_SECOND: Final = [12 * X**4 * (18 * X**2 + 22 * X**3)]
 enter(SQUARED, "explicit second of a square", _eleven, [6 * X**4], second=_SECOND)
 
 # Forward mode: all gradients above hold there as well, by transposing.
