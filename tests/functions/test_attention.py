@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.errors import ArgumentError
-from pullback.functions import _attention as module
+from pullback.functions.saving import attention as module
 
 attention = pb.functions.attention
 RANDOM = np.random.default_rng(0)

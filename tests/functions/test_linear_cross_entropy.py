@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.errors import ArgumentError
-from pullback.functions import _linear_blocks as module
+from pullback.functions.saving import linear_blocks as module
 from tests.modes import MODES
 
 loss = pb.functions.linear_cross_entropy
