@@ -17,17 +17,20 @@ class HowWeWrite(griffe.Extension):
             obj.docstring.value = _EXAMPLE.sub(_fenced, obj.docstring.value)
 
     def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
-        """A name that is imported as itself, from a private module, is meant for users."""
+        """A name that is imported as itself, from a private module or from inside, is meant for users."""
         if mod.exports is None and mod.is_init_module:
-            mod.exports = [name for name, one in mod.members.items() if _is_exported(name, one)]
+            mod.exports = [
+                name for name, one in mod.members.items() if _is_exported(name, one, mod.path)
+            ]
 
 
 def _fenced(example: re.Match[str]) -> str:
     return f"```pycon\n{example[0].rstrip()}\n```\n"
 
 
-def _is_exported(name: str, member: griffe.Object | griffe.Alias) -> bool:
+def _is_exported(name: str, member: griffe.Object | griffe.Alias, package: str) -> bool:
     if not isinstance(member, griffe.Alias):
         return not name.startswith("_") and not isinstance(member, griffe.Module)
     module, _, own = member.target_path.rpartition(".")
-    return own == name and module.rpartition(".")[2].startswith("_")
+    inside = module.rpartition(".")[2].startswith("_") or module.startswith(f"{package}.")
+    return own == name and inside

@@ -174,23 +174,17 @@ def _norm(x: Any, scale: Any, offset: Any, *, name: str, epsilon: float, centred
 def _unit(xp: Any, x: Any, epsilon: float, centred: bool) -> tuple[Any, Any]:
     """Entries of size one, less their mean, and what they were multiplied with.
 
-    Where squares leave the range of the format, entries are divided by the largest before; that takes another pass.
+    Where squares would leave the range of the format, entries are divided by a power of two before.
     """
-    mean, squares = _moments(xp, x, epsilon, centred)
-    limits = xp.limits(x)
-    fine = xp.isfinite(squares) & (squares > float(limits.tiny / limits.eps))
-
-    def scaled() -> tuple[Any, Any, Any]:
-        largest = xp.maximum(xp.max(xp.magnitude(x), -1, keepdims=True), math.sqrt(epsilon))
-        usable = ~fine & xp.isfinite(largest) & (largest > 0)
-        scale = xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
-        return scale, *_moments(xp, x / scale, epsilon / scale / scale, centred)
-
-    # The scale changes nothing but what is rounded, and so is constant.
-    scale, mean, squares = xp.cond(
-        xp.all(fine), lambda: (xp.ones_like(squares), mean, squares), scaled
-    )
-    scale, by = xp.stop_gradient(scale), xp.rsqrt(squares)
+    limits, plain = xp.limits(x), _moments(xp, x, epsilon, centred)[1]
+    fine = xp.isfinite(plain) & (plain > float(limits.tiny / limits.eps))
+    largest = xp.maximum(xp.max(xp.magnitude(x), -1, keepdims=True), math.sqrt(epsilon))
+    usable = ~fine & xp.isfinite(largest) & (largest > 0)
+    scale = xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
+    # It changes nothing but what is rounded, and so is constant.
+    scale = xp.stop_gradient(scale)
+    mean, squares = _moments(xp, x / scale, epsilon / scale / scale, centred)
+    by = xp.rsqrt(squares)
     return (x / scale - mean) * by, by / scale
 
 

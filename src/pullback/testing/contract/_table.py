@@ -309,8 +309,8 @@ enter(CUBE, "second of outputs", lambda dy, *, outputs: dy * outputs, [X**3], se
 add(Case("second order of a residual", [X], [2 * X**3], _residual, [24 * X**5]))
 # The explicit derivative gets 2g = (4x, 6y) and swaps.
 enter(PRODUCT, "explicit second", _swapping, [2 * X, 3 * Y], second=[30 * Y, 28 * X])
-# f² with f' given as 3x: g = 2 f · 3x = 6x⁴. Of 2g, each of the two `second` makes 11 f · 2g, and the way through the two
-# upstreams f is 2 · 3x · 3x · 2g.
+# f² with f' given as 3x: g = 2 f · 3x = 6x⁴. Of 2g, each of the two `second` makes 11 f · 2g, and the way through
+# the two upstreams f is 2 · 3x · 3x · 2g.
 _SECOND: Final = [12 * X**4 * (18 * X**2 + 22 * X**3)]
 enter(SQUARED, "explicit second of a square", _eleven, [6 * X**4], second=_SECOND)
 
