@@ -18,17 +18,11 @@ from pullback._tree import flatten
 from pullback.errors import ArgumentError, ExternalError
 from pullback.functions._arguments import arrays_for
 from pullback.functions.outside.differences import differences, listed
+from pullback.functions.outside.results import outs_of
 
 Batch = Literal["loop", "threads", "whole"]
 _BATCHES = ("loop", "threads", "whole")
 _RULES = ("differences",)
-
-
-class Out(NamedTuple):
-    """Shape and dtype of one result; a dtype of `None` is that of the first input."""
-
-    shape: tuple[int | None, ...]
-    dtype: Any = None
 
 
 class _Settings(NamedTuple):
@@ -94,7 +88,7 @@ def external(
                 f"pb.functions.external got {option}={value!r}; wanted a positive number or None."
             )
     rule = Rule(rule, JVP_OFFERS) if callable(rule) else rule
-    settings = _Settings(name_of(fn), fn, rule, _outs(out), batch, timeout, step)
+    settings = _Settings(name_of(fn), fn, rule, outs_of(out), batch, timeout, step)
     return _External(settings)
 
 
@@ -368,35 +362,6 @@ def _in_time(settings: _Settings, run: Callable[[], Any]) -> Any:
         ) from None
     finally:
         pool.shutdown(wait=False)
-
-
-def _outs(out: Any) -> list[Out] | None:
-    """What the user said of the results, one entry for each."""
-    if out is None:
-        return None
-    several = isinstance(out, list)
-    found = [_one_out(each) for each in (out if several else [out])]
-    if any(each is None for each in found) or not found:
-        raise ArgumentError(
-            f"pb.functions.external got out={out!r}; wanted a shape, such as (3, None), or (shape, dtype), or a list "
-            "of these for several results."
-        )
-    return [each for each in found if each is not None]
-
-
-def _one_out(out: Any) -> Out | None:
-    if isinstance(out, Out):
-        return out
-    if _is_shape(out):
-        return Out(tuple(out))
-    pair = isinstance(out, tuple) and len(out) == 2 and _is_shape(out[0])
-    return Out(tuple(out[0]), out[1]) if pair else None
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, tuple) and all(
-        n is None or (isinstance(n, int) and not isinstance(n, bool)) for n in value
-    )
 
 
 def _specs(xp: Any, settings: _Settings, inputs: Sequence[Any]) -> list[Any]:

@@ -11,15 +11,10 @@ from typing import Any, NamedTuple
 
 from pullback._project import describe
 from pullback.errors import ArgumentError
-from pullback.functions._arguments import (
-    arrays_for,
-    in_models,
-    require_number,
-    require_rank,
-    with_own_gradient,
-)
+from pullback.functions._arguments import arrays_for, in_models, require_rank, with_own_gradient
+from pullback.functions.saving.attention_arguments import NAME as _NAME
+from pullback.functions.saving.attention_arguments import agree, require_arrays, require_options
 
-_NAME = "attention"
 # A block of weights has as many entries at most: 4 MiB of float32.
 _ENTRIES = 2**20
 
@@ -67,8 +62,8 @@ def attention(
     """
     xp = arrays_for(q, k, v)
     q, k, v = (xp.asarray(each) for each in (q, k, v))
-    _require_arrays(xp, q, k, v)
-    _require_options(window, scale, soft_cap, score, dropout)
+    require_arrays(xp, q, k, v)
+    require_options(window, scale, soft_cap, score, dropout)
     if q.shape[-3] is None:
         k, v = (xp.require(_as_many_heads(xp, q, each), each, _HEADS) for each in (k, v))
     sizes = _Sizes.of(xp, q, k, v)
@@ -362,7 +357,7 @@ def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
     known = [n if isinstance(n, int) else None for n in whole]
     fits = len(found.shape) <= len(whole)
     pairs = zip(reversed(found.shape), reversed(known), strict=False)
-    if not fits or not all(n == 1 or _agree(n, m) for n, m in pairs):
+    if not fits or not all(n == 1 or agree(n, m) for n, m in pairs):
         shape = ", ".join("?" if n is None else str(n) for n in known)
         raise ArgumentError(
             f"pb.functions.{_NAME} got a mask {describe(found)}; wanted one that broadcasts to [..., heads, queries, "
@@ -370,33 +365,6 @@ def _mask(xp: Any, mask: Any, sizes: _Sizes) -> Any:
         )
     share = 1 if sizes.heads is None else sizes.heads // sizes.groups
     return xp.grouped_mask(found, whole, sizes.groups, share)
-
-
-def _require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
-    came = f"pb.functions.{_NAME} got q {describe(q)}, k {describe(k)}, v {describe(v)}; "
-    if any(xp.kind_of(a) != "floating" for a in (q, k, v)) or not q.dtype == k.dtype == v.dtype:
-        raise ArgumentError(
-            f"{came}wanted real floating-point numbers of one dtype. Cast them before."
-        )
-    require_rank(_NAME, q=q, k=k, v=v)
-    ranks = {len(a.shape) for a in (q, k, v)}
-    if len(ranks) != 1 or ranks.pop() < 3:
-        raise ArgumentError(f"{came}wanted the same axes for all: [..., heads, tokens, depth].")
-    fits = _agree(q.shape[-1], k.shape[-1]) and _agree(k.shape[-2], v.shape[-2])
-    leading = zip(q.shape[:-3], k.shape[:-3], v.shape[:-3], strict=True)
-    fits = fits and all(_agree(a, b) and _agree(a, c) for a, b, c in leading)
-    if not fits:
-        raise ArgumentError(
-            f"{came}wanted q and k of one depth, k and v of as many keys, and the same axes before the heads."
-        )
-    heads, groups, others = q.shape[-3], k.shape[-3], v.shape[-3]
-    unknown = heads is None and groups is None
-    if not unknown and (
-        None in (heads, groups) or groups != others or not groups or heads % groups
-    ):
-        raise ArgumentError(
-            f"{came}wanted as many heads of q as of k and v, or a multiple of these, known when the program is traced."
-        )
 
 
 _HEADS = (
@@ -407,24 +375,3 @@ _HEADS = (
 
 def _as_many_heads(xp: Any, one: Any, other: Any) -> Any:
     return xp.extent(one, -3) == xp.extent(other, -3)
-
-
-def _agree(a: int | None, b: int | None) -> bool:
-    return a is None or b is None or a == b
-
-
-def _require_options(window: Any, scale: Any, cap: Any, score: Any, dropout: Any) -> None:
-    whole = isinstance(window, int) and not isinstance(window, bool)
-    if window is not None and not (whole and window > 0):
-        raise ArgumentError(
-            f"pb.functions.{_NAME} got window={window!r}; wanted a whole number of keys above 0."
-        )
-    if scale is not None:
-        require_number(_NAME, scale, "scale", -1e30, 1e30)
-    if cap is not None:
-        require_number(_NAME, cap, "soft_cap", 1e-30, 1e30)
-    if score is not None and not callable(score):
-        raise ArgumentError(
-            f"pb.functions.{_NAME} got score={score!r}; wanted a function of scores, queries and keys."
-        )
-    require_number(_NAME, dropout, "dropout", 0.0, 0.999999)
