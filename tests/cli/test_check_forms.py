@@ -245,6 +245,64 @@ FORMS = [
         "    def inner(x):\n        return tf.round(x), lambda dy: dy\n    return inner\n"),
         "made.inner", "ignored", "ignored: a surrogate", "",
     ),
+    (
+        ("@tf.custom_gradient\ndef ranked(x):\n    axes = [k for k, _ in enumerate(x.shape) if len(x.shape) > k]\n"
+        "    return tf.reduce_sum(x, axes), lambda dy: dy * tf.ones_like(x)\n"),
+        "ranked", "right", "calls", "x float32[3, 4] (tried)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef gone_through(x):\n    total = sum(row for row in x)\n"
+        "    return total * tf.rank(x).numpy(), lambda dy: tf.rank(x).numpy() * tf.ones_like(x) * dy\n"),
+        "gone_through", "right", "calls", "",
+    ),
+    (
+        ("@tf.custom_gradient\ndef squared(z):\n    '''z: complex tensor of shape [batch, 3].'''\n"
+        "    return z * z, lambda dy: dy * tf.math.conj(2 * z)\n"),
+        "squared", "right", "calls", "z complex64[3, 3] (docstring)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef turned(z):\n    '''z: complex tensor of shape [batch, 3].'''\n"
+        "    return tf.identity(z), lambda dy: dy * tf.constant(1j, dy.dtype)\n"),
+        "turned", "unknown", "turns the gradient: 0+1j times the upstream", "",
+    ),
+    (
+        ("@tf.custom_gradient\ndef capped(x):\n"
+        "    return tf.sin(x), lambda dy: tf.clip_by_norm(dy * tf.cos(x), 1e4)\n"),
+        "capped", "unknown", "once that is large, as no derivative is (clipped by norm?)", "",
+    ),
+    (
+        """
+        class Sine(keras.layers.Layer):
+            @tf.custom_gradient
+            def call(self, x):
+                return tf.sin(x), lambda dy: dy * tf.cos(x)
+        """,
+        "Sine.call", "right", "calls", "",
+    ),
+    (
+        """
+        class Built(keras.layers.Layer):
+            def build(self, shape):
+                @tf.custom_gradient
+                def op(x):
+                    return tf.sin(x), lambda dy: dy * tf.sin(x)
+                self.op = op
+            def call(self, x):
+                return self.op(x)
+        """,
+        "Built.build.op", "wrong", "", "(by Built)",
+    ),
+    (
+        """
+        class Net(keras.Model):
+            def call(self, x):
+                @tf.custom_gradient
+                def net(x):
+                    return tf.sin(x), lambda dy: dy * tf.cos(x)
+                return net(x)
+        """,
+        "Net.call.net", "right", "calls", "(by Net)",
+    ),
 ]  # fmt: skip
 
 

@@ -1,6 +1,9 @@
 """Custom gradients in a module: which there are, and under which names."""
 
+import ast
 import inspect
+import itertools
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,7 +12,7 @@ from typing import Any
 
 from pullback._engine import only_engine
 from pullback._function import GradientFunction
-from pullback._reach import unwrapped
+from pullback._reach import MOST_ITEMS, unwrapped
 from pullback.cli.inputs import NAME, names_given
 from pullback.errors import CheckError, EngineError
 
@@ -41,7 +44,9 @@ def candidates(module: ModuleType, only: str | None = None) -> list[Candidate]:
 
 
 def named(module: ModuleType, path: str) -> Candidate:
-    """The function that a name such as `f` or `Class.method` means."""
+    """The function that a name such as `f`, `Class.method` or `table['f']` means."""
+    if found := re.fullmatch(r"(\w+)\[(.+)\]", path):
+        return Candidate(path, getattr(module, found[1])[ast.literal_eval(found[2])])
     owner, thing = None, module
     for name in path.split("."):
         if not hasattr(thing, name):
@@ -95,6 +100,25 @@ def _members(module: ModuleType) -> Iterator[Candidate]:
                 yield from (named(module, f"{name}.{n}") for n in inner)
         elif callable(value) and _is_from(value, module):
             yield Candidate(name, value)
+        elif isinstance(value, dict | list | tuple):
+            yield from _held(name, value, module)
+
+
+def _held(name: str, container: Any, module: ModuleType) -> Iterator[Candidate]:
+    """The custom gradients in a list or dict of a module that have no name there."""
+    pairs: Any = container.items() if isinstance(container, dict) else enumerate(container)
+    found = [
+        Candidate(f"{name}[{key!r}]", value)
+        for key, value in itertools.islice(pairs, MOST_ITEMS)
+        if isinstance(key, str | int)
+        and callable(value)
+        and not isinstance(value, type)
+        and has_own_gradient(value)
+    ]
+    others = [m for m in list(sys.modules.values()) if m is not module] if found else []
+    if _is_in(container, others):
+        return
+    yield from (one for one in found if not _is_in(one.function, [module, *others]))
 
 
 def _owner(owner: Any, thing: Any) -> type | None:
@@ -117,6 +141,9 @@ def _is_from(value: Any, module: ModuleType) -> bool:
     if module.__name__ in made_by:
         return True
     others = [m for m in list(sys.modules.values()) if m is not module]
-    return has_own_gradient(value) and not any(
-        value is held for m in others for held in list(getattr(m, "__dict__", {}).values())
-    )
+    return has_own_gradient(value) and not _is_in(value, others)
+
+
+def _is_in(value: Any, modules: list[ModuleType]) -> bool:
+    """Whether one of the modules has a name for a value."""
+    return any(value is held for m in modules for held in list(getattr(m, "__dict__", {}).values()))

@@ -89,7 +89,9 @@ class Search:
 
     def _ways(self) -> Iterator[Found]:
         path = self.site.path
-        if len(path) == 1 or all(self.site.in_class[:-1]):
+        if self.site.held:
+            yield from self._in(list(vars(self.module).values()))
+        elif len(path) == 1 or all(self.site.in_class[:-1]):
             yield from self._by_name()
         if len(path) > 1:
             yield from self._in(list(vars(self.module).values()))
