@@ -86,6 +86,20 @@ def test_a_model_is_explained_out_of_its_file(tmp_path: Path) -> None:
     assert "tried with float32[2, 3]" in result.output
 
 
+def test_a_source_that_is_not_there_is_told_without_talk_of_inputs(tmp_path: Path) -> None:
+    result = run(tmp_path, ":good", "--wrt", "nosuch")
+    assert result.exit_code == 2
+    assert ":good wrt='nosuch' names no source of good. Those are: x." in " ".join(
+        result.stderr.split()
+    )
+
+
+def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    result = run(tmp_path, ":good", "--html", str(tmp_path / "nowhere" / "flow.html"))
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
+
+
 def test_inputs_and_sources_can_be_named(tmp_path: Path) -> None:
     result = run(tmp_path, ":needy", "--input", "float32[77]", "--wrt", "x")
     assert result.exit_code == 0, result.output

@@ -101,6 +101,8 @@ def _by_trying(one: Candidate, run: Run[Any], names: Mapping[str, Any]) -> Ran:
     for call in _tries(one):
         try:
             result = run(_for(one, call).function, call, names)
+        except NotRun:  # which other arguments would not change
+            raise
         except Exception as error:  # of whatever the function is made of
             first = first or error
             continue

@@ -52,10 +52,15 @@ def check(
 ) -> None:
     """Check the custom gradients in TARGETS: 0 all right, 1 some wrong, 2 some undecided or none found."""
     from pullback.cli.checking import session  # only here: other commands need not wait for it
+    from pullback.cli.checking.select import require_expression
+    from pullback.cli.outputs import unwritable
     from pullback.cli.settings import project
 
     console = Console(highlight=False, soft_wrap=True, stderr=json == "-")
     try:
+        if reason := unwritable({"--json": json, "--junit": junit, "--html": html}):
+            raise CheckError(reason)
+        require_expression(select)
         settings = project(_start(targets))
     except CheckError as error:
         console.print(f"? {error}", markup=False)
@@ -69,6 +74,7 @@ def check(
     run = session.Session(
         console,
         session.crew(settings, seconds, many, isolate=isolate),
+        settings,
         options,
         github=output is Format.GITHUB,
         select=select,

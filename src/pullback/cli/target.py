@@ -55,7 +55,7 @@ def _from_file(path: Path) -> ModuleType:
     loaded = [m for m in list(sys.modules.values()) if _is_of(m, path)]
     if loaded:  # another file imports it: what it registers cannot be registered twice
         return loaded[0]
-    packages = _packages(path)
+    packages = packages_of(path)
     root = path.parent if not packages else path.parents[len(packages)]
     taken = not packages and _is_taken(path.stem)
     # a file named like a module of somebody else's must not be found in its stead
@@ -77,7 +77,7 @@ def _is_of(module: ModuleType, path: Path) -> bool:
     return isinstance(file, str) and file == str(path) and is_done and module.__name__ != "__main__"
 
 
-def _packages(path: Path) -> list[str]:
+def packages_of(path: Path) -> list[str]:
     """The packages that a file lies in, the outermost first."""
     found: list[str] = []
     for folder in path.parents:

@@ -25,6 +25,8 @@ from pullback.cli.settings import Project, Said, said_of
 from pullback.cli.target import load, why_not
 from pullback.errors import CheckError
 
+_LAZY = "a call of it gives a {}, which has no gradient: write it with def and return, and without yield"
+
 
 class NotLoaded(Exception):
     """A target cannot be loaded; the text says why."""
@@ -91,10 +93,11 @@ class Here:
     def _judged(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:
         if known.gone:
             return Outcome(known.item, UNKNOWN, f"{known.gone}: nothing can be said of it")
+        if known.site is not None and known.site.lazy:
+            return Outcome(known.item, UNKNOWN, _LAZY.format(known.site.lazy))
         module, name = self._modules[place.target], known.item.name
         function = function_of(module, known)
-        names = [name, f"{place.label}:{name}", f"{module.__name__}:{name}"]
-        names += [f"{'/'.join(Path(place.label).parts[-k:])}:{name}" for k in (1, 2, 3)]
+        names = self._project.names_of(known.item.file or place.target, module.__name__, name)
         of_project = self._project.of(names)
         said = said_of(module, name, function, of_project)
         if said.inputs.ignore:

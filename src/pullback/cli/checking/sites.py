@@ -26,7 +26,8 @@ class Site:
     """A custom gradient in a file: the names that lead to it, its lines, and what kind it is.
 
     `label` is what a rule is registered as, `op` the type of op that the file uses it for. What is `held` has no name
-    of its own: a list, a dict or another function was given it.
+    of its own: a list, a dict or another function was given it. `lazy` is what a call gives in place of a
+    result: a coroutine, a generator.
     """
 
     path: tuple[str, ...]
@@ -35,6 +36,7 @@ class Site:
     label: str = ""
     op: str = ""
     held: bool = False
+    lazy: str = field(default="", compare=False)
     in_class: tuple[bool, ...] = field(default=(), compare=False)
 
     @property
@@ -182,7 +184,7 @@ class _Reader:
             if kind == REGISTER:
                 self._registered(call, node.name, _lines(node), path[:-1])
             elif kind:
-                self.found.append(Site(path, _lines(node), kind, in_class=kinds))
+                self.found.append(Site(path, _lines(node), kind, in_class=kinds, lazy=_lazy(node)))
 
     def _called(self, call: ast.Call, target: str, holder: str, scope: _Scope) -> None:
         """`name = custom_gradient(fn)`, `with_gradient(fn, rule)`, `RegisterGradient("Name")(fn)`."""
@@ -213,6 +215,14 @@ class _Reader:
         first = call.args[0] if call and call.args else None
         label = str(first.value) if isinstance(first, ast.Constant) else ""
         self.found.append(Site((*path, name), lines, REGISTER, label, self.ops.get(label, "")))
+
+
+def _lazy(node: Scoped) -> str:
+    """What a call gives in place of a result."""
+    if isinstance(node, ast.AsyncFunctionDef):
+        return "coroutine"
+    yields = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _in_scope(node))
+    return "generator" if yields else ""
 
 
 def _lines(node: Scoped) -> frozenset[int]:

@@ -15,7 +15,7 @@ from pullback.cli.guess.wanted import ANNOTATION, SOURCE, Wanted
 
 _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Functions of matrices that silently take the lower half, or need more than numbers.
-_OF_TENSORS = r"(?:shape|dtype|ndim|rank|get_shape|numpy|device)"  # lists have none of these
+_OF_TENSORS = r"(?:shape|dtype|ndim|get_shape|numpy)"  # numbers and lists have none of these
 _MATRICES = {r"cholesky|logdet|sqrtm": "definite", r"\beigh\b|self_adjoint|eigvalsh": "symmetric"}
 
 
@@ -80,6 +80,8 @@ def _of_one(
     if annotated and annotated[0].is_open and annotated[0].items == 0:
         annotated = []
     found = [*_from_source(p.name, text, direct), *annotated, *described, *named]
+    if _is_used_as_tensor(p.name, text):
+        found = [w for w in found if (w.is_tensor and not w.items) or callable(w.plain)]
     if p.kind is inspect.Parameter.VAR_POSITIONAL:
         return [Wanted()]
     return found or _matrix(text, len(names)) or [Wanted()]
@@ -91,10 +93,14 @@ def _from_source(name: str, text: str, direct: bool) -> list[Wanted]:
     if re.search(rf"{word}\(", body):
         return [Wanted(SOURCE, square)]
     several = rf"(?:\bin |\blist\(|\blen\(|\benumerate\(|\btuple\(|\breversed\(|\bzip\(){re.escape(name)}\b(?!\.)"
-    if re.search(several, body) and not re.search(rf"{word}\.{_OF_TENSORS}\b", body):
+    if re.search(several, body):
         plain = [] if direct else [Wanted(SOURCE, [0.5, -1.2, 0.8])]
         return [*plain, Wanted(SOURCE, items=2), Wanted()]  # one can go through a tensor as well
     return [Wanted(SOURCE, choice) for choice in choices_of(name, body)]
+
+
+def _is_used_as_tensor(name: str, text: str) -> bool:
+    return bool(re.search(rf"(?<![\w.]){re.escape(name)}\.{_OF_TENSORS}\b", text))
 
 
 def choices_of(name: str, text: str) -> list[str]:
