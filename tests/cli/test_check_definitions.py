@@ -64,6 +64,27 @@ if len("ab") == 1:
     def missing(x):
         {RIGHT}
 
+def logged(f):
+    def run(*args):
+        return f(*args)
+    return run
+
+if len("ab") == 2:
+    @logged
+    @tf.custom_gradient
+    def under(x):
+        {WRONG}
+else:
+    under = tf.sin
+
+class Held:
+    def __init__(self):
+        self.op = tf.custom_gradient(self.body)
+    def body(self, x):
+        {WRONG}
+    def call(self, x):
+        return self.op(x)
+
 @tf.custom_gradient
 def wrapped(x):
     {WRONG}
@@ -123,6 +144,7 @@ EXPECTED = {
     "again@25": "replaced by line 29", "again": "right",
     "Holder.static@35": "replaced by line 39", "Holder.static": "wrong",
     "overwritten": "replaced by line 46", "missing": NEVER, "wrapped": "wrong",
+    "under": "wrong", "Held.__init__.op": "wrong",
     "helped": "right", "deeper": "wrong",
     "make_power.power": "right", "Switch.method.inner": "right",
     "TABLE['sin']": "right", "TABLE['cos']": "wrong", "POWERS[0]": "wrong", "POWERS[1]": "right",

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from pullback._reach import cells_of, unwrapped, walk
 from pullback.cli.checking.bindings import NOT_DEFINED, Binding, bindings_in, fate
 from pullback.cli.checking.outcome import Item
 from pullback.cli.checking.places import Place, sites_of
@@ -79,13 +80,19 @@ def _gone(
         function = named(module, site.name).function
     except AttributeError:
         return NOT_DEFINED if several else ""
-    codes = tuple(codes_of(function))
+    codes = tuple(code for part in walk(function, inside=_behind) for code in codes_of(part))
     if len(several) < 2 or is_at(site, file, codes):
         return ""
     others = [s.line for s in sites if s is not site and is_at(s, file, codes)]
     lines = [c.co_firstlineno for c in codes if Path(c.co_filename).resolve() == file]
     own = range(min(site.lines), max(site.lines) + 1)
     return fate(own, next(iter([*others, *lines]), None), several)
+
+
+def _behind(thing: Any) -> Iterator[Any]:
+    """What a callable is wrapped around; a decorator that does not say so has it in a cell."""
+    yield from unwrapped(thing)
+    yield from filter(callable, cells_of(thing) if isinstance(thing, FunctionType) else ())
 
 
 def _is_of(one: Candidate, site: Site, file: Path | None) -> bool:

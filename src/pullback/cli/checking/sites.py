@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 DEFINE, REPLACE, REGISTER = "define", "replace", "register"
 _MAKERS = {
@@ -19,6 +20,7 @@ _MAKERS = {
     "RegisterGradient": REGISTER,
 }
 Scoped = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_Functions = Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def sites_in(text: str) -> list[Site]:
     tree = ast.parse(text)
     aliases = _aliases(tree)
     reader = _Reader({**aliases, **_helpers(tree, aliases)}, _override_maps(tree))
-    reader.read(tree.body, (), ())
+    reader.read(tree.body, _Scope())
     return sorted(_distinct(reader.found), key=lambda site: min(site.lines))
 
 
@@ -138,12 +140,32 @@ def _name(node: ast.AST) -> str:
 
 @dataclass(frozen=True)
 class _Scope:
-    """The body of a module, class or function: the names that lead to it, and the functions in it."""
+    """The body of a module, class or function: the names that lead to it, and the functions in it.
 
-    path: tuple[str, ...]
-    kinds: tuple[bool, ...]
-    functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
-    parameters: frozenset[str]
+    Around it are functions with `parameters`, and a class with `methods`.
+    """
+
+    path: tuple[str, ...] = ()
+    kinds: tuple[bool, ...] = ()
+    functions: _Functions = field(default_factory=dict[str, Any])
+    parameters: frozenset[str] = frozenset()
+    methods: _Functions = field(default_factory=dict[str, Any])
+
+    def of(self, body: list[ast.stmt]) -> _Scope:
+        """The same with its functions, which are methods where it is a class."""
+        here = {n.name: n for n in _scopes(body) if not isinstance(n, ast.ClassDef)}
+        is_class = self.kinds[-1:] == (True,)
+        return replace(self, functions=here, methods=here if is_class else self.methods)
+
+    def inside(self, node: Scoped) -> _Scope:
+        """The scope of a function or class in this one, of which the body is not known yet."""
+        path, kinds = (*self.path, node.name), (*self.kinds, isinstance(node, ast.ClassDef))
+        return replace(self, path=path, kinds=kinds, parameters=self.parameters | _parameters(node))
+
+    def function(self, node: ast.AST | None) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The function that `f`, or `self.f`, means here."""
+        is_method = isinstance(node, ast.Attribute) and _last(node.value) in ("self", "cls")
+        return (self.methods if is_method else self.functions).get(_last(node))
 
 
 class _Reader:
@@ -153,20 +175,13 @@ class _Reader:
         self.aliases, self.ops = aliases, ops
         self.found: list[Site] = []
 
-    def read(
-        self,
-        body: list[ast.stmt],
-        path: tuple[str, ...],
-        kinds: tuple[bool, ...],
-        parameters: frozenset[str] = frozenset(),
-    ) -> None:
-        """Note the sites of one scope and of those inside it; `parameters` are those of the functions around it."""
-        here = {node.name: node for node in _scopes(body) if not isinstance(node, ast.ClassDef)}
-        scope = _Scope(path, kinds, here, parameters)
+    def read(self, body: list[ast.stmt], around: _Scope) -> None:
+        """Note the sites of one scope and of those inside it."""
+        scope = around.of(body)
         for node in _scopes(body):
-            inner, deeper = (*path, node.name), (*kinds, isinstance(node, ast.ClassDef))
-            self._decorated(node, inner, deeper)
-            self.read(node.body, inner, deeper, parameters | _parameters(node))
+            inner = scope.inside(node)
+            self._decorated(node, inner.path, inner.kinds)
+            self.read(node.body, inner)
         for call, target, holder in _calls(body):
             self._called(call, target, holder, scope)
 
@@ -189,7 +204,7 @@ class _Reader:
     def _called(self, call: ast.Call, target: str, holder: str, scope: _Scope) -> None:
         """`name = custom_gradient(fn)`, `with_gradient(fn, rule)`, `RegisterGradient("Name")(fn)`."""
         first = call.args[0] if call.args else next((k.value for k in call.keywords), None)
-        given = scope.functions.get(_last(first))
+        given = scope.function(first)
         if isinstance(call.func, ast.Call) and self._made_by(call.func.func) == REGISTER:
             lines = _lines(given) if given else frozenset({call.lineno})
             self._registered(call.func, target or _last(first), lines, scope.path)
@@ -201,9 +216,7 @@ class _Reader:
             return  # a helper: the gradient is that of what it is given
         name = target or holder or _last(first) or "lambda"
         lines = frozenset(range(call.lineno, (call.end_lineno or call.lineno) + 1))
-        named = [
-            scope.functions.get(_last(a)) for a in (*call.args, *(k.value for k in call.keywords))
-        ]
+        named = map(scope.function, (*call.args, *(k.value for k in call.keywords)))
         lines = lines.union(*(_lines(f) for f in named if f))
         lines = _lines(given) if given and kind == DEFINE else lines
         held, kinds = not target and not scope.path, (*scope.kinds, False)
