@@ -177,6 +177,34 @@ def test_each_has_one_line(results):
     assert set(results) == set(EXPECTED)
 
 
+@pytest.mark.parametrize(
+    "name, status", [("table['b']", 1), ("table['a']", 0), ("make.f@11", 1), ("make.f", 0)]
+)
+def test_a_name_is_a_target_as_it_is_written(tmp_path, name, status):
+    text = f"""
+    import tensorflow as tf
+    cg = tf.custom_gradient
+    table = {{"a": cg(lambda x: (x**3, lambda dy: 3 * dy * x**2)), "b": cg(lambda x: (x**3, lambda dy: dy * x))}}
+    def make(kind="one"):
+        if kind == "one":
+            @tf.custom_gradient
+            def f(x):
+                {RIGHT}
+        else:
+            @tf.custom_gradient
+            def f(x):
+                {WRONG}
+        return f
+    """
+    (tmp_path / "names.py").write_text(textwrap.dedent(text).lstrip(), encoding="utf-8")
+    done = CliRunner().invoke(
+        app, ["check", f"{tmp_path}/names.py:{name}", "--no-isolate", "--quick"]
+    )
+    assert done.exit_code == status, done.output
+    assert f" {name}  " in done.output
+    assert "1 custom gradient: " in done.output
+
+
 def test_inputs_for_a_factory_are_no_function_to_check(tmp_path):
     text = """
     import tensorflow as tf

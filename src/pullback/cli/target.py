@@ -2,12 +2,16 @@
 
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 
 from pullback.tour import run_file
+
+# As `pullback check` writes names: with what holds a function, or with the line of one of several definitions.
+_NAME = re.compile(r"(?!\d)[\w.]+(?:\[.+\]|@\d+)?")
 
 
 def load(target: str) -> tuple[ModuleType, str | None]:
@@ -32,9 +36,11 @@ def split(target: str) -> tuple[str, str | None]:
 
     >>> split("package.module:function")
     ('package.module', 'function')
+    >>> split("ops.py:table['f']")
+    ('ops.py', "table['f']")
     """
     place, _, name = target.rpartition(":")
-    if Path(target).exists() or not place or not name.replace(".", "").isidentifier():
+    if Path(target).exists() or not place or not _NAME.fullmatch(name):
         return target, None
     return place, name
 

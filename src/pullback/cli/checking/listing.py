@@ -35,10 +35,11 @@ def known_in(module: ModuleType, place: Place) -> dict[str, Known]:
     """The custom gradients of a place by name, in the order of the source."""
     file = file_of(module)
     sites = sites_of(file)
-    outside = file is None or not _is_within(place.only, [site.name for site in sites])
+    written = list(_written(module, file, sites))
+    outside = file is None or not _is_within(place.only, [known.item.name for known in written])
     members = candidates(module, place.only if outside else None)
     held = {site: [m for m in members if site.held and _is_of(m, site, file)] for site in sites}
-    found = {k.item.name: k for k in _written(module, file, [s for s in sites if not held[s]])}
+    found = {known.item.name: known for known in written if known.site and not held[known.site]}
     for one in members:
         at = [s for s in sites if _is_of(one, s, file)]
         is_new = not at or one.name == place.only or any(one in held[s] for s in at)

@@ -84,6 +84,8 @@ def _of_one(
         found = [w for w in found if (w.is_tensor and not w.items) or callable(w.plain)]
     if p.kind is inspect.Parameter.VAR_POSITIONAL:
         return [Wanted()]
+    if any(w.items and w.source == SOURCE for w in found):
+        found.append(Wanted())  # one can go through a tensor as well
     return found or _matrix(text, len(names)) or [Wanted()]
 
 
@@ -95,7 +97,7 @@ def _from_source(name: str, text: str, direct: bool) -> list[Wanted]:
     several = rf"(?:\bin |\blist\(|\blen\(|\benumerate\(|\btuple\(|\breversed\(|\bzip\(){re.escape(name)}\b(?!\.)"
     if re.search(several, body):
         plain = [] if direct else [Wanted(SOURCE, [0.5, -1.2, 0.8])]
-        return [*plain, Wanted(SOURCE, items=2), Wanted()]  # one can go through a tensor as well
+        return [*plain, Wanted(SOURCE, items=2)]
     return [Wanted(SOURCE, choice) for choice in choices_of(name, body)]
 
 
