@@ -95,7 +95,7 @@ def _tensor(name: str, others: list[str]) -> list[Wanted]:
 
 def _of_image(name: str, others: list[str]) -> list[Wanted]:
     """A picture beside places in it: both have all their axes, of which no two that could be confused are alike."""
-    for here, there in ((words.IMAGES, words.PLACES), (words.PLACES, words.IMAGES)):
+    for here, there, dims in words.BESIDE:
         if means(here, name) and any(means(there, other) for other in others):
-            return [Wanted(NAME, dims=(1, 6, 5, 2), soft=True), Wanted()]
+            return [Wanted(NAME, dims=dims, soft=True), Wanted()]
     return []
