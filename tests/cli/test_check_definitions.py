@@ -64,6 +64,18 @@ if len("ab") == 1:
     def missing(x):
         {RIGHT}
 
+REGISTRY = {{}}
+
+def register(name):
+    def wrap(f):
+        REGISTRY[name] = tf.custom_gradient(f)
+        return f
+    return wrap
+
+@register("one")
+def registered(x):
+    {WRONG}
+
 def logged(f):
     def run(*args):
         return f(*args)
@@ -143,7 +155,7 @@ EXPECTED = {
     "branch": "right", "branch@11": NEVER, "fallback@17": NEVER, "fallback": "right",
     "again@25": "replaced by line 29", "again": "right",
     "Holder.static@35": "replaced by line 39", "Holder.static": "wrong",
-    "overwritten": "replaced by line 46", "missing": NEVER, "wrapped": "wrong",
+    "overwritten": "replaced by line 46", "missing": NEVER, "wrapped": "wrong", "registered": "wrong",
     "under": "wrong", "Held.__init__.op": "wrong",
     "helped": "right", "deeper": "wrong",
     "make_power.power": "right", "Switch.method.inner": "right",

@@ -123,7 +123,7 @@ def _found(module: ModuleType, known: Known, said: Said) -> Found:
     one = known.candidate or _candidate(module, known)
     if one is not None and one.function is None:
         raise CheckError(f"{NAME} names it, but {module.__name__} has no such function")
-    if one is not None and said.origin:
+    if one is not None and said.origin and not search.is_bare(one.function):
         one, inputs = _with_instance(one, said.inputs)
         return Found(one.function, given_call(one.function, inputs, said.origin))
     if one is not None and known.candidate is not None:
