@@ -32,6 +32,13 @@ class Scaled:
     def call(self, x):
         return 2.0 * x
 
+async def later(x):
+    return x
+
+@tf.custom_gradient
+def parts(x):
+    yield x
+
 pullback_inputs = {"given": (tf.zeros([2]),)}
 """
 
@@ -52,6 +59,8 @@ def run(folder: Path, target: str, *options: str) -> Any:
         (":needy", 2, ("needs inputs: write pullback_inputs = {'needy': (...)}",)),
         (":missing", 2, ("has no 'missing'",)),
         (":leaves", 2, ("leaves",)),
+        (":later", 2, ("later a call of it gives a coroutine, which has no gradient",)),
+        (":parts", 2, ("parts a call of it gives a generator",)),
         ("", 2, ("names no function or model: write module:name",)),
     ],
 )

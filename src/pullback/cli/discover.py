@@ -16,6 +16,8 @@ from pullback._reach import MOST_ITEMS, unwrapped
 from pullback.cli.inputs import NAME, names_given
 from pullback.errors import CheckError, EngineError
 
+LAZY = "a call of it gives a {}, which has no gradient: write it with def and return, and without yield"
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -75,6 +77,16 @@ def bound(one: Candidate) -> Candidate:
             "instance as its first input"
         ) from error
     return replace(one, function=getattr(instance, one.name.rpartition(".")[2]), owner=None)
+
+
+def lazy_result(function: Any) -> str:
+    """What a call gives in place of a result: a coroutine, a generator, or nothing of the kind."""
+    for one in unwrapped(function):
+        if inspect.iscoroutinefunction(one):
+            return "coroutine"
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            return "generator"
+    return ""
 
 
 def has_own_gradient(value: Any) -> bool:

@@ -35,7 +35,7 @@ class _Reader:
         """Whether the whole expression means a name."""
         is_meant = self._either(name)
         if self.rest:
-            raise self._malformed(self.rest[0])
+            raise self._malformed()
         return is_meant
 
     def _either(self, name: str) -> bool:
@@ -56,13 +56,13 @@ class _Reader:
         if self._next("("):
             found = self._either(name)
             if not self._next(")"):
-                raise self._malformed("the end")
+                raise self._malformed()
             return found
         words: list[str] = []
         while self.rest and self.rest[0] not in _WORDS:
             words.append(self.rest.pop(0))
         if not words:
-            raise self._malformed(self.rest[0] if self.rest else "the end")
+            raise self._malformed()
         return " ".join(words) in name
 
     def _next(self, word: str) -> bool:
@@ -71,7 +71,8 @@ class _Reader:
         del self.rest[: int(is_next)]
         return is_next
 
-    def _malformed(self, at: str) -> CheckError:
+    def _malformed(self) -> CheckError:
+        at = repr(self.rest[0]) if self.rest else "its end"
         return CheckError(
             f"-k {self.expression!r} cannot be read at {at}: write words joined by and, or, not, as in "
             "'relu and not leaky'."

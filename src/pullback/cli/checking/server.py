@@ -19,13 +19,11 @@ from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome
 from pullback.cli.checking.places import Place
 from pullback.cli.checking.reach import Found, Search, Unreached, given_call, with_call
 from pullback.cli.checking.sites import REGISTER, Site
-from pullback.cli.discover import Candidate, bound, named
+from pullback.cli.discover import LAZY, Candidate, bound, named
 from pullback.cli.inputs import NAME
 from pullback.cli.settings import Project, Said, said_of
 from pullback.cli.target import load, why_not
 from pullback.errors import CheckError
-
-_LAZY = "a call of it gives a {}, which has no gradient: write it with def and return, and without yield"
 
 
 class NotLoaded(Exception):
@@ -94,7 +92,7 @@ class Here:
         if known.gone:
             return Outcome(known.item, UNKNOWN, f"{known.gone}: nothing can be said of it")
         if known.site is not None and known.site.lazy:
-            return Outcome(known.item, UNKNOWN, _LAZY.format(known.site.lazy))
+            return Outcome(known.item, UNKNOWN, LAZY.format(known.site.lazy))
         module, name = self._modules[place.target], known.item.name
         function = function_of(module, known)
         names = self._project.names_of(known.item.file or place.target, module.__name__, name)
