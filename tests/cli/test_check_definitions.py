@@ -64,6 +64,32 @@ if len("ab") == 1:
     def missing(x):
         {RIGHT}
 
+def outer():
+    @tf.custom_gradient
+    def inner(x):
+        {RIGHT}
+    return inner
+
+def outer():
+    @tf.custom_gradient
+    def inner(x):
+        {WRONG}
+    return inner
+
+class Private:
+    def __hidden(self, x):
+        @tf.custom_gradient
+        def inner(x):
+            {WRONG}
+        return inner(x)
+    def call(self, x):
+        return self.__hidden(x)
+
+@tf.custom_gradient
+def deleted(x):
+    {RIGHT}
+del deleted
+
 REGISTRY = {{}}
 
 def register(name):
@@ -156,6 +182,8 @@ EXPECTED = {
     "again@25": "replaced by line 29", "again": "right",
     "Holder.static@35": "replaced by line 39", "Holder.static": "wrong",
     "overwritten": "replaced by line 46", "missing": NEVER, "wrapped": "wrong", "registered": "wrong",
+    "outer.inner@56": "replaced by line 60", "outer.inner": "wrong", "Private.__hidden.inner": "wrong",
+    "deleted": "never defined in this run, or deleted",
     "under": "wrong", "Held.__init__.op": "wrong",
     "helped": "right", "deeper": "wrong",
     "make_power.power": "right", "Switch.method.inner": "right",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pullback._reach import cells_of, unwrapped, walk
+from pullback._reach import cells_of, codes_in, unwrapped, walk
 from pullback.cli.checking.bindings import NOT_DEFINED, Binding, bindings_in, fate
 from pullback.cli.checking.outcome import Item
 from pullback.cli.checking.places import Place, sites_of
@@ -61,7 +62,7 @@ def _written(module: ModuleType, file: Path | None, sites: list[Site]) -> Iterat
     """What the source defines; of several under one name, those that do not exist have their lines in it."""
     text = file.read_text(encoding="utf-8") if sites and file else ""
     bindings, taken = bindings_in(text), set[str]()
-    gone = {site: _gone(module, file, site, sites, bindings[site.path]) for site in sites}
+    gone = {site: _gone(module, file, site, sites, bindings) for site in sites}
     alive = {site.name: site for site in reversed(sites) if not gone[site]}
     for site in sites:
         is_first = site.name not in taken and alive.get(site.name, site) == site
@@ -71,23 +72,36 @@ def _written(module: ModuleType, file: Path | None, sites: list[Site]) -> Iterat
 
 
 def _gone(
-    module: ModuleType, file: Path | None, site: Site, sites: list[Site], several: list[Binding]
+    module: ModuleType,
+    file: Path | None,
+    site: Site,
+    sites: list[Site],
+    bindings: Mapping[tuple[str, ...], list[Binding]],
 ) -> str:
-    """Why a definition is not what its name means; nothing where it is, or where it has no name to be found by."""
-    is_named = len(site.path) == 1 or all(site.in_class[:-1])
-    if file is None or not is_named or site.held or site.kind == REGISTER:
+    """Why a definition, or the function that it lies in, is not what its name means; nothing where it is."""
+    outer = _findable(site)
+    several = bindings.get(outer, [])
+    if file is None or not several or site.held or site.kind == REGISTER:
         return ""
     try:
-        function = named(module, site.name).function
+        function = named(module, ".".join(outer)).function
     except AttributeError:
-        return NOT_DEFINED if several else ""
-    codes = tuple(code for part in walk(function, inside=_behind) for code in codes_of(part))
-    if len(several) < 2 or is_at(site, file, codes):
+        return f"{NOT_DEFINED}, or deleted"
+    codes = [code for part in walk(function, inside=_behind) for code in codes_of(part)]
+    if len(several) < 2 or is_at(site, file, tuple(inner for c in codes for inner in codes_in(c))):
         return ""
-    others = [s.line for s in sites if s is not site and is_at(s, file, codes)]
+    others = [s.line for s in sites if s.path == outer and is_at(s, file, tuple(codes))]
     lines = [c.co_firstlineno for c in codes if Path(c.co_filename).resolve() == file]
     own = range(min(site.lines), max(site.lines) + 1)
     return fate(own, next(iter([*others, *lines]), None), several)
+
+
+def _findable(site: Site) -> tuple[str, ...]:
+    """The part of a site's path that can be got at without a call: its classes, and the function in them."""
+    classes = len(list(itertools.takewhile(bool, site.in_class)))
+    path = site.path[: classes + 1]
+    is_mangled = any(p.startswith("__") and not p.endswith("__") for p in path)
+    return () if is_mangled else path
 
 
 def _behind(thing: Any) -> Iterator[Any]:
