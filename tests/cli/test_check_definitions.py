@@ -152,6 +152,7 @@ def cosine(x): return tf.cos(x), lambda dy: dy * tf.sin(x)
 TABLE = {{"sin": tf.custom_gradient(sine), "cos": tf.custom_gradient(cosine)}}
 cg = tf.custom_gradient
 CUBES = {{"a": cg(lambda x: (x**3, lambda dy: 3 * dy * x**2)), 7: cg(lambda x: (x**3, lambda dy: dy * x))}}
+NESTED = {{"a": {{"b": [cg(lambda x: (x, lambda dy: dy)), cg(lambda x: (x**3, lambda dy: dy * x))]}}}}
 POWERS = [tf.custom_gradient(lambda x, k=k: (x**k, lambda dy: dy * 3 * x**2)) for k in (2, 3)]
 NAMED = {{"again": again}}
 
@@ -189,6 +190,7 @@ EXPECTED = {
     "make_power.power": "right", "Switch.method.inner": "right",
     "TABLE['sin']": "right", "TABLE['cos']": "wrong", "POWERS[0]": "wrong", "POWERS[1]": "right",
     "LATER[0]": "wrong", "CUBES['a']": "right", "CUBES[7]": "wrong",
+    "NESTED['a']['b'][0]": "right", "NESTED['a']['b'][1]": "wrong",
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import ast
 import inspect
 import itertools
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pullback._reach import MOST_ITEMS, unwrapped
 from pullback.cli.inputs import NAME, names_given
 from pullback.errors import CheckError, EngineError
 
+_DEPTH = 2  # of dicts in dicts
 LAZY = "a call of it gives a {}, which has no gradient: write it with def and return, and without yield"
 
 
@@ -47,8 +47,8 @@ def candidates(module: ModuleType, only: str | None = None) -> list[Candidate]:
 
 def named(module: ModuleType, path: str) -> Candidate:
     """The function that a name such as `f`, `Class.method` or `table['f']` means."""
-    if found := re.fullmatch(r"(\w+)\[(.+)\]", path):
-        return Candidate(path, getattr(module, found[1])[ast.literal_eval(found[2])])
+    if path.endswith("]"):
+        return Candidate(path, _in_container(module, ast.parse(path, mode="eval").body))
     owner, thing = None, module
     for name in path.split("."):
         if not hasattr(thing, name):
@@ -56,6 +56,13 @@ def named(module: ModuleType, path: str) -> Candidate:
         owner, thing = thing, inspect.getattr_static(thing, name)
         thing = thing if not isinstance(thing, staticmethod | classmethod) else getattr(owner, name)
     return Candidate(path, thing, _owner(owner, thing))
+
+
+def _in_container(module: ModuleType, node: ast.expr) -> Any:
+    """What `table['f'][0]` means in a module."""
+    if isinstance(node, ast.Subscript):
+        return _in_container(module, node.value)[ast.literal_eval(node.slice)]
+    return getattr(module, ast.unparse(node))
 
 
 def _or_nothing(module: ModuleType, name: str) -> Candidate:
@@ -118,19 +125,28 @@ def _members(module: ModuleType) -> Iterator[Candidate]:
 
 def _held(name: str, container: Any, module: ModuleType) -> Iterator[Candidate]:
     """The custom gradients in a list or dict of a module that have no name there."""
-    pairs: Any = container.items() if isinstance(container, dict) else enumerate(container)
     found = [
-        Candidate(f"{name}[{key!r}]", value)
-        for key, value in itertools.islice(pairs, MOST_ITEMS)
-        if isinstance(key, str | int)
-        and callable(value)
-        and not isinstance(value, type)
-        and has_own_gradient(value)
+        Candidate(path, value)
+        for path, value in itertools.islice(_items(name, container, _DEPTH), MOST_ITEMS)
+        if callable(value) and not isinstance(value, type) and has_own_gradient(value)
     ]
     others = [m for m in list(sys.modules.values()) if m is not module] if found else []
     if _is_in(container, others):
         return
     yield from (one for one in found if not _is_in(one.function, [module, *others]))
+
+
+def _items(name: str, container: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """What a list or dict holds, and those in it, by the expression that means it."""
+    pairs: Any = container.items() if isinstance(container, dict) else enumerate(container)
+    for key, value in pairs:
+        if not isinstance(key, str | int):
+            continue  # nothing that a name could say
+        path = f"{name}[{key!r}]"
+        if isinstance(value, dict | list | tuple) and depth:
+            yield from _items(path, value, depth - 1)
+        else:
+            yield path, value
 
 
 def _owner(owner: Any, thing: Any) -> type | None:
