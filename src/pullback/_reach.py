@@ -79,18 +79,18 @@ def _of_function(function: types.FunctionType) -> Iterator[Any]:
             yield value
 
 
-def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code of a function and of the functions written inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes_in(constant)
+            yield from codes_in(constant)
 
 
 @functools.lru_cache(1024)
 def names_in(code: types.CodeType) -> tuple[str, ...]:
     """The global names and attributes that code uses, in the functions written inside it too, each once."""
-    return tuple(dict.fromkeys(name for each in _codes_in(code) for name in each.co_names))
+    return tuple(dict.fromkeys(name for each in codes_in(code) for name in each.co_names))
 
 
 def cells_of(function: types.FunctionType) -> list[Any]:
@@ -243,7 +243,7 @@ def _same(some: Iterable[Any], others: Iterable[Any]) -> bool:
 
 def _writes_outside(code: types.CodeType) -> bool:
     """Whether a function, or one inside it, assigns to names that others may read."""
-    steps = ((step, each) for each in _codes_in(code) for step in dis.get_instructions(each))
+    steps = ((step, each) for each in codes_in(code) for step in dis.get_instructions(each))
     return any(
         step.opname == "STORE_GLOBAL"
         or (step.opname == "STORE_DEREF" and step.argval in each.co_freevars)

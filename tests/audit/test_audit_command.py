@@ -70,6 +70,29 @@ def test_results_of_another_version_are_refused(folder: Path) -> None:
     assert "holds results of TensorFlow 1.0, and this is TensorFlow 2" in ended.output
 
 
+@pytest.mark.parametrize("option", ["--state", "--markdown", "--html"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
+    option: str, folder: Path
+) -> None:
+    ended = run("--only", "raw_ops.Sin$", option, str(folder / "nowhere" / "file"))
+    assert ended.exit_code == 2
+    assert f"there is no folder {folder / 'nowhere'}" in ended.output
+
+
+def test_what_is_no_pattern_and_what_means_nothing_is_refused() -> None:
+    ended = run("--only", "(")
+    assert ended.exit_code == 2
+    assert "? tensorflow  --only '(' is no regular expression: missing )" in ended.output
+    ended = run("--only", "nosuch")
+    assert ended.exit_code == 2
+    assert "? tensorflow  --only 'nosuch' is in none of " in ended.output
+
+
+def test_a_run_goes_on_only_from_a_file_that_is_there(folder: Path) -> None:
+    ended = run("--only", "raw_ops.Sin$", "--resume", str(folder / "none.jsonl"))
+    assert (ended.exit_code, "does not exist" in ended.output) == (2, True)
+
+
 def test_a_framework_without_an_engine_is_refused() -> None:
     ended = CliRunner().invoke(app, ["audit", "numpy"])
     assert (ended.exit_code, "There are: tensorflow." in ended.output) == (2, True)

@@ -42,6 +42,7 @@ def test_the_page_says_what_was_run_and_counts() -> None:
     assert "5 of them called, with 15 sets of inputs" in page
     assert "The gradient of 3 is wrong, NaN or missing somewhere, for 2 causes" in page
     assert "| wrong | 2 |" in page
+    assert "somewhere, for 1 cause as far as" in as_markdown(HEAD, [OP, CALLER])
 
 
 def test_a_part_of_the_catalogue_is_said_to_be_one() -> None:

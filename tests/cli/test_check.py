@@ -1,9 +1,11 @@
 """`pullback check`: one line a gradient, and an exit status that a script can use."""
 
+import functools
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from pullback.cli import app
 from pullback.cli.checking.session import exit_status
 from pullback.cli.target import load
+from pullback.cli.worker import Apart, NotLoaded
 
 HEAD = "import tensorflow as tf\nimport pullback as pb\n"
 GOOD = "@tf.custom_gradient\ndef good(x):\n    return tf.sin(x), lambda dy: dy * tf.cos(x)\n"
@@ -203,8 +206,8 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_wrong_outweighs_unknown():
-    assert exit_status(["right", "unknown", "wrong"]) == 1
-    assert exit_status(["right", "unknown"]) == 2
+    assert exit_status(["right", "undecided", "wrong"]) == 1
+    assert exit_status(["right", "undecided"]) == 2
     assert exit_status(["right", "ignored"]) == 0
     assert exit_status([]) == 2
 
@@ -237,6 +240,14 @@ def test_what_never_ends_is_given_up(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "? endless  could not be checked: it did not end within 1 seconds" in done.stdout
     assert done.returncode == 2
+
+
+def test_what_never_loads_is_told_how_long_it_had(monkeypatch):
+    monkeypatch.setattr("pullback.cli.worker.LOADING", 3.0)
+    with pytest.raises(NotLoaded, match=r"within 3 seconds \(which loading has at least, whatever"):
+        Apart(functools.partial(time.sleep, 100), 1.0).names()
+    with pytest.raises(NotLoaded, match=r"within 4 seconds \(--timeout\)"):
+        Apart(functools.partial(time.sleep, 100), 4.0).names()
 
 
 def test_the_first_wrong_one_ends_what_others_are_busy_with(tmp_path):

@@ -45,7 +45,7 @@ FORMS = [
                     return tf.round(x * 2.0**self.bits) / 2.0**self.bits, lambda dy: dy
                 return quantize(inputs)
         """,
-        "Quantize.call.quantize", "unknown", "straight-through", "x float32[3, 4] (by Quantize)",
+        "Quantize.call.quantize", "undecided", "straight-through", "x float32[3, 4] (by Quantize)",
     ),
     (
         """
@@ -55,21 +55,21 @@ FORMS = [
                 return tf.cast(v > 0, v.dtype), lambda dy: dy * tf.exp(-tf.abs(v) * width)
             return spike(v)
         """,
-        "surrogate.spike", "unknown", "a surrogate", "(by surrogate)",
+        "surrogate.spike", "undecided", "a surrogate", "(by surrogate)",
     ),
     (
         "@tf.custom_gradient\ndef reverse(x):\n    return tf.identity(x), lambda dy: -0.3 * dy\n",
-        "reverse", "unknown", "reverses the gradient: -0.3 times the upstream. If it is meant, say so", "",
+        "reverse", "undecided", "reverses the gradient: -0.3 times the upstream. If it is meant, say so", "",
     ),
     (
         ("def norm_clip(c):\n    @tf.custom_gradient\n    def clipped(x):\n"
         "        return tf.identity(x), lambda dy: tf.clip_by_norm(dy, c)\n    return clipped\n"),
-        "norm_clip.clipped", "unknown", "changes the upstream", "",
+        "norm_clip.clipped", "undecided", "changes the upstream", "",
     ),
     (
         ("@tf.custom_gradient\ndef guided(x):\n"
         "    return tf.nn.relu(x), lambda dy: tf.where((dy > 0) & (x > 0), dy, 0.0)\n"),
-        "guided", "unknown", "treats positive and negative upstreams differently", "",
+        "guided", "undecided", "treats positive and negative upstreams differently", "",
     ),
     (
         """
@@ -136,7 +136,7 @@ FORMS = [
     ),
     (
         "@tf.custom_gradient\ndef scaled(x, alpha):\n    return x * alpha, lambda dy: (dy * alpha, None)\n",
-        "scaled", "unknown", "no gradient for `alpha`", "alpha float32[] (name)",
+        "scaled", "undecided", "no gradient for `alpha`", "alpha float32[] (name)",
     ),
     (
         ("@tf.custom_gradient\ndef dense(x, w, b):\n"
@@ -159,12 +159,12 @@ FORMS = [
     (
         ("@tf.custom_gradient\ndef prelu(x, alpha):\n    neg = tf.minimum(x, 0.0)\n"
         "    return tf.maximum(x, 0.0) + alpha * neg, lambda dy: (dy * tf.where(x > 0, 1.0, alpha), dy * neg)\n"),
-        "prelu", "unknown", "a gradient of shape [3, 4] for []", "alpha float32[3, 4] (name)",
+        "prelu", "undecided", "a gradient of shape [3, 4] for []", "alpha float32[3, 4] (name)",
     ),
     (
         ("def lost(x, w):\n    @tf.custom_gradient\n    def inner(x):\n"
         "        return x * w, lambda dy: dy * w\n    return inner(x)\n"),
-        "lost.inner", "unknown", "no gradient flows to `w`, which it closes over", "(by lost)",
+        "lost.inner", "undecided", "no gradient flows to `w`, which it closes over", "(by lost)",
     ),
     (
         ("@tf.custom_gradient\ndef twice(x):\n    @tf.custom_gradient\n    def grad(dy):\n"
@@ -179,7 +179,7 @@ FORMS = [
             loss = -(y_true * tf.math.log(p) + (1 - y_true) * tf.math.log(1 - p))
             return loss, lambda dy: (None, dy * (p - y_true) / (p * (1 - p)))
         """,
-        "binary_cross_entropy", "unknown", "right for inputs between 0 and 1, but else", "",
+        "binary_cross_entropy", "undecided", "right for inputs between 0 and 1, but else", "",
     ),
     (
         ("@tf.custom_gradient\ndef hard_sigmoid(x):\n"
@@ -189,7 +189,7 @@ FORMS = [
     (
         ("@tf.custom_gradient\ndef nearly(x):\n"
         "    return tf.sin(x), lambda dy: dy * (tf.sin(x + 1e-3) - tf.sin(x - 1e-3)) / 2e-3\n"),
-        "nearly", "unknown", "right to 1%, but", "",
+        "nearly", "undecided", "right to 1%, but", "",
     ),
     (
         "tanh = tf.custom_gradient(lambda x: (tf.tanh(x), lambda dy: dy * (1 - tf.tanh(x) ** 2)))\n",
@@ -211,7 +211,7 @@ FORMS = [
     ),
     (
         "@tf.RegisterGradient('Mystery')\ndef _mystery(op, dy):\n    return dy\n",
-        "_mystery", "unknown", "which type of op 'Mystery' is for cannot be told", "",
+        "_mystery", "undecided", "which type of op 'Mystery' is for cannot be told", "",
     ),
     (
         "def relu(x):\n    return tf.nn.relu(x)\nhalved = pb.override({tf.nn.relu: pb.rules.scale(0.5)})(relu)\n",
@@ -228,7 +228,7 @@ FORMS = [
                     return x, lambda dy: dy
                 return deep(x)
         """,
-        "Needy.call.deep", "unknown", "needs inputs: write pullback_inputs = {'Needy.call.deep'", "",
+        "Needy.call.deep", "undecided", "needs inputs: write pullback_inputs = {'Needy.call.deep'", "",
     ),
     (
         ("@tf.custom_gradient\ndef absolute_error(y_true, y_pred):\n    e = y_pred - y_true\n"
@@ -244,6 +244,77 @@ FORMS = [
         ("def made(k):\n    @pb.inputs(ignore='a surrogate')\n    @tf.custom_gradient\n"
         "    def inner(x):\n        return tf.round(x), lambda dy: dy\n    return inner\n"),
         "made.inner", "ignored", "ignored: a surrogate", "",
+    ),
+    (
+        ("@tf.custom_gradient\ndef ranked(x):\n    axes = [k for k, _ in enumerate(x.shape) if len(x.shape) > k]\n"
+        "    return tf.reduce_sum(x, axes), lambda dy: dy * tf.ones_like(x)\n"),
+        "ranked", "right", "calls", "x float32[3, 4] (tried)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef gone_through(x):\n    total = sum(row for row in x)\n"
+        "    return total * tf.rank(x).numpy(), lambda dy: tf.rank(x).numpy() * tf.ones_like(x) * dy\n"),
+        "gone_through", "right", "calls", "",
+    ),
+    (
+        ("@tf.custom_gradient\ndef turned_by(v, axis):\n    n = axis.shape[-1]\n    return v * axis * n, "
+        "lambda dy: (dy * axis * n, dy * v * n)\n"),
+        "turned_by", "right", "calls", "axis float32[3, 4] (tried)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef moved(image, flow):\n    b, h, w, c = image.shape\n"
+        "    by = tf.reshape(flow, [b, h, w, 2])[..., :1] + float(h > w)\n"
+        "    def grad(dy):\n        rest = tf.zeros_like(flow[..., 1:])\n"
+        "        return dy * by, tf.concat([tf.reduce_sum(dy * image, -1, True), rest], -1)\n"
+        "    return image * by, grad\n"),
+        "moved", "right", "calls", "image float32[1, 6, 5, 2] (name), flow float32[1, 6, 5, 2] (name)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef squared(z):\n    '''z: complex tensor of shape [batch, 3].'''\n"
+        "    return z * z, lambda dy: dy * tf.math.conj(2 * z)\n"),
+        "squared", "right", "calls", "z complex64[3, 3] (docstring)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef turned(z):\n    '''z: complex tensor of shape [batch, 3].'''\n"
+        "    return tf.identity(z), lambda dy: dy * tf.constant(1j, dy.dtype)\n"),
+        "turned", "undecided", "turns the gradient: 0+1j times the upstream", "",
+    ),
+    (
+        ("@tf.custom_gradient\ndef capped(x):\n"
+        "    return tf.sin(x), lambda dy: tf.clip_by_norm(dy * tf.cos(x), 1e4)\n"),
+        "capped", "undecided", "once that is large, as no derivative is (clipped by norm?)", "",
+    ),
+    (
+        """
+        class Sine(keras.layers.Layer):
+            @tf.custom_gradient
+            def call(self, x):
+                return tf.sin(x), lambda dy: dy * tf.cos(x)
+        """,
+        "Sine.call", "right", "calls", "",
+    ),
+    (
+        """
+        class Built(keras.layers.Layer):
+            def build(self, shape):
+                @tf.custom_gradient
+                def op(x):
+                    return tf.sin(x), lambda dy: dy * tf.sin(x)
+                self.op = op
+            def call(self, x):
+                return self.op(x)
+        """,
+        "Built.build.op", "wrong", "", "(by Built)",
+    ),
+    (
+        """
+        class Net(keras.Model):
+            def call(self, x):
+                @tf.custom_gradient
+                def net(x):
+                    return tf.sin(x), lambda dy: dy * tf.cos(x)
+                return net(x)
+        """,
+        "Net.call.net", "right", "calls", "(by Net)",
     ),
 ]  # fmt: skip
 

@@ -64,7 +64,8 @@ def test_a_file_that_another_imports_is_run_once(tmp_path):
 
 def test_several_targets_are_checked_each_once(tmp_path):
     write(tmp_path, a=GOOD, b=BAD)
-    told = check(tmp_path / "a.py", tmp_path / "b.py", tmp_path / "a.py", status=1)
+    again = [f"{tmp_path}/./a.py", tmp_path / "b.py:bad"]
+    told = check(tmp_path / "a.py", tmp_path / "b.py", tmp_path / "a.py", *again, status=1)
     assert told.count("good") == told.count("bad") == 1
 
 
@@ -92,10 +93,51 @@ def test_names_are_selected_and_the_first_wrong_one_may_end_the_run(tmp_path):
         ("relu or tanh", "tanh", True),
         ("relu and not leaky", "leaky_relu", False),
         ("not relu", "tanh", True),
+        ("relu and (leaky or soft)", "relu", False),
+        ("a b or c", "my a b.py:f", True),
+        ("not not relu", "relu", True),
     ],
 )
 def test_words_select_names(expression, name, wanted):
     assert is_selected(expression, name) is wanted
+
+
+@pytest.mark.parametrize(
+    "expression", ["and or (", "relu and", "(relu", "relu)", "not", "a or or b"]
+)
+def test_words_that_make_no_expression_are_refused_before_anything_runs(tmp_path, expression):
+    write(tmp_path, a="raise SystemExit('was run')\n" + GOOD)
+    told = check(tmp_path, "-k", expression, status=2)
+    assert f"? -k {expression!r} cannot be read at" in told
+    assert "was run" not in told
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit", "--html"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, option):
+    write(tmp_path, a=GOOD)
+    told = check(tmp_path, option, tmp_path / "nowhere" / "out", status=2)
+    assert (
+        f"? {option} {tmp_path / 'nowhere' / 'out'} cannot be written: there is no folder" in told
+    )
+    assert "it is a folder" in check(tmp_path, option, tmp_path, status=2)
+    assert "good" not in told
+
+
+def test_what_gives_a_coroutine_or_a_generator_is_told_so(tmp_path, recwarn):
+    lazy = "@tf.custom_gradient\nasync def later(x):\n    return x, lambda dy: dy\n"
+    lazy += "@tf.custom_gradient\ndef parts(x):\n    yield x\n"
+    told = check(write(tmp_path, a=HEAD + lazy), status=2)
+    assert (
+        "? later  a call of it gives a coroutine, which has no gradient: write it with def" in told
+    )
+    assert "? parts  a call of it gives a generator" in told
+    assert not [w for w in recwarn if "never awaited" in str(w.message)]
+
+
+def test_a_registered_rule_is_blamed_at_its_own_line(tmp_path):
+    rule = "@tf.RegisterGradient('TripledTanh')\ndef rule(op, dy):\n    return 3 * dy * (1 - op.outputs[0] ** 2)\n"
+    told = check(write(tmp_path, blamed=HEAD + rule), status=1)
+    assert "(blamed.py:3)" in told
 
 
 def test_what_is_written_for_programs_and_people(tmp_path):
@@ -106,7 +148,7 @@ def test_what_is_written_for_programs_and_people(tmp_path):
         app, ["check", "--no-isolate", "--quick", str(tmp_path), "--json", "-", *map(str, words)]
     )
     data = json.loads(done.stdout)
-    assert data["counts"] == {"right": 1, "wrong": 1, "unknown": 1, "ignored": 0}
+    assert data["counts"] == {"right": 1, "wrong": 1, "undecided": 1, "ignored": 0}
     assert [one["kind"] for one in data["results"]] == [None, "factor", None]
     suite = ElementTree.fromstring(files["junit"].read_text(encoding="utf-8"))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
@@ -124,12 +166,14 @@ def test_annotations_for_github_name_the_line_of_the_rule(tmp_path):
 
 
 def test_what_would_break_a_format_is_escaped():
-    outcome = Outcome(Item("f<g>", "a,b.py", 3), "unknown", "100 %\nand <more>", "x")
+    outcome = Outcome(Item("f<g>", "a,b.py", 3), "undecided", "100 %\nand <more>", "x")
     assert (
         as_github(outcome)
         == "::warning file=a%2Cb.py,line=3,title=pullback%3A f<g>::100 %25%0Aand <more>"
     )
     assert ElementTree.fromstring(as_junit([outcome], 1.0))[0].get("name") == "f<g>"
+    ignored = Outcome(Item("f"), "ignored", "ignored: a surrogate")
+    assert ElementTree.fromstring(as_junit([ignored], 1.0))[0][0].text == "ignored: a surrogate"
 
 
 def test_pyproject_says_what_is_meant(tmp_path):
@@ -142,6 +186,27 @@ def test_pyproject_says_what_is_meant(tmp_path):
     told = check(tmp_path, status=0)
     assert "a.py:rounded" in told
     assert "b.py:bad  ignored: known, to be mended" in told
+
+
+def test_keys_of_pyproject_are_paths_from_there_whatever_the_current_folder(tmp_path, monkeypatch):
+    write(tmp_path, deep__in__some__folder__a=ROUND)
+    key = "deep/in/some/folder/a.py:rounded"
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.pullback.functions."{key}"]\nignore = "meant"\n', encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path / "deep" / "in")
+    assert "ignored: meant" in check("some/folder/a.py", status=0)
+
+
+def test_keys_of_pyproject_about_nothing_are_said(tmp_path):
+    write(tmp_path, a=GOOD, b=GOOD)
+    keys = ("a.py:god", "gone.py:good", "b.py:god", "nobody", "good")
+    text = "".join(f'[tool.pullback.functions."{key}"]\norder = 1\n' for key in keys)
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    about = {key: f'functions."{key}"] is about no custom gradient that was found' for key in keys}
+    one, every = check(tmp_path / "a.py", status=2), check(tmp_path, status=2)
+    assert [key for key in keys if about[key] in one] == ["a.py:god", "gone.py:good"]
+    assert [key for key in keys if about[key] in every] == list(keys[:-1])
 
 
 @pytest.mark.parametrize(

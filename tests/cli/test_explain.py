@@ -32,6 +32,13 @@ class Scaled:
     def call(self, x):
         return 2.0 * x
 
+async def later(x):
+    return x
+
+@tf.custom_gradient
+def parts(x):
+    yield x
+
 pullback_inputs = {"given": (tf.zeros([2]),)}
 """
 
@@ -52,6 +59,8 @@ def run(folder: Path, target: str, *options: str) -> Any:
         (":needy", 2, ("needs inputs: write pullback_inputs = {'needy': (...)}",)),
         (":missing", 2, ("has no 'missing'",)),
         (":leaves", 2, ("leaves",)),
+        (":later", 2, ("later a call of it gives a coroutine, which has no gradient",)),
+        (":parts", 2, ("parts a call of it gives a generator",)),
         ("", 2, ("names no function or model: write module:name",)),
     ],
 )
@@ -84,6 +93,20 @@ def test_a_model_is_explained_out_of_its_file(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "✓ small: a gradient for all 3 sources" in result.output
     assert "tried with float32[2, 3]" in result.output
+
+
+def test_a_source_that_is_not_there_is_told_without_talk_of_inputs(tmp_path: Path) -> None:
+    result = run(tmp_path, ":good", "--wrt", "nosuch")
+    assert result.exit_code == 2
+    assert ":good wrt='nosuch' names no source of good. Those are: x." in " ".join(
+        result.stderr.split()
+    )
+
+
+def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    result = run(tmp_path, ":good", "--html", str(tmp_path / "nowhere" / "flow.html"))
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
 
 
 def test_inputs_and_sources_can_be_named(tmp_path: Path) -> None:

@@ -104,6 +104,44 @@ def test_a_source_tells_functions_lists_and_choices():
     assert read["mode"].plain == "linear"
 
 
+def test_what_has_a_shape_or_a_dtype_is_a_tensor_whatever_its_name():
+    def made(x, axis, xs):
+        ranks = [len(x.shape), *(s for s in x.shape)]
+        return ranks, axis.dtype, [y + 1 for y in xs]
+
+    read = {p.name: wanted for p, wanted in readings(made, direct=True)}
+    assert all(w.is_tensor and not w.items for w in [*read["x"], *read["axis"]])
+    assert [w.items for w in read["xs"]] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "name, other, shape",
+    [
+        ("image", "flow", (1, 6, 5, 2)),
+        ("coords", "img", (1, 6, 5, 2)),
+        ("grid", "query_points", (1, 6, 5, 2)),
+        ("query_points", "grid", (1, 7, 2)),
+    ],
+)
+def test_a_picture_and_places_in_it_have_all_their_axes(name, other, shape):
+    assert from_name(name, None, direct=True, others=[other])[0].dims == shape
+    assert from_name(name, None, direct=True, others=["x"]) == []
+
+
+def test_a_class_whose_bases_take_anything_needs_what_its_own_constructor_asks_for():
+    class Anything:
+        def __new__(cls, *args, **kwargs):
+            return super().__new__(cls)
+
+        def __init__(self, *args, **kwargs): ...
+
+    class Sized(Anything):
+        def __init__(self, size, **kwargs): ...
+
+    assert readings(Anything, direct=False) == []
+    assert [p.name for p, _ in readings(Sized, direct=False)] == ["size"]
+
+
 def test_branches_are_reached_by_other_values_than_defaults():
     def made(kind="relu", training=False):
         return kind == "elu" or training

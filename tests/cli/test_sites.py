@@ -38,6 +38,11 @@ CASES = [
     ("@tf.custom_gradient\ndef f(x):\n    @tf.custom_gradient\n    def g(dy): ...", ["f", "f.g"]),
     ("try:\n    pass\nexcept E:\n    @tf.custom_gradient\n    def f(x): ...", ["f"]),
     ("@other\ndef f(x): ...\ncustom = 1", []),
+    ("def deco(f):\n    return tf.custom_gradient(f)\n@deco\ndef g(x): ...", ["g"]),
+    ("def deco(f):\n    return tf.custom_gradient(f)", []),
+    ("if a:\n    f = tf.custom_gradient(lambda x: 1)\nelse:\n    f = tf.custom_gradient(lambda x: 2)", ["f", "f"]),
+    ("table = {1: tf.custom_gradient(lambda x: 1)}", ["table"]),
+    ("table['a'] = tf.custom_gradient(f)", ["table"]),
 ]  # fmt: skip
 
 

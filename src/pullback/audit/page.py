@@ -68,11 +68,12 @@ def _introduction(
     left = sum(one.left_out for one in found)
     every = int(head.get("names", len(found)))
     share = f"{len(found):,}" if every == len(found) else f"{len(found):,} of {every:,}"
+    causes = "1 cause" if len(groups) == 1 else f"{len(groups):,} causes"
     return (
         f"`pullback audit {head['framework']}` on {head['date']}: {share} ops, functions, layers and losses "
         f"looked at, {called:,} of them called, with {sets:,} sets of inputs made for them ({left:,} more were "
         f"left out for want of time). The gradient of {faulty:,} is wrong, NaN or missing somewhere, for "
-        f"{len(groups):,} causes as far as they can be told apart.\n\n{_METHOD}"
+        f"{causes} as far as they can be told apart.\n\n{_METHOD}"
     )
 
 

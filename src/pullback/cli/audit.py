@@ -20,10 +20,14 @@ def audit(
     state: Annotated[
         Path | None,
         typer.Option(
-            "--state",
-            "--resume",
             help="A file in which results are kept: what it has already is not run again.",
             dir_okay=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same for a file that is there already.", exists=True, dir_okay=False
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the data, for programs.")] = False,
@@ -43,7 +47,7 @@ def audit(
             only=only,
             jobs=jobs,
             timeout=timeout,
-            state=state,
+            state=state or resume,
             json=json,
             markdown=markdown,
             html=html,

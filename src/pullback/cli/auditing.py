@@ -19,6 +19,7 @@ from pullback.audit import results as r
 from pullback.audit.judge import judged
 from pullback.audit.page import as_html, as_markdown
 from pullback.audit.run import audited
+from pullback.cli.outputs import unwritable
 from pullback.cli.worker import Apart, Lost, NotLoaded
 
 RIGHT, WRONG, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
@@ -38,10 +39,20 @@ def run(
 ) -> int:
     """Audit a framework, and give the exit status."""
     console = Console(highlight=False, soft_wrap=True, stderr=json)
+    pages = {"--state": state, "--markdown": markdown, "--html": html}
+    if reason := unwritable(pages) or _no_pattern(only):
+        console.print(f"? {framework}  {reason}", markup=False)
+        return UNKNOWN
     make = partial(_Auditor, framework)
     spare = [Apart(make, timeout)]
     head, names = _listed(console, framework, spare[0])
     wanted = [k for k, name in enumerate(names) if re.search(only, name)]
+    if not wanted:
+        spare[0].close()
+        console.print(
+            f"? {framework}  --only {only!r} is in none of {len(names)} names", markup=False
+        )
+        return UNKNOWN
 
     def worker() -> _Apart:
         return _Apart(names, spare.pop() if spare else Apart(make, timeout))
@@ -63,6 +74,14 @@ def run(
     else:
         _summary(console, head, found)
     return _status(found)
+
+
+def _no_pattern(only: str) -> str:
+    try:
+        re.compile(only)
+    except re.error as error:
+        return f"--only {only!r} is no regular expression: {error}."
+    return ""
 
 
 class _Auditor:

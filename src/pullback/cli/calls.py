@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pullback._engine import TABLE, Spec, only_engine
 from pullback._engine import load as load_engine
-from pullback.cli.discover import Candidate, bound, named
+from pullback.cli.discover import LAZY, Candidate, bound, lazy_result, named
 from pullback.cli.inputs import NAME, Call, given, tried
 from pullback.cli.target import load, why_not
 from pullback.errors import ArgumentError, PullbackError
@@ -50,6 +50,8 @@ def run_target(target: str, run: Run[Any], inputs: Sequence[str] = ()) -> Ran:
         raise NotRun(f"cannot be loaded: {why_not(error, target)}") from error
     if one is None:
         raise NotRun("names no function or model: write module:name or file.py:name")
+    if kind := lazy_result(one.function):
+        raise NotRun(LAZY.format(kind))
     try:
         if inputs:
             return Ran(run(one.function, _parsed(inputs), names), "")
@@ -101,6 +103,8 @@ def _by_trying(one: Candidate, run: Run[Any], names: Mapping[str, Any]) -> Ran:
     for call in _tries(one):
         try:
             result = run(_for(one, call).function, call, names)
+        except NotRun:  # which other arguments would not change
+            raise
         except Exception as error:  # of whatever the function is made of
             first = first or error
             continue

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from pullback.errors import CheckError
+
+if TYPE_CHECKING:
+    from pullback.cli.settings import Project
 
 _SECONDS = 300.0  # far more than any check needs, far less than a build waits
 
@@ -52,11 +55,10 @@ def check(
 ) -> None:
     """Check the custom gradients in TARGETS: 0 all right, 1 some wrong, 2 some undecided or none found."""
     from pullback.cli.checking import session  # only here: other commands need not wait for it
-    from pullback.cli.settings import project
 
     console = Console(highlight=False, soft_wrap=True, stderr=json == "-")
     try:
-        settings = project(_start(targets))
+        settings = _settings(targets, select, {"--json": json, "--junit": junit, "--html": html})
     except CheckError as error:
         console.print(f"? {error}", markup=False)
         raise typer.Exit(session.SOME_UNKNOWN) from error
@@ -69,6 +71,7 @@ def check(
     run = session.Session(
         console,
         session.crew(settings, seconds, many, isolate=isolate),
+        settings,
         options,
         github=output is Format.GITHUB,
         select=select,
@@ -78,6 +81,18 @@ def check(
     status = run.run(targets)
     session.write(run.outcomes, run.seconds, json=json, junit=junit, html=html)
     raise typer.Exit(status)
+
+
+def _settings(targets: Sequence[str], select: str, files: Mapping[str, str]) -> Project:
+    """What pyproject.toml says; what cannot be done is refused before anything runs."""
+    from pullback.cli.checking.select import require_expression
+    from pullback.cli.outputs import unwritable
+    from pullback.cli.settings import project
+
+    if reason := unwritable(files):
+        raise CheckError(reason)
+    require_expression(select)
+    return project(_start(targets))
 
 
 def _start(targets: Sequence[str]) -> Path:

@@ -1,6 +1,8 @@
 """Custom gradients in a module: which there are, and under which names."""
 
+import ast
 import inspect
+import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,9 +11,12 @@ from typing import Any
 
 from pullback._engine import only_engine
 from pullback._function import GradientFunction
-from pullback._reach import unwrapped
+from pullback._reach import MOST_ITEMS, unwrapped
 from pullback.cli.inputs import NAME, names_given
 from pullback.errors import CheckError, EngineError
+
+_DEPTH = 2  # of dicts in dicts
+LAZY = "a call of it gives a {}, which has no gradient: write it with def and return, and without yield"
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,9 @@ def candidates(module: ModuleType, only: str | None = None) -> list[Candidate]:
 
 
 def named(module: ModuleType, path: str) -> Candidate:
-    """The function that a name such as `f` or `Class.method` means."""
+    """The function that a name such as `f`, `Class.method` or `table['f']` means."""
+    if path.endswith("]"):
+        return Candidate(path, _in_container(module, ast.parse(path, mode="eval").body))
     owner, thing = None, module
     for name in path.split("."):
         if not hasattr(thing, name):
@@ -49,6 +56,13 @@ def named(module: ModuleType, path: str) -> Candidate:
         owner, thing = thing, inspect.getattr_static(thing, name)
         thing = thing if not isinstance(thing, staticmethod | classmethod) else getattr(owner, name)
     return Candidate(path, thing, _owner(owner, thing))
+
+
+def _in_container(module: ModuleType, node: ast.expr) -> Any:
+    """What `table['f'][0]` means in a module."""
+    if isinstance(node, ast.Subscript):
+        return _in_container(module, node.value)[ast.literal_eval(node.slice)]
+    return getattr(module, ast.unparse(node))
 
 
 def _or_nothing(module: ModuleType, name: str) -> Candidate:
@@ -70,6 +84,16 @@ def bound(one: Candidate) -> Candidate:
             "instance as its first input"
         ) from error
     return replace(one, function=getattr(instance, one.name.rpartition(".")[2]), owner=None)
+
+
+def lazy_result(function: Any) -> str:
+    """What a call gives in place of a result: a coroutine, a generator, or nothing of the kind."""
+    for one in unwrapped(function):
+        if inspect.iscoroutinefunction(one):
+            return "coroutine"
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            return "generator"
+    return ""
 
 
 def has_own_gradient(value: Any) -> bool:
@@ -95,6 +119,34 @@ def _members(module: ModuleType) -> Iterator[Candidate]:
                 yield from (named(module, f"{name}.{n}") for n in inner)
         elif callable(value) and _is_from(value, module):
             yield Candidate(name, value)
+        elif isinstance(value, dict | list | tuple):
+            yield from _held(name, value, module)
+
+
+def _held(name: str, container: Any, module: ModuleType) -> Iterator[Candidate]:
+    """The custom gradients in a list or dict of a module that have no name there."""
+    found = [
+        Candidate(path, value)
+        for path, value in itertools.islice(_items(name, container, _DEPTH), MOST_ITEMS)
+        if callable(value) and not isinstance(value, type) and has_own_gradient(value)
+    ]
+    others = [m for m in list(sys.modules.values()) if m is not module] if found else []
+    if _is_in(container, others):
+        return
+    yield from (one for one in found if not _is_in(one.function, [module, *others]))
+
+
+def _items(name: str, container: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """What a list or dict holds, and those in it, by the expression that means it."""
+    pairs: Any = container.items() if isinstance(container, dict) else enumerate(container)
+    for key, value in pairs:
+        if not isinstance(key, str | int):
+            continue  # nothing that a name could say
+        path = f"{name}[{key!r}]"
+        if isinstance(value, dict | list | tuple) and depth:
+            yield from _items(path, value, depth - 1)
+        else:
+            yield path, value
 
 
 def _owner(owner: Any, thing: Any) -> type | None:
@@ -117,6 +169,9 @@ def _is_from(value: Any, module: ModuleType) -> bool:
     if module.__name__ in made_by:
         return True
     others = [m for m in list(sys.modules.values()) if m is not module]
-    return has_own_gradient(value) and not any(
-        value is held for m in others for held in list(getattr(m, "__dict__", {}).values())
-    )
+    return has_own_gradient(value) and not _is_in(value, others)
+
+
+def _is_in(value: Any, modules: list[ModuleType]) -> bool:
+    """Whether one of the modules has a name for a value."""
+    return any(value is held for m in modules for held in list(getattr(m, "__dict__", {}).values()))

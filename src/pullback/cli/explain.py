@@ -33,11 +33,14 @@ def explain(
 
     from pullback.cli.calls import NotRun, refuse, run_target
     from pullback.cli.inputs import NAME
+    from pullback.cli.outputs import unwritable
     from pullback.explain.views.files import flow_json
     from pullback.explain.views.findings import findings
 
     console = Console(highlight=False)
     try:
+        if reason := unwritable({"--html": html}):
+            raise NotRun(reason)
         flow, arguments = run_target(target, functools.partial(_explained, wrt), inputs or ())
     except NotRun as error:
         refuse(target, error)
@@ -55,8 +58,14 @@ def explain(
 
 
 def _explained(wrt: Any, function: Any, call: Any, names: Any) -> Any:
+    from pullback.cli.calls import NotRun
+    from pullback.errors import ExplainError
     from pullback.explain.api import explain
 
     del names
     args, kwargs = call
-    return explain(function, *args, kwargs=kwargs, wrt=wrt or None)
+    flow = explain(function, *args, kwargs=kwargs)
+    try:
+        return explain(function, *args, kwargs=kwargs, wrt=wrt) if wrt else flow
+    except ExplainError as error:  # it runs with these arguments, so that --wrt is to blame
+        raise NotRun(str(error)) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +12,7 @@ from typing import Any
 
 from pullback._inputs import Inputs, inputs_of
 from pullback.cli.inputs import NAME, said_beside
+from pullback.cli.target import packages_of
 from pullback.errors import CheckError
 
 _FOR_ALL = {"order": int, "tolerance": float, "seed": int, "quick": bool, "timeout": float, "jobs": int}  # fmt: skip
@@ -26,6 +27,36 @@ class Project:
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     functions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    file: Path | None = None
+
+    def names_of(self, file: str, module: str, name: str) -> list[str]:
+        """What a function may be called here: its name, with its module, or with its file as seen from this one."""
+        path = Path(file).resolve()
+        folder = self.file.parent if self.file else path.parent
+        inside = [path.relative_to(folder).as_posix()] if path.is_relative_to(folder) else []
+        ends = ["/".join(path.parts[-k:]) for k in (1, 2, 3)]
+        return [name, *(f"{place}:{name}" for place in (module, *inside, *ends))]
+
+    def without_effect(self, known: Sequence[tuple[str, str]], *, all_seen: bool) -> list[str]:
+        """Keys that no function goes by, out of pairs of file and name.
+
+        Unless all files were seen, that can be told of keys alone whose file was, or is not there.
+        """
+        names = [n for file, name in known for n in self.names_of(file, _module(file), name)]
+        files = {file for file, _ in known}
+        return [
+            key
+            for key in self.functions
+            if not any(fnmatch.fnmatchcase(name, key) for name in names)
+            and (all_seen or self._is_settled(key, files))
+        ]
+
+    def _is_settled(self, key: str, seen: Collection[str]) -> bool:
+        place, _, name = key.rpartition(":")
+        if self.file is None or not place.endswith(".py") or not name:
+            return False
+        path = self.file.parent / place
+        return str(path.resolve()) in seen or not (path.exists() or set(place) & set("*?["))
 
     def of(self, names: list[str]) -> dict[str, Any]:
         """What is said of a function that goes by these names; a pattern may say it of several."""
@@ -54,7 +85,13 @@ def _read(path: Path) -> Project:
     _require(table, _FOR_ALL, f"[tool.pullback] in {path}")
     for name, said in functions.items():
         _require(said, _FOR_ONE, f'[tool.pullback.functions."{name}"] in {path}')
-    return Project(table, functions)
+    return Project(table, functions, path)
+
+
+def _module(file: str) -> str:
+    """The name under which a file is most likely imported."""
+    path = Path(file)
+    return ".".join([*packages_of(path), path.stem])
 
 
 def _require(said: Any, known: Mapping[str, Any], where: str) -> None:

@@ -2,12 +2,16 @@
 
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 
 from pullback.tour import run_file
+
+# As `pullback check` writes names: with what holds a function, or with the line of one of several definitions.
+_NAME = re.compile(r"(?!\d)[\w.]+(?:\[.+\]|@\d+)?")
 
 
 def load(target: str) -> tuple[ModuleType, str | None]:
@@ -32,9 +36,11 @@ def split(target: str) -> tuple[str, str | None]:
 
     >>> split("package.module:function")
     ('package.module', 'function')
+    >>> split("ops.py:table['f']")
+    ('ops.py', "table['f']")
     """
     place, _, name = target.rpartition(":")
-    if Path(target).exists() or not place or not name.replace(".", "").isidentifier():
+    if Path(target).exists() or not place or not _NAME.fullmatch(name):
         return target, None
     return place, name
 
@@ -55,7 +61,7 @@ def _from_file(path: Path) -> ModuleType:
     loaded = [m for m in list(sys.modules.values()) if _is_of(m, path)]
     if loaded:  # another file imports it: what it registers cannot be registered twice
         return loaded[0]
-    packages = _packages(path)
+    packages = packages_of(path)
     root = path.parent if not packages else path.parents[len(packages)]
     taken = not packages and _is_taken(path.stem)
     # a file named like a module of somebody else's must not be found in its stead
@@ -77,7 +83,7 @@ def _is_of(module: ModuleType, path: Path) -> bool:
     return isinstance(file, str) and file == str(path) and is_done and module.__name__ != "__main__"
 
 
-def _packages(path: Path) -> list[str]:
+def packages_of(path: Path) -> list[str]:
     """The packages that a file lies in, the outermost first."""
     found: list[str] = []
     for folder in path.parents:

@@ -13,9 +13,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-_LOADING = (
-    120.0  # seconds that importing a framework may take at least, however short the functions
-)
+LOADING = 120.0  # seconds that importing a framework may take at least, however short the functions
 _PATIENCE = 5.0  # seconds until a process that is through has ended
 
 
@@ -78,14 +76,18 @@ class Apart:
         self._process = spawn.Process(target=_serve, args=(theirs, self._make))
         self._process.start()
         theirs.close()
-        return self._answer(self._seconds and max(self._seconds, _LOADING))
+        return self._answer(self._seconds and max(self._seconds, LOADING))
 
     def _answer(self, seconds: float | None) -> Any:
         process = self._process
         try:
             if self._pipe.poll(seconds):
                 return self._pipe.recv()
-            reason = f"it did not end within {seconds:g} seconds (--timeout)"
+            is_least = bool(self._seconds) and seconds == LOADING > (self._seconds or 0)
+            whose = (
+                "which loading has at least, whatever --timeout says" if is_least else "--timeout"
+            )
+            reason = f"it did not end within {seconds:g} seconds ({whose})"
         except (EOFError, OSError):
             process.join(_PATIENCE)
             reason = _end_of(process.exitcode)

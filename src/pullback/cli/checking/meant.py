@@ -19,6 +19,7 @@ _DIRECTIONS = 3
 _MOST_GROWTH = (
     150.0  # of a gradient for a hundred times the upstream: more is a mistake, such as its square
 )
+_HUGE = 1e12  # beyond any threshold that means something, and its square is a float32
 _ALIKE = 1e-3  # relative: far above the rounding of float32
 HOW_TO_SAY = "If it is meant, say so: @pb.inputs(against=…) or @pb.inputs(ignore='why')"
 
@@ -98,7 +99,7 @@ def _pairs(probe: Probe, points: list[Arrays], k: int) -> list[tuple[Any, Any]]:
 def _upstream_and_gradient(probe: Probe, xs: Arrays, k: int, size: float) -> tuple[Any, Any]:
     """The first upstream, if it has the shape of the input, and the gradient."""
     rng = np.random.default_rng(1)
-    ws = [size * rng.normal(size=leaf.shape) for leaf in probe.outputs]
+    ws = [size * w for w in _upstreams(probe, rng)]
     gradient = probe.vjp(xs, ws)[1][k]
     return (ws[0] if ws[0].shape == xs[k].shape else None), gradient
 
@@ -122,7 +123,9 @@ def _what_it_does(pairs: list[tuple[Any, Any]]) -> str:
         return "gives no gradient"
     ratios = np.concatenate([np.ravel(g / w) for w, g in pairs])
     if ratios.size and np.allclose(ratios, ratios[0]):
-        factor = float(ratios[0])
+        if abs(ratios[0].imag) > _ALIKE * abs(ratios[0]):
+            return f"turns the gradient: {ratios[0]:.3g} times the upstream"
+        factor = float(ratios[0].real)
         return f"{'reverses' if factor < 0 else 'scales'} the gradient: {factor:.3g} times the upstream"
     if np.all(np.isclose(ratios, 1) | (ratios == 0)):
         return "passes part of the upstream: a mask"
@@ -132,9 +135,10 @@ def _what_it_does(pairs: list[tuple[Any, Any]]) -> str:
 def _of_gate(probe: Probe) -> str:
     """A rule that is not linear in its upstream, as no derivative is; one that grows with its square is a mistake."""
     xs, rng = probe.start(), np.random.default_rng(2)
-    ws = [rng.normal(size=leaf.shape) for leaf in probe.outputs]
-    once, twice, opposite, large, nothing = (
-        _flat(probe.vjp(xs, [factor * w for w in ws])[1]) for factor in (1.0, 2.0, -1.0, 100.0, 0.0)
+    ws = _upstreams(probe, rng)
+    once, twice, opposite, large, nothing, huge = (
+        _flat(probe.vjp(xs, [factor * w for w in ws])[1])
+        for factor in (1.0, 2.0, -1.0, 100.0, 0.0, _HUGE)
     )
     known = all(np.isfinite(g).all() for g in (once, twice, opposite, large, nothing))
     if (
@@ -148,11 +152,29 @@ def _of_gate(probe: Probe) -> str:
         return "its rule treats positive and negative upstreams differently, as no derivative does (guided?)"
     if not np.allclose(twice, 2 * once, rtol=_ALIKE):
         return "its rule is not in proportion to its upstream, as no derivative is (clipped, normalised?)"
-    return ""
+    return _of_cap(once, huge / _HUGE)
+
+
+def _of_cap(once: Any, rest: Any) -> str:
+    """A rule that holds gradients down from some size on, which ordinary upstreams do not reach."""
+    size, kept = np.linalg.norm(once), np.linalg.norm(rest)
+    if not np.isfinite(rest).all() or kept > (1 - _ALIKE) * size:
+        return ""
+    by_norm = np.allclose(rest * size, once * kept, rtol=_ALIKE, atol=_ALIKE * size * kept)
+    how = "clipped by norm?" if by_norm else "clipped?"
+    return f"its rule is not in proportion to its upstream once that is large, as no derivative is ({how})"
+
+
+def _upstreams(probe: Probe, rng: Any) -> Arrays:
+    several = [rng.normal(size=leaf.shape) for leaf in probe.outputs]
+    return [
+        w + 1j * rng.normal(size=leaf.shape) if leaf.is_complex else w
+        for w, leaf in zip(several, probe.outputs, strict=True)
+    ]
 
 
 def _flat(gradients: Sequence[Any]) -> Any:
-    return np.concatenate(
-        [np.ravel(np.abs(g) if np.iscomplexobj(g) else g) for g in gradients if g is not None]
-        or [np.zeros(1)]
-    )
+    """All numbers in a row, those of complex gradients as pairs."""
+    known: list[Any] = [np.ravel(g) for g in gradients if g is not None]
+    parts = [part for g in known for part in ((g.real, g.imag) if np.iscomplexobj(g) else (g,))]
+    return np.concatenate(parts or [np.zeros(1)])

@@ -7,7 +7,7 @@ from typing import Any
 
 from pullback.check import Report
 
-RIGHT, WRONG, UNKNOWN, IGNORED = "right", "wrong", "unknown", "ignored"
+RIGHT, WRONG, UNKNOWN, IGNORED = "right", "wrong", "undecided", "ignored"
 MARKS = {RIGHT: "✓", WRONG: "✗", UNKNOWN: "?", IGNORED: "·"}
 
 

@@ -24,9 +24,17 @@ class Place:
 
 
 def places(targets: Sequence[str]) -> list[Place]:
-    """What each target comes to, in order and each once."""
-    found = [place for target in targets for place in _of_one(target)]
-    return list(dict.fromkeys(found))
+    """What each target comes to, in order and each once, however it is written."""
+    found: dict[tuple[str, str | None], Place] = {}
+    for place in (place for target in targets for place in _of_one(target)):
+        found.setdefault((_identity(place.target), place.only), place)
+    whole = {target for target, only in found if only is None}
+    return [place for (target, only), place in found.items() if only is None or target not in whole]
+
+
+def _identity(target: str) -> str:
+    path = Path(target)
+    return str(path.resolve()) if path.exists() else target
 
 
 def _of_one(target: str) -> Iterator[Place]:

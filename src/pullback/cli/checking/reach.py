@@ -22,7 +22,7 @@ from pullback._inputs import Inputs, inputs_of
 from pullback._reach import walk
 from pullback.check.probe import Ran, Reached
 from pullback.cli.checking.recorder import codes_of, is_at, recorded
-from pullback.cli.checking.sites import Site
+from pullback.cli.checking.sites import DEFINE, Site
 from pullback.cli.discover import Candidate, has_own_gradient, named
 from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
 from pullback.cli.guess.reading import variations
@@ -89,7 +89,9 @@ class Search:
 
     def _ways(self) -> Iterator[Found]:
         path = self.site.path
-        if len(path) == 1 or all(self.site.in_class[:-1]):
+        if self.site.held:
+            yield from self._in(list(vars(self.module).values()))
+        elif len(path) == 1 or all(self.site.in_class[:-1]):
             yield from self._by_name()
         if len(path) > 1:
             yield from self._in(list(vars(self.module).values()))
@@ -102,8 +104,17 @@ class Search:
         except AttributeError:
             self._failed("its module has no such name once it is imported")
             return
+        if self.is_bare(one.function):
+            yield from self._in(list(vars(self.module).values()))
+            return
         for function in self._bound(one):
             yield from self.direct(function)
+
+    def is_bare(self, function: Any) -> bool:
+        """Whether a name means the function that a custom gradient was made of, and not the custom gradient."""
+        code = getattr(function, "__code__", None)
+        is_written_here = code is not None and is_at(self.site, self.file, (code,))
+        return is_written_here and self.site.kind == DEFINE and not has_own_gradient(function)
 
     def _bound(self, one: Candidate) -> Iterator[Any]:
         """A function as it is, a method of an instance that can be made."""

@@ -4,19 +4,76 @@ from __future__ import annotations
 
 import re
 
+from pullback.errors import CheckError
+
+_WORDS = ("and", "or", "not", "(", ")")
+
 
 def is_selected(expression: str, name: str) -> bool:
-    """Whether a name is meant by words joined with `and`, `or` and `not`: a word means names that contain it.
+    """Whether a name is meant by words joined with `and`, `or`, `not`: a word means names that contain it.
 
-    >>> is_selected("relu and not leaky", "file.py:guided_relu")
+    >>> is_selected("relu and not (leaky or soft)", "file.py:guided_relu")
     True
     """
-    return any(
-        all(_holds(term.strip(), name.lower()) for term in re.split(r"\band\b", part))
-        for part in re.split(r"\bor\b", expression.lower())
-    )
+    return _Reader(expression).read(name.lower())
 
 
-def _holds(term: str, name: str) -> bool:
-    negated = re.match(r"not\s+(.*)", term)
-    return negated[1].strip() not in name if negated else term in name
+def require_expression(expression: str) -> None:
+    """Refuse what is no expression, before anything runs."""
+    if expression:
+        is_selected(expression, "")
+
+
+class _Reader:
+    """Goes through an expression once; `not` binds closer than `and`, which binds closer than `or`."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.rest = re.findall(r"[()]|[^\s()]+", expression.lower())
+
+    def read(self, name: str) -> bool:
+        """Whether the whole expression means a name."""
+        is_meant = self._either(name)
+        if self.rest:
+            raise self._malformed()
+        return is_meant
+
+    def _either(self, name: str) -> bool:
+        found = [self._both(name)]
+        while self._next("or"):
+            found.append(self._both(name))
+        return any(found)
+
+    def _both(self, name: str) -> bool:
+        found = [self._one(name)]
+        while self._next("and"):
+            found.append(self._one(name))
+        return all(found)
+
+    def _one(self, name: str) -> bool:
+        if self._next("not"):
+            return not self._one(name)
+        if self._next("("):
+            found = self._either(name)
+            if not self._next(")"):
+                raise self._malformed()
+            return found
+        words: list[str] = []
+        while self.rest and self.rest[0] not in _WORDS:
+            words.append(self.rest.pop(0))
+        if not words:
+            raise self._malformed()
+        return " ".join(words) in name
+
+    def _next(self, word: str) -> bool:
+        """Whether a word comes next, which is then done with."""
+        is_next = self.rest[:1] == [word]
+        del self.rest[: int(is_next)]
+        return is_next
+
+    def _malformed(self) -> CheckError:
+        at = repr(self.rest[0]) if self.rest else "its end"
+        return CheckError(
+            f"-k {self.expression!r} cannot be read at {at}: write words joined by and, or, not, as in "
+            "'relu and not leaky'."
+        )

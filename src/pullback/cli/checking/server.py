@@ -6,7 +6,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,12 +14,12 @@ from typing import Any
 from pullback._engine import only_engine
 from pullback._inputs import Inputs
 from pullback.cli.checking.judge import judged
+from pullback.cli.checking.listing import Known, file_of, function_of, known_in
 from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome
-from pullback.cli.checking.places import Place, sites_of
+from pullback.cli.checking.places import Place
 from pullback.cli.checking.reach import Found, Search, Unreached, given_call, with_call
-from pullback.cli.checking.recorder import codes_of, is_at
 from pullback.cli.checking.sites import REGISTER, Site
-from pullback.cli.discover import Candidate, bound, candidates, named
+from pullback.cli.discover import LAZY, Candidate, bound, named
 from pullback.cli.inputs import NAME
 from pullback.cli.settings import Project, Said, said_of
 from pullback.cli.target import load, why_not
@@ -30,22 +30,13 @@ class NotLoaded(Exception):
     """A target cannot be loaded; the text says why."""
 
 
-@dataclass(frozen=True)
-class _Known:
-    """One custom gradient of a module: where it is written, or under which name it was found."""
-
-    item: Item
-    site: Site | None = None
-    candidate: Candidate | None = None
-
-
 class Here:
     """Checks in this process."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._modules: dict[str, ModuleType] = {}
-        self._known: dict[Place, dict[str, _Known]] = {}
+        self._known: dict[Place, dict[str, Known]] = {}
 
     def names(self) -> list[str]:
         """Nothing is known before a place is asked about."""
@@ -67,18 +58,18 @@ class Here:
     def close(self) -> None:
         """Nothing to close."""
 
-    def _load(self, place: Place) -> dict[str, _Known]:
+    def _load(self, place: Place) -> dict[str, Known]:
         if place not in self._known:
             try:
                 self._modules[place.target] = (
                     self._modules.get(place.target) or load(place.target)[0]
                 )
-                self._known[place] = _known(self._modules[place.target], place)
+                self._known[place] = known_in(self._modules[place.target], place)
             except (Exception, SystemExit) as error:
                 raise NotLoaded(f"cannot be loaded: {why_not(error, place.target)}") from error
         return self._known[place]
 
-    def _outcome(self, place: Place, known: _Known, options: Mapping[str, Any]) -> Outcome:
+    def _outcome(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:
         began = time.perf_counter()
         try:
             outcome = self._judged(place, known, options)
@@ -97,11 +88,14 @@ class Here:
             outcome = Outcome(known.item, UNKNOWN, text)
         return replace(outcome, seconds=time.perf_counter() - began)
 
-    def _judged(self, place: Place, known: _Known, options: Mapping[str, Any]) -> Outcome:
+    def _judged(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:
+        if known.gone:
+            return Outcome(known.item, UNKNOWN, f"{known.gone}: nothing can be said of it")
+        if known.site is not None and known.site.lazy:
+            return Outcome(known.item, UNKNOWN, LAZY.format(known.site.lazy))
         module, name = self._modules[place.target], known.item.name
-        function = _function(module, known)
-        names = [name, f"{place.label}:{name}", f"{module.__name__}:{name}"]
-        names += [f"{'/'.join(Path(place.label).parts[-k:])}:{name}" for k in (1, 2, 3)]
+        function = function_of(module, known)
+        names = self._project.names_of(known.item.file or place.target, module.__name__, name)
         of_project = self._project.of(names)
         said = said_of(module, name, function, of_project)
         if said.inputs.ignore:
@@ -118,61 +112,16 @@ class Here:
         return judged(known.item, found, everything, said.origin or later.origin)
 
 
-def _known(module: ModuleType, place: Place) -> dict[str, _Known]:
-    """What the source defines and what the module holds, each once, in the order of the source."""
-    file = _file_of(module)
-    found: dict[str, _Known] = {}
-    sites = sites_of(file)
-    for site in sites:
-        name = site.name if site.name not in found else f"{site.name}@{site.line}"
-        found[name] = _Known(Item(name, str(file), site.line), site)
-    if file is None or not _is_within(place.only, found):
-        members = candidates(module, place.only)
-    else:
-        members = candidates(module)
-    for one in members:
-        at = [s for s in sites if file and is_at(s, file, tuple(codes_of(one.function)))]
-        if one.name not in found and (not at or one.name == place.only):
-            line = max((s.line for s in at), default=_line_of(one.function, file))
-            found[one.name] = _Known(Item(one.name, str(file or ""), line), None, one)
-    if place.only is None:
-        return found
-    return {n: k for n, k in found.items() if n == place.only or n.startswith(f"{place.only}.")}
-
-
-def _is_within(only: str | None, found: Mapping[str, Any]) -> bool:
-    return only is None or any(n == only or n.startswith(f"{only}.") for n in found)
-
-
-def _file_of(module: ModuleType) -> Path | None:
-    path = getattr(module, "__file__", None)
-    return Path(path).resolve() if path else None
-
-
-def _line_of(function: Any, file: Path | None) -> int:
-    own = [c for c in codes_of(function) if file and Path(c.co_filename).resolve() == file]
-    return own[-1].co_firstlineno if own else 0
-
-
-def _function(module: ModuleType, known: _Known) -> Any:
-    """The function of a name, where it can be had without calling anything."""
-    if known.candidate is not None:
-        return known.candidate.function
-    with contextlib.suppress(AttributeError):
-        return named(module, known.item.name).function
-    return None
-
-
-def _found(module: ModuleType, known: _Known, said: Said) -> Found:
+def _found(module: ModuleType, known: Known, said: Said) -> Found:
     """The function to check, with arguments: those given, or those found."""
     site = known.site or Site(tuple(known.item.name.split(".")), frozenset({-1}), in_class=())
-    search = Search(module, _file_of(module) or Path(), site)
+    search = Search(module, file_of(module) or Path(), site)
     if site.kind == REGISTER:
         return _registered(search, site)
     one = known.candidate or _candidate(module, known)
     if one is not None and one.function is None:
         raise CheckError(f"{NAME} names it, but {module.__name__} has no such function")
-    if one is not None and said.origin:
+    if one is not None and said.origin and not search.is_bare(one.function):
         one, inputs = _with_instance(one, said.inputs)
         return Found(one.function, given_call(one.function, inputs, said.origin))
     if one is not None and known.candidate is not None:
@@ -183,7 +132,7 @@ def _found(module: ModuleType, known: _Known, said: Said) -> Found:
     return with_call(found, said.inputs, said.origin) if said.origin else found
 
 
-def _candidate(module: ModuleType, known: _Known) -> Candidate | None:
+def _candidate(module: ModuleType, known: Known) -> Candidate | None:
     with contextlib.suppress(AttributeError):
         return named(module, known.item.name)
     return None

@@ -41,6 +41,7 @@ class Session:
         self,
         console: Console,
         crew: Crew,
+        project: Project,
         options: dict[str, Any],
         *,
         github: bool,
@@ -54,6 +55,7 @@ class Session:
         self.seconds = 0.0
         self._status: Any = None
         self._names: dict[Item, str] = {}
+        self._project = project
 
     def run(self, targets: Sequence[str]) -> int:
         """Check everything; the status with which the command ends."""
@@ -76,7 +78,21 @@ class Session:
             self.crew.close()
         if self.outcomes:
             self.console.print(Text(summary(self.outcomes, self.seconds), style="bold"))
-        return exit_status([outcome.status for outcome in self.outcomes])
+        idle = self._without_effect(targets)
+        return exit_status([*(o.status for o in self.outcomes), *([UNKNOWN] if idle else [])])
+
+    def _without_effect(self, targets: Sequence[str]) -> bool:
+        """Say which keys of pyproject.toml are about nothing: a setting without effect is a mistake."""
+        file = self._project.file
+        if file is None:
+            return False
+        all_seen = any(file.parent.is_relative_to(Path(target).resolve()) for target in targets)
+        known = [(item.file, item.name) for item in self._names if item.file]
+        keys = self._project.without_effect(known, all_seen=all_seen)
+        for key in keys:
+            text = f'[tool.pullback.functions."{key}"] is about no custom gradient that was found'
+            self.console.print(note("?", str(file), text))
+        return bool(keys)
 
     def _tasks(self, found: Sequence[Place]) -> list[Task]:
         """What is to be checked; a place that cannot be loaded has a line for all that its source defines."""

@@ -13,9 +13,8 @@ from pullback.cli.checking.outcome import UNKNOWN, Item, Outcome
 from pullback.cli.checking.places import Place
 from pullback.cli.checking.server import Here
 from pullback.cli.settings import Project
-from pullback.cli.worker import Apart, Lost
+from pullback.cli.worker import LOADING, Apart, Lost
 
-LOADING = 120.0  # seconds that importing a module may take at least, however short the functions
 Task = tuple[Place, Item]
 
 

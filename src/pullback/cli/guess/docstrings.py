@@ -53,6 +53,9 @@ def from_docstring(doc: str, name: str) -> list[Wanted]:
         return [*plain, Wanted(DOCSTRING, dims=dims, dtype="int32")]
     if re.search(r"\bbool(?:ean)?\b", said, re.I) and dims is not None:
         return [Wanted(DOCSTRING, dims=dims, dtype="bool")]
+    if re.search(r"\bcomplex(?:64|128)?\b", said, re.I):
+        wide = "complex128" if "complex128" in said else "complex64"
+        return [Wanted(DOCSTRING, dims=dims, dtype=wide)]
     if dims is None and not values:
         return []
     if values in ("definite", "symmetric") and dims is None:

@@ -84,9 +84,18 @@ def _tensor(name: str, others: list[str]) -> list[Wanted]:
         return [hot, ids[0], Wanted(NAME, dtype="int32"), ids[1], unit]
     if name == "bias" and others:
         return [Wanted(NAME, dims=(4,), soft=True), Wanted(NAME, dims=(3,), soft=True), Wanted()]
-    values = looked_up(words.VALUES, name)
+    of_image = _of_image(name, others)
+    values = None if of_image else looked_up(words.VALUES, name)
     if values == "flags":
         return [Wanted(NAME, values="flags"), Wanted(NAME, dtype="bool")]
     if values == "definite":
         return [Wanted(NAME, dims=("n", "n"), values=values), Wanted(NAME)]
-    return [Wanted(NAME, values=values)] if values else []
+    return [Wanted(NAME, values=values)] if values else of_image
+
+
+def _of_image(name: str, others: list[str]) -> list[Wanted]:
+    """A picture beside places in it: both have all their axes, of which no two that could be confused are alike."""
+    for here, there, dims in words.BESIDE:
+        if means(here, name) and any(means(there, other) for other in others):
+            return [Wanted(NAME, dims=dims, soft=True), Wanted()]
+    return []

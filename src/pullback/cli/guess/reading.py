@@ -15,14 +15,16 @@ from pullback.cli.guess.wanted import ANNOTATION, SOURCE, Wanted
 
 _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Functions of matrices that silently take the lower half, or need more than numbers.
+_OF_TENSORS = r"(?:shape|dtype|ndim|get_shape|numpy)"  # numbers and lists have none of these
 _MATRICES = {r"cholesky|logdet|sqrtm": "definite", r"\beigh\b|self_adjoint|eigvalsh": "symmetric"}
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter]:
     """The parameters, with annotations resolved where that can be."""
+    told, skipped = _constructor(function)
     for resolve in (True, False):
         try:
-            known = inspect.signature(function, eval_str=resolve).parameters.values()
+            known = list(inspect.signature(told, eval_str=resolve).parameters.values())[skipped:]
         except (NameError, AttributeError, SyntaxError):
             continue
         except (TypeError, ValueError):
@@ -31,10 +33,18 @@ def parameters_of(function: Any) -> list[inspect.Parameter]:
     return []
 
 
+def _constructor(function: Any) -> tuple[Any, int]:
+    """Where parameters are told, and how many of them nobody gives: `__new__` of a base may hide those of a class."""
+    own = isinstance(function, type) and inspect.isfunction(function.__init__)
+    return (function.__init__, 1) if own else (function, 0)
+
+
 def needed(function: Any) -> list[inspect.Parameter]:
     """The parameters that must be given; where there are none, those that can be."""
     known = parameters_of(function)
     asked = [p for p in known if p.kind not in _SEVERAL and p.default is inspect.Parameter.empty]
+    if isinstance(function, type):
+        return asked  # `*args` of a class go on to another one, which most often needs nothing
     return asked or [p for p in known if p.kind is inspect.Parameter.VAR_POSITIONAL]
 
 
@@ -70,8 +80,12 @@ def _of_one(
     if annotated and annotated[0].is_open and annotated[0].items == 0:
         annotated = []
     found = [*_from_source(p.name, text, direct), *annotated, *described, *named]
+    if _is_used_as_tensor(p.name, text):
+        found = [w for w in found if (w.is_tensor and not w.items) or callable(w.plain)]
     if p.kind is inspect.Parameter.VAR_POSITIONAL:
         return [Wanted()]
+    if any(w.items and w.source == SOURCE for w in found):
+        found.append(Wanted())  # one can go through a tensor as well
     return found or _matrix(text, len(names)) or [Wanted()]
 
 
@@ -80,14 +94,15 @@ def _from_source(name: str, text: str, direct: bool) -> list[Wanted]:
     body, word = text.partition("):")[2] or text, rf"(?<![\w.]){re.escape(name)}"
     if re.search(rf"{word}\(", body):
         return [Wanted(SOURCE, square)]
-    several = rf"(?:\bin |\blist\(|\blen\(|\benumerate\(|\btuple\(|\breversed\(|\bzip\(){re.escape(name)}\b"
+    several = rf"(?:\bin |\blist\(|\blen\(|\benumerate\(|\btuple\(|\breversed\(|\bzip\(){re.escape(name)}\b(?!\.)"
     if re.search(several, body):
-        return (
-            [Wanted(SOURCE, items=2)]
-            if direct
-            else [Wanted(SOURCE, [0.5, -1.2, 0.8]), Wanted(SOURCE, items=2)]
-        )
+        plain = [] if direct else [Wanted(SOURCE, [0.5, -1.2, 0.8])]
+        return [*plain, Wanted(SOURCE, items=2)]
     return [Wanted(SOURCE, choice) for choice in choices_of(name, body)]
+
+
+def _is_used_as_tensor(name: str, text: str) -> bool:
+    return bool(re.search(rf"(?<![\w.]){re.escape(name)}\.{_OF_TENSORS}\b", text))
 
 
 def choices_of(name: str, text: str) -> list[str]:

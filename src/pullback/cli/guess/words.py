@@ -62,6 +62,16 @@ WHOLE = "indices *_indices index idx ids *_ids length lengths *_lengths seq_len*
 DATA = f"""{WHOLE} label labels *_label *_labels target targets *_targets y_true true truth ground_truth gt one_hot*
 onehot* classes mask masks *_mask *_masks sample_weight* class_weight* loss_weight* training assignment* noise u uniform
 gumbel* random*"""
+# Pictures [batch, height, width, channels], what says for each of their places where to look, and lists of places.
+IMAGES = "image images img imgs *_image *_img frame frames picture feature_map*"
+PLACES = "flow flows *_flow grid *_grid coords coordinates *_coords warp warps displacement*"
+POINTS = "points query_* queries *_points locations"
+BESIDE: list[tuple[str, str, tuple[int, ...]]] = [
+    (IMAGES, f"{PLACES} {POINTS}", (1, 6, 5, 2)),
+    (PLACES, IMAGES, (1, 6, 5, 2)),
+    ("grid", POINTS, (1, 6, 5, 2)),
+    (POINTS, f"{IMAGES} grid", (1, 7, 2)),
+]
 VALUES: dict[str, str] = {
     "prob probs probabilities *_probs p_hat": "shares",
     """sigma sigmas std stds stddev variance variances var sd precision concentration* rates df radius positive*

@@ -46,7 +46,7 @@ def as_junit(outcomes: Sequence[Outcome], seconds: float) -> str:
         )
         if outcome.status in tags:
             inner = ElementTree.SubElement(case, tags[outcome.status], message=outcome.text)
-            inner.text = f"{outcome.text}\nwith {outcome.inputs}"
+            inner.text = outcome.text + (f"\nwith {outcome.inputs}" if outcome.inputs else "")
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(
         suite, encoding="unicode"
     )

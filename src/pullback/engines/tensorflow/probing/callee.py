@@ -18,6 +18,9 @@ from pullback.extend import GradientFunction, function_behind, location_of, requ
 # Rules inside a function: how many of them are named, and how deep they are looked for.
 _MOST_RULES = 3
 _DEPTH = 8
+REGISTERED_AS = (
+    "__registered_as__"  # on a function of an op: the name of the gradient that it is run with
+)
 
 
 class RawOp:
@@ -93,8 +96,9 @@ def rule_line(probe: Any) -> str:
 
 def _rule_places(probe: Any) -> list[str]:
     fn = probe.source_of or probe.fn
-    if isinstance(fn, RawOp):
-        return _places([registered_gradient(fn.op_type)])
+    label = fn.op_type if isinstance(fn, RawOp) else getattr(_unwrapped(fn), REGISTERED_AS, "")
+    if label:
+        return _places([registered_gradient(label)])
     rule = (fn.rule if isinstance(fn, GradientFunction) else None) or _returned_rule(probe)
     rules = [rule] if rule is not None else _override_rules(fn) or _rules_inside(fn)
     return _places(rules) or ([] if is_framework_code(_unwrapped(fn)) else _places([fn]))

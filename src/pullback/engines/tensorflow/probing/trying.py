@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.callee import RawOp, described
+from pullback.engines.tensorflow.probing.callee import REGISTERED_AS, RawOp, described
 from pullback.engines.tensorflow.tf_private import registered_gradient
 from pullback.engines.tensorflow.tf_private.recording import custom_gradients_seen
 from pullback.extend import Ran, Reached
@@ -98,6 +98,7 @@ def op_with_gradient(op: str, label: str) -> Callable[..., Any]:
             return raw(*inputs)
 
     under_label.__name__ = label
+    setattr(under_label, REGISTERED_AS, label)
     kept = [p for p in raw.__signature__.parameters.values() if p.name in raw.order]
     under_label.__signature__ = inspect.Signature(kept)  # pyright: ignore[reportFunctionMemberAccess]
     return raw if raw.op_type == label else tf.function(under_label, autograph=False)
