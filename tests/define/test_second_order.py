@@ -391,3 +391,23 @@ def test_forward_over_reverse() -> None:
     with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
         gradient = with_tape(from_input, [x], ())[0]
     np.testing.assert_allclose(accumulator.jvp(gradient), 20 * X, rtol=1e-6)
+
+
+@pytest.mark.parametrize("jvp", [None, lambda dx, *, inputs: 3.0 * inputs[0] ** 2 * dx])
+def test_higher_orders_with_and_without_a_jvp(jvp):
+    cube = pb.custom_gradient(lambda x: (x**3, lambda dy: 3.0 * dy * x**2), jvp=jvp)
+
+    def derivative(f):
+        def g(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = f(x)
+            return tape.gradient(y, x)
+
+        return g
+
+    f, found = lambda x: cube(x) ** 2, []
+    for _ in range(4):
+        f = derivative(f)
+        found += [float(f(tf.constant(2.0))), float(tf.function(f)(tf.constant(2.0)))]
+    assert found == [192.0, 192.0, 480.0, 480.0, 960.0, 960.0, 1440.0, 1440.0]

@@ -70,7 +70,7 @@ class Recorded(Pullback):
     def _backward(self, upstream: Sequence[Any], *, checked: bool) -> list[Any]:
         self._relink()
         upstream = [values.dense(dy) for dy in upstream]
-        given = self.run_rule([tf.stop_gradient(dy) for dy in upstream] if self.jvp else upstream)
+        given = self.run_rule(upstream)
         gradients = [given.leaves[i] for i in self.flowing]
         if self.jvp or given.second:
             gradients = self._with_derivatives(upstream, gradients, given.second)
@@ -179,12 +179,16 @@ class Recorded(Pullback):
 
         def derivative(*doubled: Any) -> list[Any]:
             spread = scatter(len(gradients), present, doubled)
-            towards_upstream = (
-                self._explicit_tangents(jvp, spread, upstream)
-                if jvp
-                else transposed(flowing, along, spread)
-            )
-            return [*towards_upstream, *(spread_second(doubled) if second else doubled)]
+            if second is None:
+                # The rule's own derivative reaches the upstream by itself: this is what the jvp says beyond it.
+                by_jvp, by_rule = towards_upstream(spread), transposed(flowing, along, spread)
+                return [*(a - b for a, b in zip(by_jvp, by_rule, strict=True)), *doubled]
+            return [*towards_upstream(spread), *spread_second(doubled)]
+
+        def towards_upstream(spread: Sequence[Any]) -> list[Any]:
+            if jvp is None:
+                return transposed(flowing, along, spread)
+            return self._explicit_tangents(jvp, spread, upstream)
 
         def forward(*tangents: Any) -> list[Any]:
             with private.push_forwardprop_state():
