@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
+from pullback.engines.tensorflow.modes import push_forward
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -37,23 +38,45 @@ def reverse_over_forward(function: Callable[[Any], Any], x: Any) -> Any:
     return tape.gradient(tangent, x)
 
 
+def reverse_over_gone(function: Callable[[Any], Any], x: Any) -> Any:
+    """The same, when the accumulator and the value are gone: a function that returns the tangent leaves that alone."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        tangent = push_forward(function, [x], x, tf.ones_like(x))
+    return tape.gradient(tangent, x)
+
+
+WAYS = pytest.mark.parametrize("derivative", [reverse_over_forward, reverse_over_gone])
+
+
 def assert_exp(found: Any) -> None:
     assert found is not None
     np.testing.assert_allclose(found, np.exp(X), rtol=1e-6)
 
 
 @RULES
+@WAYS
 @pytest.mark.parametrize("jvp", [None, by_outputs, by_inputs])
 @pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "tf.function"])
-def test_a_tape_differentiates_the_tangent(rule: Any, jvp: Any, run: Any) -> None:
+def test_a_tape_differentiates_the_tangent(rule: Any, derivative: Any, jvp: Any, run: Any) -> None:
     exp = pb.with_gradient(lambda x: tf.exp(x), rule, jvp=jvp)
-    assert_exp(run(lambda x: reverse_over_forward(exp, x))(tf.constant(X)))
+    assert_exp(run(lambda x: derivative(exp, x))(tf.constant(X)))
 
 
 @RULES
-def test_so_does_a_tape_around_an_override(rule: Any) -> None:
+@WAYS
+def test_so_does_a_tape_around_an_override(rule: Any, derivative: Any) -> None:
     with pb.override({tf.exp: rule}):
-        assert_exp(reverse_over_forward(tf.exp, tf.constant(X)))
+        assert_exp(derivative(tf.exp, tf.constant(X)))
+
+
+@WAYS
+def test_of_a_rule_that_closes_over_its_input(derivative: Any) -> None:
+    @pb.custom_gradient
+    def exp(x: Any) -> Any:
+        return tf.exp(x), lambda dy: dy * tf.exp(x)
+
+    assert_exp(derivative(exp, tf.constant(X)))
 
 
 @RULES

@@ -57,6 +57,22 @@ def test_second_order(mode: str) -> None:
 
 
 @CASE
+def test_second_order_by_tangents(case: Case) -> None:
+    """A tape around an accumulator that is gone by then, and accumulators in each other: along the gradient."""
+    xs, along = case.tensors(), [tf.constant(g, tf.float32) for g in case.gradient()]
+    wanted = [second / 2 for second in case.second()]
+    with tf.GradientTape() as tape:
+        tape.watch(xs)
+        tangent = push_forward(case.function, xs, xs, along)
+    assert_gradients([g.numpy() for g in tape.gradient(tangent, xs)], wanted, rtol=1e-4)
+    twice = push_forward(
+        lambda *at: push_forward(case.function, at, list(at), along), xs, xs, along
+    )
+    both = sum(float(np.sum(w * d.numpy())) for w, d in zip(wanted, along, strict=True))
+    np.testing.assert_allclose(np.sum(twice), both, rtol=1e-4, atol=1e-5)
+
+
+@CASE
 def test_check_says_right(case: Case) -> None:
     report = pb.check(case.function, *case.tensors())
     assert report.verdict == "right", str(report)

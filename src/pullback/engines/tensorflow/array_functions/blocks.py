@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.array_functions.programs import gradient_order
 from pullback.errors import ArgumentError
 
 arange = tf.range
@@ -26,8 +27,22 @@ def program(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     What lies between its operations is then freed as soon as it is not needed. The options are hashable.
     """
     if tf.executing_eagerly():
-        return _traced(function, tuple(options.items()))
+        return _unless_of_higher_order(_traced, function, options)
     return functools.partial(function, **options)
+
+
+def _unless_of_higher_order(
+    make: Callable[..., Any], function: Callable[..., Any], options: dict[str, Any]
+) -> Callable[..., Any]:
+    """A function made of another one; itself where it is differentiated more than once, as TensorFlow fails there."""
+
+    def run(*args: Any) -> Any:
+        tensors = [t for t in tf.nest.flatten(args) if t is not None]
+        if gradient_order(tensors) > 1:
+            return function(*args, **options)
+        return make(function, tuple(options.items()))(*args)
+
+    return run
 
 
 @functools.lru_cache(maxsize=256)
@@ -41,6 +56,8 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
     eager = tf.executing_eagerly()
     if not eager and private.is_compiled_by_xla(tf.compat.v1.get_default_graph()):
         return functools.partial(function, **options)
+    if eager:
+        return _unless_of_higher_order(_compiled, function, options)
     return _compiled(function, tuple(options.items()))
 
 

@@ -161,7 +161,8 @@ def entry(array: Any, index: Any) -> Any:
 
 def rows_at(array: Any, indices: Any) -> Any:
     """Some entries of the first axis."""
-    return tf.gather(array, indices)
+    # Its gradients of any order are tensors. Those of a gather are `IndexedSlices`, on which nested accumulators fail.
+    return tf.gather_nd(array[None], tf.stack([tf.zeros_like(indices), indices], -1))
 
 
 def with_entry(vector: Any, index: Any, value: Any) -> Any:

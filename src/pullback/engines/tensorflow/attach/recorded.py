@@ -19,6 +19,7 @@ from pullback.engines.tensorflow.attach.splice import capture_ahead, splice
 from pullback.engines.tensorflow.attach.transposing import (
     is_transposed,
     runs_user_code,
+    seen_by_tapes,
     transposed,
     where_present,
 )
@@ -82,13 +83,9 @@ class Recorded(Pullback):
             return everything
         return tf.nest.map_structure(_of_this_graph, everything, expand_composites=True)
 
+    @seen_by_tapes
     def forward(self, *tangents: Any) -> list[Any]:
         """The tangents of the outputs for tangents of all sources."""
-        # An accumulator ignores what runs while it computes; our tape and outer accumulators must see it.
-        with private.push_forwardprop_state():
-            return self._forward(tangents)
-
-    def _forward(self, tangents: Sequence[Any]) -> list[Any]:
         # Not zeros, where a rule that is linear may be written so that it has no derivative.
         at = [tf.ones_like(value) for value in self.values]
         count = len(self.flowing)
@@ -190,12 +187,12 @@ class Recorded(Pullback):
                 return transposed(flowing, along, spread)
             return self._explicit_tangents(jvp, spread, upstream)
 
+        @seen_by_tapes
         def forward(*tangents: Any) -> list[Any]:
-            with private.push_forwardprop_state():
-                moved, rest = flowing(tangents[: len(along)]), tangents[len(along) :]
-                if second:
-                    rest = transposed(spread_second, [tf.ones_like(g) for g in plain], rest)
-                return [moved[i] + t for i, t in zip(present, rest, strict=True)]
+            moved, rest = flowing(tangents[: len(along)]), tangents[len(along) :]
+            if second:
+                rest = transposed(spread_second, [tf.ones_like(g) for g in plain], rest)
+            return [moved[i] + t for i, t in zip(present, rest, strict=True)]
 
         fresh = splice("gradient", plain, [*along, *sources], derivative, forward)
         if not tf.executing_eagerly():

@@ -154,6 +154,33 @@ def where_present(
     return [values.dense(upstream[i]) for i in there], of_present
 
 
+def seen_by_tapes(forward: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
+    """A function that an accumulator asks for tangents, whose operations inner and outer tapes see.
+
+    An accumulator hides what runs while it computes from all that was opened after it, so its state is put aside. Then
+    it pushes tangents through these very operations, too. As it does so before tapes are told of their results, tapes
+    miscount who needs these, and forget them as soon as those tangents are gone. So they live as long as the results.
+    """
+
+    @functools.wraps(forward)
+    def run(*args: Any) -> list[Any]:
+        with private.push_forwardprop_state():
+            found = list(forward(*args))
+            needed = stack.tangents_of(found)
+        if not needed:
+            return found
+
+        def backward(*upstream: Any, _: Any = needed) -> list[Any]:
+            return list(upstream)
+
+        with private.stop_recording():
+            fresh = [tf.identity(tangent) for tangent in found]
+        private.record_operation("Identity", fresh, found, backward, None)
+        return fresh
+
+    return run
+
+
 def transposed(
     function: Callable[[Sequence[Any]], Sequence[Any]], at: Sequence[Any], tangents: Sequence[Any]
 ) -> list[Any]:

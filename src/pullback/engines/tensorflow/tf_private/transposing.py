@@ -84,6 +84,11 @@ def have_tangents(tensors: Sequence[Any]) -> bool:
     return bool(_tfe.TFE_Py_PackJVPs(list(tensors))[1])
 
 
+def tangents_of(tensors: Sequence[Any]) -> list[Any]:
+    """The tangents that accumulators have of these."""
+    return list(_tfe.TFE_Py_PackJVPs(list(tensors))[1])
+
+
 def known_to_accumulators(tensors: Sequence[Any]) -> list[Any]:
     """Other handles on tensors, with the same tangents, that no tape knows."""
     with _record.stop_recording():
