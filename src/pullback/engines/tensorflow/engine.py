@@ -11,12 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import linear
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.engines.tensorflow.override.places import caller, user_line
+from pullback.engines.tensorflow.tf_private import autograph
 from pullback.errors import UnsupportedError
 from pullback.extend import Attach, Call, Definition, Engine, Target, TracedOp
 
@@ -44,7 +44,7 @@ class TensorFlowEngine(Engine):
     same_variable = _method(values.same_variable)
     require_linear = _method(linear.require_linear)
     wrap = _method(keras_objects.wrapped)
-    origin_of_line = _method(private.origin_of_line)
+    origin_of_line = _method(autograph.origin_of_line)
     caller = _method(caller)
 
     def __init__(self, prove: Callable[[], None]) -> None:

@@ -18,11 +18,12 @@ def load() -> Engine:
         from pullback.engines.tensorflow.engine import TensorFlowEngine
         from pullback.engines.tensorflow.keras_support import quantized as keras_layers
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
+        from pullback.engines.tensorflow.tf_private import autograph
 
         # Files with this layer in them are read after nothing but the import of pullback.
         importlib.import_module("pullback.engines.tensorflow.keras_support.checkpoint_layer")
         tf_private.stop_at_calls()
-    tf_private.leave_unconverted("pullback")
+    autograph.leave_unconverted("pullback")
     for part in (as_argument, vectorized, transposing, keras_saving, keras_layers):
         part.install()
     return TensorFlowEngine(prove)

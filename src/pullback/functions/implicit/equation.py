@@ -34,6 +34,7 @@ _level: ContextVar[int] = ContextVar(
     "level", default=0
 )  # of solutions that are gradients of solutions
 _ORDER = 2  # of forward mode
+_SQUARED = 1e9  # numbers to here have sums of squares in float32, and so have their inverses
 _DENSE = 256  # unknowns of one system, up to which its matrix is made
 
 
@@ -271,7 +272,8 @@ def _at_numbers(equation: Equation, x: Arrays, rows: Any) -> Any:
     """The rows; NaN where the solution is no number, though the equation's own derivative be one everywhere."""
     xp = equation.xp
     known = xp.all(xp.isfinite(equation.layout.pack(x)), -1, keepdims=True)
-    return xp.where(known, rows, xp.nan_like(rows))
+    nan = xp.nan_like(rows)
+    return rows + xp.where(known, xp.zeros_like(nan), nan)  # in place
 
 
 def _tangent(
@@ -322,8 +324,8 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
     def solve(b: Any) -> Any:
         product, solver = matrix.build(), equation.solver_for(kind)
         limits = equation.solver_tolerance, equation.options.solver_steps
-        scale = _scale_of(xp, b)
-        w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b / scale, *limits)[:3])
+        scale, b = _scaled(xp, b)
+        w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b, *limits)[:3])
         (w,) = equation.checked("backward", [scale * w], Solved(None, residual, steps))
         return w
 
@@ -385,11 +387,12 @@ def _out_of_scope(equation: Equation) -> UnsupportedError:
     )
 
 
-def _scale_of(xp: Any, b: Any) -> Any:
-    """A power of two near the largest entry: squares of what is divided by it do not leave the range of the format."""
+def _scaled(xp: Any, b: Any) -> tuple[Any, Any]:
+    """A power of two, and the rows divided by it if their squares would leave the range of the format."""
     largest = xp.max(xp.magnitude(b))
-    usable = xp.isfinite(largest) & (largest > 0)
-    return xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
+    far = xp.isfinite(largest) & (largest > 0) & ((largest < 1 / _SQUARED) | (largest > _SQUARED))
+    scale = xp.power_of_two_below(xp.where(far, largest, xp.ones_like(largest)))
+    return scale, xp.cond(far, lambda: b / scale, lambda: b)
 
 
 def equation_of(

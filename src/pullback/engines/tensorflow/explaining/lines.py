@@ -11,7 +11,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.tf_private import autograph
 from pullback.extend import flow, location_of
 
 _HIDDEN = ("<frozen", "<string>", "<stdin")
@@ -53,7 +53,7 @@ class Lines:
 
     def is_theirs(self, file: str) -> bool:
         """Whether the user wrote a file."""
-        if private.is_generated(file):
+        if autograph.is_generated(file):
             return True
         if file.startswith(_HIDDEN) or (file.startswith("<") and "ipython" not in file):
             return False
@@ -92,7 +92,7 @@ def _folder_of(fn: Any) -> str:
 @functools.lru_cache(maxsize=4096)
 def place_at(file: str, line: int, function: str = "") -> flow.Place:
     """A line, as the user wrote it."""
-    file, line = private.origin_of_line(file, line)
+    file, line = autograph.origin_of_line(file, line)
     return flow.Place(file, line, linecache.getline(file, line).strip(), _plain(function))
 
 

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import autograph, overriding
 from pullback.extend import Place
 
 _LIBRARIES = frozenset(
@@ -93,7 +92,7 @@ def caller() -> Place:
         frame = frame.f_back
     if frame is None:
         return Place(layer or "a tensor", "tensor", layer, source)
-    file, line = private.origin_of_line(frame.f_code.co_filename, frame.f_lineno)
+    file, line = autograph.origin_of_line(frame.f_code.co_filename, frame.f_lineno)
     function = frame.f_code.co_name.removeprefix("tf__")
     name = Path(file).name if function == "<module>" else function
     return Place(layer or name, "tensor", layer, f"{file}:{line}")
@@ -105,7 +104,7 @@ def _is_library(frame: Any) -> bool:
 
 def _line(frame: Any, operation: Any) -> str | None:
     filename = frame.f_code.co_filename
-    if not overriding.is_generated(filename):
+    if not autograph.is_generated(filename):
         hidden = filename.startswith("<") and "ipython" not in filename
         return None if hidden else f"{filename}:{frame.f_lineno}"
     # AutoGraph runs a converted copy; the op itself knows the line of the original.
@@ -121,7 +120,7 @@ def user_line(operation: Any) -> str | None:
 
 
 def _is_library_file(filename: str) -> bool:
-    if filename.startswith("<") or overriding.is_generated(filename):
+    if filename.startswith("<") or autograph.is_generated(filename):
         return True
     return any(filename.startswith(root) for root in _roots())
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pullback.engines.tensorflow.tf_private import origin_of_line
+from pullback.engines.tensorflow.tf_private.autograph import origin_of_line
 
 _HERE, _OURS = str(Path(__file__).parent), str(Path(__file__).parents[3])
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)

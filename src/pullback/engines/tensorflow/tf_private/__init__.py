@@ -26,8 +26,6 @@ from tensorflow.compiler.tf2xla.ops.gen_xla_ops import (
 # How an object is traced that is an argument of a tf.function: as itself, without being kept alive.
 from tensorflow.core.function.trace_type.default_types import Weakref as Weakref
 from tensorflow.python import pywrap_tfe as _tfe
-from tensorflow.python.autograph.core import config as _autograph_config
-from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
 from tensorflow.python.eager import imperative_grad as _imperative_grad
@@ -122,33 +120,6 @@ def stop_at_calls() -> None:
         return going_on(operation, upstream)
 
     _gradients_util._SymGrad = gradients_of_call
-
-
-def leave_unconverted(package: str) -> None:
-    """Let AutoGraph call the functions of a package as they are; what they call is still the caller's to convert."""
-    rule = _autograph_config.DoNotConvert(package)
-    _autograph_config.CONVERSION_RULES = (rule, *_autograph_config.CONVERSION_RULES)
-
-
-def is_generated(file: str) -> bool:
-    """Whether AutoGraph wrote a file."""
-    return "__autograph_generated_file" in file
-
-
-def origin_of_line(file: str, line: int) -> tuple[str, int]:
-    """Where the user wrote a line that AutoGraph has generated; any other line as it is."""
-    if not is_generated(file):
-        return file, line
-    factories = [
-        f for found in _autograph._TRANSPILER._cache._cache.values() for f in found.values()
-    ]
-    # A decorated function begins at a line that the map leaves out.
-    for key in ((file, line + further) for further in range(4)):
-        for factory in factories:
-            if key in factory.source_map:
-                place = factory.source_map[key].loc
-                return origin_of_line(place.filename, place.lineno)
-    return file, line
 
 
 def numbers_asked_for() -> frozenset[int]:

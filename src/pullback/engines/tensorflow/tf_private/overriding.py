@@ -48,7 +48,6 @@ from tensorflow.python.util import tf_export as _tf_export
 
 from pullback.engines.tensorflow import tf_private as _private
 from pullback.engines.tensorflow.tf_private import canary as _canary
-from pullback.engines.tensorflow.tf_private import is_generated as is_generated
 
 _BRANCHES = frozenset(["If", "StatelessIf", "Case", "StatelessCase"])
 check_override = _canary.prove
