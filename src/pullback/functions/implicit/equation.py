@@ -34,7 +34,6 @@ _level: ContextVar[int] = ContextVar(
     "level", default=0
 )  # of solutions that are gradients of solutions
 _ORDER = 2  # of forward mode
-_SQUARED = 1e9  # numbers to here have sums of squares in float32, and so have their inverses
 _DENSE = 256  # unknowns of one system, up to which its matrix is made
 
 
@@ -43,7 +42,6 @@ class Layout:
 
     def __init__(self, xp: Any, options: Options, leaves: Arrays) -> None:
         self.xp, self.dtype, self.batch_dims = xp, leaves[0].dtype, options.batch_dims
-        self.like = leaves
         self.shapes = [xp.shape_of(leaf) for leaf in leaves]
         for leaf in leaves:
             if leaf.dtype != self.dtype or len(leaf.shape) < options.batch_dims:
@@ -94,6 +92,7 @@ class Equation:
         leaves, self.structure = flatten(x0)
         # Without a gradient: it is no source of the solution, unless the user's function reads it itself.
         self.start = [xp.stop_gradient(real_array(xp, options.name, leaf)) for leaf in leaves]
+        self.like = [xp.spec_of(leaf.shape, leaf.dtype) for leaf in self.start]
         if not leaves:
             raise ArgumentError(
                 f"pb.functions.{options.name} got x0 without any array. Give it at least one."
@@ -111,6 +110,11 @@ class Equation:
         """The arguments that a gradient may be asked for."""
         return [self._args[i] for i in self._places]
 
+    def take_start(self) -> Arrays:
+        """The start, which is kept no longer."""
+        start, self.start = self.start, []
+        return start
+
     def call(self, f: Callable[..., Any], x: Arrays, params: Arrays) -> Any:
         """Call the user's function on other arrays."""
         filled = list(self._args)
@@ -122,7 +126,7 @@ class Equation:
     def leaves_like_x(self, result: Any) -> list[Any]:
         """What the user's function returned as flat arrays, which have to be like x."""
         leaves, structure = flatten(result)
-        xs = self.start
+        xs = self.like
         fits = structure == self.structure and all(
             self.xp.fits(leaf, x) for leaf, x in zip(leaves, xs, strict=True)
         )
@@ -141,7 +145,7 @@ class Equation:
             name = "dense" if (self.layout.count or math.inf) <= _DENSE else kind
         if name == "dense" and self.layout.count is None:
             raise ArgumentError(
-                f"pb.functions.{self.options.name} got solver='dense' for an x0 of {described(self.start)}: the number "
+                f"pb.functions.{self.options.name} got solver='dense' for an x0 of {described(self.like)}: the number "
                 "of unknowns has to be known. Set the shape, as with ensure_shape, or use solver='gmres'."
             )
         return SOLVERS[name]
@@ -205,8 +209,11 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
     `forward` is the way to it: from the rows of a start, and the residual as a function of arrays, to a `Solved`. The
     linear systems of `kind` are those of the equation where nothing else was asked for.
     """
-    xp = equation.xp
-    sources = xp.sources_of(lambda x: equation.residual(x, equation.params), equation.start)
+    xp, start = equation.xp, equation.take_start()
+    unknowns = len(start)
+    sources = xp.sources_of(
+        lambda at: equation.residual(at[:unknowns], at[unknowns:]), [*start, *equation.params]
+    )
     if xp.forward_order([*equation.params, *sources]) > _ORDER:
         raise UnsupportedError(
             f"pb.functions.{equation.options.name} got tangents of more than {_ORDER} accumulators, or of {_ORDER} in "
@@ -237,7 +244,7 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
         return found(start, params), solution_pullback
 
     own_sources = sources
-    leaves = solution(list(equation.start), equation.params, sources)
+    leaves = solution(list(start), equation.params, sources)
     return unflatten(equation.structure, list(leaves))
 
 
@@ -324,8 +331,8 @@ def linear_solution(equation: Equation, kind: str, matrix: _Matrix, b: Any, read
     def solve(b: Any) -> Any:
         product, solver = matrix.build(), equation.solver_for(kind)
         limits = equation.solver_tolerance, equation.options.solver_steps
-        scale, b = _scaled(xp, b)
-        w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b, *limits)[:3])
+        scale = _scale_of(xp, b)
+        w, residual, steps = xp.unrecorded(lambda: solver(xp, product, b / scale, *limits)[:3])
         (w,) = equation.checked("backward", [scale * w], Solved(None, residual, steps))
         return w
 
@@ -387,12 +394,11 @@ def _out_of_scope(equation: Equation) -> UnsupportedError:
     )
 
 
-def _scaled(xp: Any, b: Any) -> tuple[Any, Any]:
-    """A power of two, and the rows divided by it if their squares would leave the range of the format."""
+def _scale_of(xp: Any, b: Any) -> Any:
+    """A power of two near the largest entry: squares of what is divided by it do not leave the range of the format."""
     largest = xp.max(xp.magnitude(b))
-    far = xp.isfinite(largest) & (largest > 0) & ((largest < 1 / _SQUARED) | (largest > _SQUARED))
-    scale = xp.power_of_two_below(xp.where(far, largest, xp.ones_like(largest)))
-    return scale, xp.cond(far, lambda: b / scale, lambda: b)
+    usable = xp.isfinite(largest) & (largest > 0)
+    return xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
 
 
 def equation_of(

@@ -154,10 +154,13 @@ class _Solver:
 
     def sources(self, times: Any) -> list[Any]:
         """What the right-hand side reads beside its arguments."""
-        slope, pack = self.slope(self.equation.params), self.layout.pack
-        return self.xp.sources_of(
-            lambda x: [slope(pack(x[:-1]), x[-1])], [*self.equation.start, times[0]]
-        )
+        start, params, pack = self.equation.start, self.equation.params, self.layout.pack
+        count = len(start)
+
+        def slope(at: Any) -> list[Any]:
+            return [self.slope(at[count + 1 :])(pack(at[:count]), at[count])]
+
+        return self.xp.sources_of(slope, [*start, times[0], *params])
 
     def plan(self, times: Any, begin: Any, params: Any, sources: Any) -> _Plan:
         """The steps to take, which do not depend on anything as far as gradients are concerned."""

@@ -206,10 +206,11 @@ def loop(
 ) -> Any:
     """Run a body on a state of arrays, the first of which counts the rounds, as long as a condition holds."""
     state = [tf.convert_to_tensor(s) for s in state]
+    shapes = [s.shape for s in state]
 
     def kept(*old: Any) -> list[Any]:
         found = [tf.convert_to_tensor(new) for new in body(*old)]
-        return [tf.ensure_shape(new, s.shape) for new, s in zip(found, state, strict=True)]
+        return [tf.ensure_shape(new, shape) for new, shape in zip(found, shapes, strict=True)]
 
     return tf.while_loop(goes_on, kept, state, parallel_iterations=1, maximum_iterations=most)
 
@@ -259,8 +260,10 @@ def sources_of(function: Callable[..., Any], xs: Sequence[Any]) -> list[Any]:
 
 
 def _sources_now(function: Callable[..., Any], xs: Sequence[Any]) -> list[Any]:
-    inner = [private.detached(x) for x in xs]
-    known = closed_over.watched_tensors(function, ())
+    inner = [private.detached(tf.convert_to_tensor(x)) for x in xs]
+    # An argument that the function also closes over is a source only if it is read there.
+    arguments = {id(x) for x in xs}
+    known = [t for t in closed_over.watched_tensors(function, ()) if id(t) not in arguments]
     with tf.GradientTape() as tape, closed_over.unexpected_reads([*inner, *known]) as found:
         function(inner)
     tensors = [t for t in (*known, *found) if values.flows(t)]
