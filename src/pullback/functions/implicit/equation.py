@@ -222,13 +222,13 @@ def solution_of(equation: Equation, forward: Callable[..., Solved], kind: str) -
         )
 
     def found(start: Arrays, params: Arrays) -> list[Any]:
-        def compute() -> list[Any]:
-            solved = forward(equation.layout.pack(start), params)
+        def compute(at: Arrays) -> list[Any]:
+            solved = forward(equation.layout.pack(at[:unknowns]), at[unknowns:])
             numbers = [n for n in solved[1:] if n is not None]
             return [*equation.layout.unpack(solved.solution), *numbers]
 
-        found, count = xp.untracked(compute, [*params, *sources]), len(start)
-        return equation.checked("forward", found[:count], Solved(None, *found[count:]))
+        found = xp.untracked(compute, [*start, *params], sources)
+        return equation.checked("forward", found[:unknowns], Solved(None, *found[unknowns:]))
 
     def pushed(_: Any, *tangents: Any, inputs: Any, outputs: Any) -> Any:
         given = list(outputs), list(inputs["params"]), own_sources

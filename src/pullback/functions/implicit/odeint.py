@@ -162,16 +162,22 @@ class _Solver:
 
         return self.xp.sources_of(slope, [*start, times[0], *params])
 
+    def _split(self, at: Any) -> tuple[Any, Any, Any]:
+        """Parameters, start and times, out of all of them."""
+        count = len(self.equation.like) + 1
+        return at[count:], at[1:count], at[0]
+
     def plan(self, times: Any, begin: Any, params: Any, sources: Any) -> _Plan:
         """The steps to take, which do not depend on anything as far as gradients are concerned."""
         if self.steps is not None:
             return _equal_steps(self.xp, self.intervals, self.steps, times)
         xp, options = self.xp, self.equation.options
 
-        def compute() -> list[Any]:
+        def compute(at: Any) -> list[Any]:
+            params, begin, times = self._split(at)
             return self._adapted(self.slope(params), self.layout.pack(begin), times)
 
-        found = xp.untracked(compute, [*begin, *params, *sources, times])
+        found = xp.untracked(compute, [times, *begin, *params], sources)
         interval, start, width, ends, count, whole, time = found
 
         def fail(taken: Any, time: Any, wanted: Any) -> NotConverged:
@@ -262,7 +268,8 @@ class _Solver:
             del sources
             plan = self.plan(times, start, params, own_sources)
 
-            def compute() -> list[Any]:
+            def compute(at: Any) -> list[Any]:
+                params, start, times = self._split(at)
                 first, slope = self.layout.pack(start), self.slope(params)
                 visited = xp.visited(
                     lambda j, y: self._moved(plan, j, y, times, slope), first, plan.count, plan.most
@@ -273,7 +280,7 @@ class _Solver:
                     _places(xp, plan),
                 ]
 
-            rows, places = xp.untracked(compute, [*start, *params, *own_sources, times])
+            rows, places = xp.untracked(compute, [times, *start, *params], own_sources)
 
             def adjoint_pullback(upstream: Any, _: Any = None, *, outputs: Any) -> Any:
                 run = self._step_by_step if discrete else self._backwards

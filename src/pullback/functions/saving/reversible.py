@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback._define import custom_gradient
@@ -10,6 +11,8 @@ from pullback._project import describe
 from pullback._tree import flatten
 from pullback.errors import ArgumentError, UnsupportedError
 from pullback.functions._arguments import arrays_for
+
+Arrays = Sequence[Any]
 
 
 def reversible(f: Callable[[Any], Any], g: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
@@ -40,37 +43,123 @@ def reversible(f: Callable[[Any], Any], g: Callable[[Any], Any]) -> Callable[[An
         xp = arrays_for(x1, x2)
         if xp.is_symbolic([x1, x2]):
             return xp.as_node(block, x1, x2)
+        before = _outputs_of.get(x1, x2)
         x1, x2 = _halves(xp, x1, x2)
-        run_f, run_g = _checked(xp, "f", f), _checked(xp, "g", g)
-        sources = xp.sources_of(lambda xs: [run_g(xs[0] + run_f(xs[1]))], [x1, x2])
-        return _block(xp, run_f, run_g, sources)(x1, x2, sources)
+        own = _Block(xp, _checked(xp, "f", f), _checked(xp, "g", g), before)
+        return own.run(x1, x2)
 
     return block
 
 
-def _block(xp: Any, f: Any, g: Any, own_sources: Any) -> Callable[..., Any]:
-    @custom_gradient
-    def reversible_block(x1: Any, x2: Any, sources: list[Any]) -> Any:
-        del sources
+class _Outputs:
+    """The outputs of a block: kept as they are, until the next block can compute them from its own."""
 
-        def compute() -> list[Any]:
-            y1 = x1 + f(x2)
-            return [y1, x2 + g(y1)]
+    def __init__(self) -> None:
+        self.kept: Arrays | None = None
+        self.computed: Callable[[], Arrays] | None = None
 
+    def take(self) -> Arrays:
+        """The arrays, for the one time that they are needed."""
+        if self.computed is None:
+            return self.kept or ()
+        found, self.kept = self.kept or self.computed(), None
+        return found
+
+
+class _OutputsByArrays:
+    """Finds out that two arrays are the outputs of one block."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], _Outputs]] = {}
+
+    def get(self, *arrays: Any) -> _Outputs | None:
+        found = [self._known.get(id(a)) for a in arrays]
+        known = [f[1] for f, a in zip(found, arrays, strict=True) if f and f[0]() is a]
+        same = len(known) == len(arrays) and all(k is known[0] for k in known)
+        return known[0] if same else None
+
+    def add(self, outputs: _Outputs, arrays: Arrays) -> None:
+        for array in arrays:
+            number = id(array)
+            gone = weakref.ref(array, lambda _, number=number: self._known.pop(number, None))
+            self._known[number] = gone, outputs
+
+
+_outputs_of = _OutputsByArrays()
+
+
+class _Block:
+    """One call of a block."""
+
+    def __init__(self, xp: Any, f: Any, g: Any, before: _Outputs | None) -> None:
+        self.xp, self.f, self.g, self.before = xp, f, g, before
+        self.outputs = _Outputs()
+
+    def run(self, x1: Any, x2: Any) -> Any:
+        xp = self.xp
+        sources = xp.sources_of(lambda xs: self._forward(*xs)[1:], [x1, x2])
+        at_once = xp.runs_at_once()
+        once = at_once and xp.gradient_order([x1, x2, *sources]) == 1
+        if at_once and not once:
+            self.before = (
+                None  # in derivatives of higher order, tapes have to know what the rule reads
+            )
+        rule = self._rule_of_kept if once else self._rule_of_outputs
+
+        @custom_gradient
+        def reversible_block(x1: Any, x2: Any, own_sources: list[Any]) -> Any:
+            del own_sources
+            found = xp.untracked(lambda xs: self._forward(*xs), [x1, x2], sources)
+            return tuple(found), rule(sources)
+
+        ys = reversible_block(x1, x2, sources)
+        if once:
+            self.outputs.kept = list(ys)
+            if self.before is not None:
+                self.before.kept, self.before.computed = None, self._inputs
+        if once or not at_once:
+            _outputs_of.add(self.outputs, ys)
+        return ys
+
+    def _forward(self, x1: Any, x2: Any) -> list[Any]:
+        y1 = x1 + self.f(x2)
+        return [y1, x2 + self.g(y1)]
+
+    def _inputs(self) -> Arrays:
+        y1, y2 = self.outputs.take()
+        x2 = y2 - self.g(y1)
+        return [y1 - self.f(x2), x2]
+
+    def _rule_of_kept(self, sources: Arrays) -> Callable[..., Any]:
+        def reversible_pullback(dy1: Any, dy2: Any) -> Any:
+            return self._pull(self.outputs.take(), sources, dy1, dy2)
+
+        return reversible_pullback
+
+    def _rule_of_outputs(self, sources: Arrays) -> Callable[..., Any]:
         def reversible_pullback(dy1: Any, dy2: Any, *, outputs: Any) -> Any:
-            y1, y2 = outputs
-            at_g, pull_g = xp.pullback_of(lambda at: [g(at[0])], [y1], own_sources)
-            x2 = y2 - at_g[0]
-            through, *of_g = pull_g([dy2])
-            d1 = dy1 + through
-            _, pull_f = xp.pullback_of(lambda at: [f(at[0])], [x2], own_sources)
-            through, *of_f = pull_f([d1])
-            found = [a + b for a, b in zip(of_g, of_f, strict=True)]
-            return {"x1": d1, "x2": dy2 + through, "sources": found}
+            computed, xp = self.outputs.kept, self.xp
+            usable = (
+                computed is not None
+                and xp.in_scope(computed)
+                and xp.gradient_order(computed) == xp.gradient_order(outputs)
+            )
+            return self._pull(computed if usable else outputs, sources, dy1, dy2)
 
-        return tuple(xp.untracked(compute, [x1, x2, *own_sources])), reversible_pullback
+        return reversible_pullback
 
-    return reversible_block
+    def _pull(self, ys: Any, sources: Arrays, dy1: Any, dy2: Any) -> dict[str, Any]:
+        (y1, y2), xp = ys, self.xp
+        (at_g,), pull_g = xp.pullback_of(lambda at: [self.g(at[0])], [y1], sources)
+        x2 = y2 - at_g
+        through, *of_g = pull_g([dy2])
+        d1 = dy1 + through
+        (at_f,), pull_f = xp.pullback_of(lambda at: [self.f(at[0])], [x2], sources)
+        through, *of_f = pull_f([d1])
+        if self.before is not None:
+            self.before.kept = [y1 - at_f, x2]
+        found = [a + b for a, b in zip(of_g, of_f, strict=True)]
+        return {"x1": d1, "x2": dy2 + through, "own_sources": found}
 
 
 def _halves(xp: Any, x1: Any, x2: Any) -> tuple[Any, Any]:

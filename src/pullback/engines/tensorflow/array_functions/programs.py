@@ -29,6 +29,7 @@ einsum = tf.einsum
 logical_and = tf.logical_and
 logical_not = tf.logical_not
 accumulator_is_open = transposing.accumulator_is_open
+runs_at_once = tf.executing_eagerly
 
 
 def is_symbolic(leaves: Sequence[Any]) -> bool:
@@ -215,21 +216,25 @@ def loop(
     return tf.while_loop(goes_on, kept, state, parallel_iterations=1, maximum_iterations=most)
 
 
-def untracked(compute: Callable[[], Sequence[Any]], reads: Sequence[Any] = ()) -> list[Any]:
-    """The arrays that a function computes, as constants, of whose making nothing is kept.
+def untracked(
+    compute: Callable[[Sequence[Any]], Sequence[Any]],
+    given: Sequence[Any],
+    others: Sequence[Any] = (),
+) -> list[Any]:
+    """The arrays that a function of arrays computes, as constants, of whose making nothing is kept.
 
-    Code that runs at once and reads what tapes know runs as a graph of its own: to stop the tapes around it would stop
-    those in it as well.
+    Code that runs at once and reads what tapes know, which may be among others, runs as a graph of its own: to stop the
+    tapes around it would stop those in it as well.
     """
     if not tf.executing_eagerly():
         with private.stop_recording():
-            return [tf.stop_gradient(a) for a in compute()]
-    if not _is_watched(reads):
-        return [private.detached(tf.convert_to_tensor(a)) for a in compute()]
+            return [tf.stop_gradient(a) for a in compute(given)]
+    if not _is_watched([*given, *others]):
+        return [private.detached(tf.convert_to_tensor(a)) for a in compute(given)]
     with private.stop_recording():
-        return [
-            private.detached(a) for a in tf.function(functools.partial(compute), autograph=False)()
-        ]
+        # As arguments: what a graph closes over lives as long as it, which is until Python collects cycles.
+        found = tf.function(lambda *args: compute(args), autograph=False)(*given)
+        return list(map(private.detached, found))
 
 
 def unrecorded(compute: Callable[[], Sequence[Any]]) -> list[Any]:
