@@ -1,6 +1,7 @@
 """`reversible` against ordinary differentiation of the same formulas in float64."""
 
 import functools
+import weakref
 from typing import Any
 
 import keras
@@ -10,7 +11,8 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.errors import ArgumentError, UnsupportedError
-from tests.modes import MODES, assert_in_mode
+from tests.functions.cases import gradient
+from tests.modes import MODES, SECOND_ORDER, assert_gradients, assert_in_mode
 
 X1, X2 = tf.constant([0.3, -1.0]), tf.constant([0.7, 0.2])
 BLOCK = pb.functions.reversible(tf.sin, tf.exp)
@@ -80,3 +82,77 @@ def test_layers_are_built_in_the_first_call() -> None:
     x = tf.ones([1, 2])
     y1, _ = pb.functions.reversible(dense, keras.layers.Dropout(0.5))(x, x)
     np.testing.assert_allclose(y1, 1.0 + np.sum(dense.kernel, 0, keepdims=True), rtol=1e-6)
+
+
+def stack(x1: Any, x2: Any) -> Any:
+    """Five blocks, of which the outputs of the third count as well."""
+    middle = None
+    for i in range(5):
+        scale = 0.3 + 0.1 * i
+        x1, x2 = pb.functions.reversible(
+            lambda x, scale=scale: tf.sin(scale * x), lambda x, scale=scale: scale * tf.tanh(x)
+        )(x1, x2)
+        middle = (x1, x2) if i == 2 else middle
+    assert middle is not None
+    return x1 * x2 + middle[0] ** 2
+
+
+def plain_stack(x1: Any, x2: Any) -> Any:
+    middle = None
+    for i in range(5):
+        scale = 0.3 + 0.1 * i
+        x1 = x1 + np.sin(scale * x2)
+        x2 = x2 + scale * np.tanh(x1)
+        middle = (x1, x2) if i == 2 else middle
+    assert middle is not None
+    return x1 * x2 + middle[0] ** 2
+
+
+def stack_gradient() -> list[Any]:
+    return gradient(
+        lambda *xs: np.sum(plain_stack(*xs)), [X1.numpy().astype(float), X2.numpy().astype(float)]
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stack_in_every_mode(mode: str) -> None:
+    assert_in_mode(MODES[mode], stack, [X1, X2], stack_gradient())
+
+
+@pytest.mark.parametrize("mode", SECOND_ORDER)
+def test_second_order_of_a_stack(mode: str) -> None:
+    def squares(*xs: Any) -> Any:
+        inner = gradient(lambda *ys: np.sum(plain_stack(*ys)), xs)
+        return sum(np.sum(np.square(g)) for g in inner)
+
+    wanted = gradient(squares, [X1.numpy().astype(float), X2.numpy().astype(float)])
+    assert_gradients(SECOND_ORDER[mode](stack, [X1, X2]), wanted, rtol=1e-4)
+
+
+def test_a_persistent_tape_goes_back_twice_and_from_the_middle() -> None:
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([X1, X2])
+        y = stack(X1, X2)
+    for _ in range(2):
+        assert_gradients([g.numpy() for g in tape.gradient(y, [X1, X2])], stack_gradient())
+
+
+def test_a_block_whose_successor_has_no_gradient() -> None:
+    with tf.GradientTape() as tape:
+        tape.watch([X1, X2])
+        y1, y2 = BLOCK(X1, X2)
+        loss = tf.reduce_sum(y1 + y2)
+        BLOCK(y1, y2)  # for nothing
+        del y1, y2
+    assert_gradients([g.numpy() for g in tape.gradient(loss, [X1, X2])], wanted())
+
+
+def test_a_stack_keeps_its_last_outputs_alone() -> None:
+    middle: list[Any] = []
+    with tf.GradientTape() as tape:
+        x1, x2 = X1 + 0.0, X2 + 0.0
+        tape.watch([x1, x2])
+        for _ in range(4):
+            x1, x2 = BLOCK(x1, x2)
+            middle += map(weakref.ref, (x1, x2))
+    assert [r() is None for r in middle] == [True] * 6 + [False] * 2

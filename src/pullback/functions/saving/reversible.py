@@ -97,7 +97,7 @@ class _Block:
 
     def run(self, x1: Any, x2: Any) -> Any:
         xp = self.xp
-        sources = xp.sources_of(lambda xs: self._forward(*xs)[1:], [x1, x2])
+        sources = xp.sources_of(lambda xs: self._forward(*xs)[1:], [x1, x2], run=False)
         at_once = xp.runs_at_once()
         once = at_once and xp.gradient_order([x1, x2, *sources]) == 1
         if at_once and not once:

@@ -233,8 +233,9 @@ def untracked(
         return [private.detached(tf.convert_to_tensor(a)) for a in compute(given)]
     with private.stop_recording():
         # As arguments: what a graph closes over lives as long as it, which is until Python collects cycles.
-        found = tf.function(lambda *args: compute(args), autograph=False)(*given)
-        return list(map(private.detached, found))
+        xs = [tf.convert_to_tensor(a) for a in given]
+        run = tf.function(lambda *args: compute(args), autograph=False)
+        return list(map(private.detached, run.get_concrete_function(*xs)(*xs)))
 
 
 def unrecorded(compute: Callable[[], Sequence[Any]]) -> list[Any]:
@@ -252,14 +253,20 @@ def _is_watched(things: Sequence[Any]) -> bool:
     return len(tensors) < len(things) or private.possible_gradient_types(tensors) > 0
 
 
-def sources_of(function: Callable[..., Any], xs: Sequence[Any]) -> list[Any]:
-    """What a function reads beside its arguments and what a gradient may be asked for: tensors and variables."""
-    if tf.executing_eagerly():
-        return _sources_now(function, xs) if private.could_possibly_record() else []
+def sources_of(function: Callable[..., Any], xs: Sequence[Any], *, run: bool = True) -> list[Any]:
+    """What a function reads beside its arguments and what a gradient may be asked for: tensors and variables.
+
+    Where code runs at once, the function is run; tapes then hold what it computes as long as they live. Without `run`
+    it is traced instead, which takes longer.
+    """
+    if tf.executing_eagerly() and not private.could_possibly_record():
+        return []
+    if tf.executing_eagerly() and run:
+        return _sources_now(function, xs)
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in xs]
     with set_for(rehearsing, True):
-        run = tf.function(lambda *args: function(args), autograph=False)
-        traced = run.get_concrete_function(*specs)
+        rehearsal = tf.function(lambda *args: function(args), autograph=False)
+        traced = rehearsal.get_concrete_function(*specs)
     read = [t for t, used in captures(traced) if used and t.dtype != tf.resource]
     return [*(t for t in read if values.flows(t)), *traced.graph.trainable_variables]
 
