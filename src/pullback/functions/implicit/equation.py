@@ -19,6 +19,7 @@ from pullback._scope import rehearsing, set_for
 from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged, UnsupportedError
 from pullback.functions._arguments import arrays_for
+from pullback.functions.implicit.layout import Layout
 from pullback.functions.implicit.linear_solvers import SOLVERS, Solved
 from pullback.functions.implicit.solve_options import (
     Options,
@@ -35,46 +36,6 @@ _level: ContextVar[int] = ContextVar(
 )  # of solutions that are gradients of solutions
 _ORDER = 2  # of forward mode
 _DENSE = 256  # unknowns of one system, up to which its matrix is made
-
-
-class Layout:
-    """A structure of arrays as rows of numbers: one row for each system, in float32 at least."""
-
-    def __init__(self, xp: Any, options: Options, leaves: Arrays) -> None:
-        self.xp, self.dtype, self.batch_dims = xp, leaves[0].dtype, options.batch_dims
-        self.shapes = [xp.shape_of(leaf) for leaf in leaves]
-        for leaf in leaves:
-            if leaf.dtype != self.dtype or len(leaf.shape) < options.batch_dims:
-                came = ", ".join(map(describe, leaves))
-                raise ArgumentError(
-                    f"pb.functions.{options.name} got x0 with {came}; wanted arrays of one dtype, with at least "
-                    f"batch_dims={options.batch_dims} axes. Cast them, or give fewer batch_dims."
-                )
-        self.sizes = [xp.static_size(leaf, slice(self.batch_dims, None)) for leaf in leaves]
-        self.count = None if None in self.sizes else sum(n for n in self.sizes if n is not None)
-
-    def pack(self, leaves: Arrays) -> Any:
-        """The rows of these arrays."""
-        rows = [self._row(leaf, shape) for leaf, shape in zip(leaves, self.shapes, strict=True)]
-        return self.xp.wide(rows[0] if len(rows) == 1 else self.xp.concat(rows, -1))
-
-    def _row(self, leaf: Any, shape: Sequence[Any]) -> Any:
-        systems = math.prod(shape[: self.batch_dims])
-        return self.xp.reshape(leaf, [systems, math.prod(shape[self.batch_dims :])])
-
-    def unpack(self, rows: Any) -> list[Any]:
-        """The arrays of these rows."""
-        rows = self.xp.astype(rows, self.dtype)
-        sizes = [math.prod(shape[self.batch_dims :]) for shape in self.shapes]
-        parts = [rows] if len(sizes) == 1 else self.xp.split(rows, sizes, -1)
-        return [self.xp.reshape(p, s) for p, s in zip(parts, self.shapes, strict=True)]
-
-    def unpack_many(self, stacked: Any, count: int) -> list[Any]:
-        """The arrays of rows that are stacked, with the stack in front."""
-        stacked = self.xp.astype(stacked, self.dtype)
-        sizes = [math.prod(shape[self.batch_dims :]) for shape in self.shapes]
-        parts = [stacked] if len(sizes) == 1 else self.xp.split(stacked, sizes, -1)
-        return [self.xp.reshape(p, [count, *s]) for p, s in zip(parts, self.shapes, strict=True)]
 
 
 class Equation:

@@ -8,6 +8,7 @@ from pullback.engines.tensorflow.array_functions.logits import *
 from pullback.engines.tensorflow.array_functions.matrices import *
 from pullback.engines.tensorflow.array_functions.programs import *
 from pullback.engines.tensorflow.array_functions.python_calls import *
+from pullback.engines.tensorflow.array_functions.recording import *
 from pullback.engines.tensorflow.checkpointing import checkpointed as checkpointed
 from pullback.engines.tensorflow.checkpointing import operations_like as operations_like
 from pullback.engines.tensorflow.stateful_operations import refusing_state as refusing_state

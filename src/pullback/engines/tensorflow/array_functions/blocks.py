@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.array_functions.programs import gradient_order
+from pullback.engines.tensorflow.array_functions.recording import gradient_order
 from pullback.errors import ArgumentError
 
 arange = tf.range
