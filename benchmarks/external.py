@@ -29,6 +29,10 @@ def wave_rule(dy: Any, x: Any) -> Any:
     return dy * np.cos(x)
 
 
+def wave_pullback(dy: Any, *, inputs: Any) -> Any:
+    return wave_rule(dy, *inputs)
+
+
 @tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator]  # TensorFlow has no types for it
 def by_hand(x: Any) -> Any:
     """What people write: no shape, no name in errors, no forward mode."""
@@ -64,7 +68,7 @@ def cost(size: int, mode: str) -> list[float]:
         traced = run if mode == "eager" else tf.function(run)
         return lambda: traced(x)
 
-    both = by_hand, pb.functions.external(wave, rule=wave_rule)
+    both = by_hand, pb.functions.external(wave, rule=wave_pullback)
     turns = 200 if size < 10**5 else 30
     return [seconds(step(function), turns, time.process_time) for function in both]
 
@@ -77,7 +81,7 @@ def slow(x: Any) -> Any:
 
 def gained(batch: Any) -> float:
     """Seconds for a batch of examples."""
-    function = pb.functions.external(slow, rule=wave_rule, out=(8,), batch=batch)
+    function = pb.functions.external(slow, rule=wave_pullback, out=(8,), batch=batch)
     x = tf.ones([EXAMPLES, 8])
     return seconds(lambda: function(x), 5, time.perf_counter)
 

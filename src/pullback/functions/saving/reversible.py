@@ -156,9 +156,9 @@ class _Block:
         d1 = dy1 + through
         (at_f,), pull_f = xp.pullback_of(lambda at: [self.f(at[0])], [x2], sources)
         through, *of_f = pull_f([d1])
-        if self.before is not None:
-            self.before.kept = [y1 - at_f, x2]
         found = [a + b for a, b in zip(of_g, of_f, strict=True)]
+        if self.before is not None:
+            self.before.kept = xp.after([y1 - at_f, x2], found)
         return {"x1": d1, "x2": dy2 + through, "own_sources": found}
 
 

@@ -153,6 +153,14 @@ def _in_graph(graph: Any, source: Any) -> Any:
     return outside if here or not isinstance(graph, private.FuncGraph) else graph.capture(outside)
 
 
+def after(arrays: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """The arrays, but not before others are computed, so that what these need is not held meanwhile."""
+    if tf.executing_eagerly():
+        return list(arrays)
+    with tf.control_dependencies(list(others)):
+        return [tf.identity(a) for a in arrays]
+
+
 def in_scope(sources: Sequence[Any]) -> bool:
     """Whether all of these can be read here: they are values, variables, or of this graph or of one around it."""
     graph, around = tf.compat.v1.get_default_graph(), []
