@@ -192,6 +192,40 @@ FORMS = [
         "nearly", "undecided", "right to 1%, but", "",
     ),
     (
+        """
+        def normalised(x, axis=1):
+            @tf.custom_gradient
+            def shares(x):
+                p = tf.nn.softmax(x, axis=axis)
+                return p, lambda dp: p * (dp - tf.reduce_sum(dp * p, axis=-1, keepdims=True))
+            return shares(x)
+        """,
+        "normalised.shares", "undecided", "right at these inputs; with x float32[2, 3, 4]", "x float32[3, 4]",
+    ),
+    (
+        """
+        def along(x, axis=1):
+            @tf.custom_gradient
+            def centred(x):
+                mean = lambda t: t - tf.reduce_mean(t, axis=axis, keepdims=True)
+                return mean(x), mean
+            return centred(x)
+        """,
+        "along.centred", "right", "calls", "x float32[3, 4]",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def log_volume(cov):
+            "Args:\\n  cov: [batch, n, n] covariance matrices."
+            both = 0.5 * (cov + tf.linalg.matrix_transpose(cov))
+            diagonal = tf.linalg.diag_part(tf.linalg.cholesky(both))
+            value = 2.0 * tf.reduce_sum(tf.math.log(diagonal), -1)
+            return value, lambda dy: dy[:, None, None] * tf.linalg.inv(both)
+        """,
+        "log_volume", "right", "calls", "cov float32[3, 4, 4] (docstring)",
+    ),
+    (
         "tanh = tf.custom_gradient(lambda x: (tf.tanh(x), lambda dy: dy * (1 - tf.tanh(x) ** 2)))\n",
         "tanh", "right", "calls", "",
     ),
@@ -342,3 +376,21 @@ def test_each_form_has_its_line(results, form):
 
 def test_nothing_else_has_a_line(results):
     assert set(results) == {form[1] for form in FORMS} | {"twice"}
+
+
+LIMITED = """
+@tf.custom_gradient
+def limited(x, alpha):
+    y = tf.clip_by_value(x, 0.0, alpha)
+    def grad(dy):
+        over, inside = x >= alpha, (x > 0.0) & (x < alpha)
+        return tf.where(inside, dy, 0.0), tf.reduce_sum(tf.where(over, dy, 0.0))
+    return y, grad
+"""
+
+
+def test_a_setting_that_is_not_meant_to_be_negative(tmp_path):
+    (tmp_path / "limited.py").write_text(HEAD + LIMITED, encoding="utf-8")
+    done = CliRunner().invoke(app, ["check", str(tmp_path), "--no-isolate"])
+    assert "? " in done.output
+    assert "right for alpha > 0, but else" in done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -10,12 +11,17 @@ from typing import Any
 from pullback._engine import only_engine
 from pullback.check import Report
 from pullback.cli.checking.reach import Found
+from pullback.cli.guess.calls import described
+from pullback.cli.guess.names import is_setting
 from pullback.cli.guess.reading import source_of
-from pullback.cli.guess.wanted import TRIED, numbers
+from pullback.cli.guess.wanted import NAME, TRIED, numbers
+from pullback.cli.guess.words import means
 from pullback.errors import CheckError
 
 Check = Callable[[Found, dict[str, Any]], Report]
 _NEARLY = 0.01  # share of the gradient by which an approximation may be off; mistakes are larger
+_FLAT, _DEEPER = (3, 4), (2, 3, 4)
+_POSITIVE = (0.05, 20.0)
 _INSIDE = (0.05, 0.95)  # away from the ends, at which guards against zero set in
 # What a function does that is meant for some numbers only.
 _HAS_A_DOMAIN = re.compile(
@@ -28,8 +34,9 @@ def doubt_of(report: Report, found: Found, options: Mapping[str, Any], check: Ch
     finding, said = report.findings[0], report.diagnosis
     if found.unsure:
         return f"wrong at all inputs that were tried: {said}. @pb.inputs(...) says which are meant"
-    if finding.kind == "nonfinite" and finding.made_up:
-        return f"right, but {said}. If such values never come: @pb.inputs(domain=…)"
+    if finding.kind == "nonfinite":
+        where = "right, but" if finding.made_up else "at these inputs, which were made up,"
+        return f"{where} {said}. If such values never come: @pb.inputs(domain=…)"
     if finding.kind == "mode":
         return f"right in eager code, but {said}"
     if finding.kind == "second":
@@ -37,7 +44,28 @@ def doubt_of(report: Report, found: Found, options: Mapping[str, Any], check: Ch
     if _is_right(found, {**options, "tolerance": _NEARLY}, check):
         told = f"right to {_NEARLY:.0%}, but {said}"
         return f"{told}. If it is an approximation: @pb.inputs(tolerance=…)"
-    return _outside_domain(found, options, check, said)
+    return _below_zero(found, options, check, said) or _outside_domain(found, options, check, said)
+
+
+def _below_zero(found: Found, options: Mapping[str, Any], check: Check, said: str) -> str:
+    """A setting such as a slope or a width, which is not meant to be negative."""
+    pairs = zip(found.guess.sources.items(), found.guess.args, strict=False)
+    settings = {
+        name: _POSITIVE
+        for (name, source), value in pairs
+        if source == NAME and is_setting(name) and _is_positive_number(value)
+    }
+    if not settings or "domain" in options:
+        return ""
+    if not _is_right(found, {**options, "domain": settings}, check):
+        return ""
+    names = ", ".join(f"{name} > 0" for name in settings)
+    return f"right for {names}, but else {said}. If others never come: @pb.inputs(domain=…)"
+
+
+def _is_positive_number(value: Any) -> bool:
+    is_float = getattr(getattr(value, "dtype", None), "name", "").startswith("float")
+    return is_float and tuple(value.shape) == () and float(value) > 0
 
 
 def _outside_domain(found: Found, options: Mapping[str, Any], check: Check, said: str) -> str:
@@ -53,6 +81,47 @@ def _outside_domain(found: Found, options: Mapping[str, Any], check: Check, said
     if not _is_right(inside, {**options, "domain": domain}, check):
         return ""
     return f"right for inputs between 0 and 1, but else {said}. If others never come: @pb.inputs(domain=…)"
+
+
+def doubt_of_axes(found: Found, options: Mapping[str, Any], check: Check) -> str:
+    """What is wrong with tensors of one more axis, where an axis can be chosen: of two axes, number 1 is the last."""
+    if not _chooses_axis(found.function):
+        return ""
+    probes = only_engine().probes
+    args = tuple(
+        probes.tensor(numbers(_DEEPER, "", "float32", (k, 0)), "float32")
+        if _is_flat(value) and (source == TRIED or source.startswith("by "))
+        else value
+        for k, (value, source) in enumerate(
+            zip(found.guess.args, found.guess.sources.values(), strict=False)
+        )
+    )
+    guess = replace(found.guess, args=args)
+    if all(a is b for a, b in zip(args, found.guess.args, strict=True)):
+        return ""
+    ran = probes.trial(found.function, guess.args, guess.kwargs)
+    if ran.refused or ran.not_finite:
+        return ""
+    try:
+        report = check(replace(found, guess=guess), dict(options))
+    except CheckError:
+        return ""
+    return f"{described(guess)}, {report.diagnosis}" if report.verdict == "wrong" else ""
+
+
+def _chooses_axis(function: Any) -> bool:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    names = (
+        (*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], *code.co_freevars)
+        if code
+        else ()
+    )
+    return any(means("axis axes *_axis dim", name) for name in names)
+
+
+def _is_flat(value: Any) -> bool:
+    dtype = getattr(getattr(value, "dtype", None), "name", "")
+    return dtype == "float32" and tuple(value.shape) == _FLAT
 
 
 def _free(found: Found) -> Iterator[tuple[int, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pullback.check import Report, progress
 from pullback.check import check as check_gradient
-from pullback.cli.checking.doubts import doubt_of
+from pullback.cli.checking.doubts import doubt_of, doubt_of_axes
 from pullback.cli.checking.meant import HOW_TO_SAY, meaning
 from pullback.cli.checking.outcome import RIGHT, UNKNOWN, WRONG, Item, Outcome
 from pullback.cli.checking.reach import Found
@@ -44,11 +44,17 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
         return replace(
             outcome, status=UNKNOWN, text=f"undecided: {reason}. --report says what to write"
         )
-    return _right(outcome, report, found, held, options)
+    return _right(outcome, report, found, held, options, is_given=bool(origin))
 
 
 def _right(
-    outcome: Outcome, report: Report, found: Found, held: list[str], options: Mapping[str, Any]
+    outcome: Outcome,
+    report: Report,
+    found: Found,
+    held: list[str],
+    options: Mapping[str, Any],
+    *,
+    is_given: bool,
 ) -> Outcome:
     text = f"{report.calls} calls"
     open_ = [name for name in held if may_be_learnt(_first(name))]
@@ -58,8 +64,11 @@ def _right(
             f"If that is meant: @pb.inputs(wrt={[line.leaf.name for line in report.inputs]})"
         )
         return replace(outcome, status=UNKNOWN, text=text)
-    if found.doubt:
-        text = f"right at these inputs; with {found.doubt}. @pb.inputs(...) says which are meant"
+    doubt = found.doubt
+    if not (doubt or is_given):
+        doubt = doubt_of_axes(found, options, lambda *call: _checked(*call)[0])
+    if doubt:
+        text = f"right at these inputs; with {doubt}. @pb.inputs(...) says which are meant"
         return replace(outcome, status=UNKNOWN, text=text)
     if not options.get("wrt") and (lost := _lost_outside(found)):
         return replace(outcome, status=UNKNOWN, text=lost)

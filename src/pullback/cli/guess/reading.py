@@ -73,6 +73,7 @@ def _of_one(
     if annotated and annotated[0].is_tensor and described and described[0].values:
         annotated = [replace(annotated[0], values=described[0].values), *annotated]
     named = from_name(p.name, kind, direct=direct, others=others)
+    annotated, described = ([_lying_as(w, named) for w in ws] for ws in (annotated, described))
     if kind is not None:
         named = [replace(w, source=ANNOTATION) for w in named] or [
             Wanted(ANNOTATION, of_kind(kind))
@@ -87,6 +88,14 @@ def _of_one(
     if any(w.items and w.source == SOURCE for w in found):
         found.append(Wanted())  # one can go through a tensor as well
     return found or _matrix(text, len(names)) or [Wanted()]
+
+
+def _lying_as(wanted: Wanted, named: list[Wanted]) -> Wanted:
+    """A tensor of which only the shape is told, with numbers as its name says that they lie."""
+    values = named[0].values if named else ""
+    if not wanted.may_vary or not values or values.startswith("="):
+        return wanted
+    return replace(wanted, values=values)
 
 
 def _from_source(name: str, text: str, direct: bool) -> list[Wanted]:
