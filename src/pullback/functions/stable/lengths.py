@@ -10,6 +10,7 @@ from typing import Any
 
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
+    arrays_for,
     axes_of,
     broadcasting_arrays,
     dtype_of,
@@ -18,6 +19,7 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
+from pullback.functions._units import in_one_unit, in_units
 
 
 def norm(x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
@@ -68,19 +70,26 @@ def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def _measure(x: Any, *, axis: Any, keepdims: bool, spread: bool) -> Any:
     xp, a = real_arrays("std" if spread else "norm", x=x)
     axes = axes_of("std" if spread else "norm", a, axis)
+    measured, pullback = in_units(
+        xp, _measured, a, with_outputs=True, axes=axes, keepdims=bool(keepdims), spread=spread
+    )
+    return xp.astype(measured, dtype_of(xp, x)), pullback
+
+
+def _measured(a: Any, *, axes: tuple[int, ...], keepdims: bool, spread: bool) -> Any:
+    xp = arrays_for(a)
     scale, length = _scaled(xp, a, axes, spread)
 
     def measure_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy = with_axes(xp, xp.wide(dy), axes, keepdims)
-        measured = with_axes(xp, xp.wide(outputs), axes, keepdims)
+        dy = with_axes(xp, xp.widest(dy), axes, keepdims)
+        measured = with_axes(xp, xp.widest(outputs), axes, keepdims)
         dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
-        if not spread:
-            return a / scale * dy
-        return _centred(xp, a / scale, axes) * (dy / xp.size(a, axes))
+        wide = xp.widest(a) / scale
+        wide = _centred(xp, wide, axes) / xp.size(wide, axes) if spread else wide
+        return xp.astype(wide * dy, a.dtype)
 
-    measured = scale * length
-    measured = measured if keepdims else xp.squeeze(measured, axes)
-    return xp.astype(measured, dtype_of(xp, x)), measure_pullback
+    measured = xp.astype(scale * length, a.dtype)
+    return measured if keepdims else xp.squeeze(measured, axes), measure_pullback
 
 
 @with_own_gradient
@@ -96,21 +105,29 @@ def normalize(x: Any, axis: Any = None) -> Any:
     """
     xp, a = real_arrays("normalize", x=x)
     axes = axes_of("normalize", a, axis)
+    unit, pullback = in_units(xp, _direction, a, with_outputs=True, axes=axes)
+    return xp.astype(unit, dtype_of(xp, x)), pullback
+
+
+def _direction(a: Any, *, axes: tuple[int, ...]) -> Any:
+    xp = arrays_for(a)
     scale, length = _scaled(xp, a, axes, spread=False)
 
     def normalize_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy, unit = xp.wide(dy), xp.wide(outputs)
+        dy, unit, wide = xp.widest(dy), xp.widest(outputs), xp.widest(a)
         across = dy - unit * xp.sum(unit * dy, axes, keepdims=True)
-        whole = exactly(xp, scale * length, xp.sum(unit * a, axes, keepdims=True))
-        return xp.divide_or_zero(across, whole)
+        whole = exactly(xp, scale * length, xp.sum(unit * wide, axes, keepdims=True))
+        return xp.astype(xp.divide_or_zero(across, whole), a.dtype)
 
-    unit = xp.divide_or_zero(a / scale, length)
-    return xp.astype(unit, dtype_of(xp, x)), normalize_pullback
+    unit = xp.divide_or_zero(xp.widest(a) / scale, length)
+    return xp.astype(unit, a.dtype), normalize_pullback
 
 
 def _scaled(xp: Any, a: Any, axes: tuple[int, ...], spread: bool) -> tuple[Any, Any]:
-    """A scale and a length, neither of which overflows; their product is the measure."""
-    plain = _plain(xp, a, axes, spread)
+    """A scale and a length in float64, neither of which overflows; their product is the measure."""
+    plain = _plain(xp, xp.widest(a), axes, spread)
+    if a.dtype != plain.dtype:  # narrower: its squares are in the range of float64
+        return xp.ones_like(plain), xp.stop_gradient(plain)
     limits = xp.limits(a)
     # Above it, squares that are flushed to 0 are not seen in the sum.
     lowest = float(limits.tiny / limits.eps) ** 0.5
@@ -176,13 +193,19 @@ def hypot(x: Any, y: Any) -> Any:
     ['0.6000', '0.0000']
     """
     xp, a, b = broadcasting_arrays("hypot", x=x, y=y)
+    length, pullback = in_units(xp, _length_of_pair, a, b)
+    return xp.astype(length, dtype_of(xp, x, y)), pullback
+
+
+def _length_of_pair(a: Any, b: Any) -> Any:
+    xp = arrays_for(a)
     scale, a, b, squares = _scaled_pair(xp, a, b)
 
     def hypot_pullback(dz: Any) -> Any:
         share = xp.divide_or_zero(xp.wide(dz), xp.sqrt(squares))
         return {"x": share * a, "y": share * b}
 
-    return xp.astype(scale * xp.sqrt(squares), dtype_of(xp, x, y)), hypot_pullback
+    return scale * xp.sqrt(squares), hypot_pullback
 
 
 @with_own_gradient
@@ -200,13 +223,19 @@ def atan2(y: Any, x: Any) -> Any:
     ['0e+00', '5e+29']
     """
     xp, up, along = broadcasting_arrays("atan2", y=y, x=x)
-    scale, b, a, squares = _scaled_pair(xp, up, along)
 
     def atan2_pullback(dz: Any) -> Any:
-        share = xp.divide_or_zero(xp.wide(dz), scale)
-        return {"y": share * (a / squares), "x": -share * (b / squares)}
+        return in_one_unit(xp, _slopes_of_angle, up, along, xp.wide(dz))
 
+    # No unit: XLA computes it number by number.
     return xp.astype(xp.arctan2(up, along), dtype_of(xp, y, x)), atan2_pullback
+
+
+def _slopes_of_angle(up: Any, along: Any, dz: Any) -> Any:
+    xp = arrays_for(up)
+    scale, b, a, squares = _scaled_pair(xp, up, along)
+    share = xp.divide_or_zero(dz, scale)
+    return {"y": share * (a / squares), "x": -share * (b / squares)}
 
 
 def _scaled_pair(xp: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
