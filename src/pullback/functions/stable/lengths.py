@@ -1,7 +1,8 @@
 """Lengths, spreads and directions: finite wherever the result is, and 0 where a length of 0 leaves no direction.
 
 Length and standard deviation are homogeneous: where squares leave the range of the format, the entries are divided by
-the largest before, and the result multiplied after. That second way is taken only when the first one fails.
+the largest before, and the result multiplied after. That second way is taken only when the first one fails, and not
+where there is float64 for float32.
 """
 
 from __future__ import annotations
@@ -76,19 +77,20 @@ def _measure(x: Any, *, axis: Any, keepdims: bool, spread: bool) -> Any:
     return xp.astype(measured, dtype_of(xp, x)), pullback
 
 
-def _measured(a: Any, *, axes: tuple[int, ...], keepdims: bool, spread: bool) -> Any:
-    xp = arrays_for(a)
-    scale, length = _scaled(xp, a, axes, spread)
+def _measured(own: Any, *, axes: tuple[int, ...], keepdims: bool, spread: bool) -> Any:
+    xp = arrays_for(own)
+    a = _with_room(xp, own)
+    scale, length = _scaled(xp, a, axes, spread, roomy=a.dtype != own.dtype)
 
     def measure_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy = with_axes(xp, xp.widest(dy), axes, keepdims)
-        measured = with_axes(xp, xp.widest(outputs), axes, keepdims)
+        dy = with_axes(xp, xp.astype(dy, a.dtype), axes, keepdims)
+        measured = with_axes(xp, xp.astype(outputs, a.dtype), axes, keepdims)
         dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
-        wide = xp.widest(a) / scale
-        wide = _centred(xp, wide, axes) / xp.size(wide, axes) if spread else wide
-        return xp.astype(wide * dy, a.dtype)
+        if not spread:
+            return xp.astype(a / scale * dy, own.dtype)
+        return xp.astype(_centred(xp, a / scale, axes) * (dy / xp.size(a, axes)), own.dtype)
 
-    measured = xp.astype(scale * length, a.dtype)
+    measured = xp.astype(scale * length, own.dtype)
     return measured if keepdims else xp.squeeze(measured, axes), measure_pullback
 
 
@@ -109,24 +111,32 @@ def normalize(x: Any, axis: Any = None) -> Any:
     return xp.astype(unit, dtype_of(xp, x)), pullback
 
 
-def _direction(a: Any, *, axes: tuple[int, ...]) -> Any:
-    xp = arrays_for(a)
-    scale, length = _scaled(xp, a, axes, spread=False)
+def _direction(own: Any, *, axes: tuple[int, ...]) -> Any:
+    xp = arrays_for(own)
+    a = _with_room(xp, own)
+    scale, length = _scaled(xp, a, axes, spread=False, roomy=a.dtype != own.dtype)
 
     def normalize_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy, unit, wide = xp.widest(dy), xp.widest(outputs), xp.widest(a)
+        dy, unit = xp.astype(dy, a.dtype), xp.astype(outputs, a.dtype)
         across = dy - unit * xp.sum(unit * dy, axes, keepdims=True)
-        whole = exactly(xp, scale * length, xp.sum(unit * wide, axes, keepdims=True))
-        return xp.astype(xp.divide_or_zero(across, whole), a.dtype)
+        whole = exactly(xp, scale * length, xp.sum(unit * a, axes, keepdims=True))
+        return xp.astype(xp.divide_or_zero(across, whole), own.dtype)
 
-    unit = xp.divide_or_zero(xp.widest(a) / scale, length)
-    return xp.astype(unit, a.dtype), normalize_pullback
+    unit = xp.divide_or_zero(a / scale, length)
+    return xp.astype(unit, own.dtype), normalize_pullback
 
 
-def _scaled(xp: Any, a: Any, axes: tuple[int, ...], spread: bool) -> tuple[Any, Any]:
-    """A scale and a length in float64, neither of which overflows; their product is the measure."""
-    plain = _plain(xp, xp.widest(a), axes, spread)
-    if a.dtype != plain.dtype:  # narrower: its squares are in the range of float64
+def _with_room(xp: Any, a: Any) -> Any:
+    """In compiled programs float64, where it costs next to nothing, and has room for the squares of narrower dtypes."""
+    return xp.widest(a) if xp.compiled_here() else a
+
+
+def _scaled(
+    xp: Any, a: Any, axes: tuple[int, ...], spread: bool, *, roomy: bool
+) -> tuple[Any, Any]:
+    """A scale and a length, neither of which overflows; their product is the measure."""
+    plain = _plain(xp, a, axes, spread)
+    if roomy:
         return xp.ones_like(plain), xp.stop_gradient(plain)
     limits = xp.limits(a)
     # Above it, squares that are flushed to 0 are not seen in the sum.
