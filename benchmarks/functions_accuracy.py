@@ -26,6 +26,8 @@ import pullback as pb
 mp.mp.dps = 60
 f = pb.functions
 BAR = 4.0
+MANY = 2**16  # points of a graph, so that its functions are compiled units
+RUNS = 25
 PAGE = Path(__file__).parents[1] / "docs" / "functions.md"
 MARKS = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 TINY, LARGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
@@ -65,21 +67,31 @@ def ulps(found: Any, true: Any) -> float:
     return float(abs(mp.mpf(float(found)) - true) / mp.mpf(2) ** (exponent - 23))
 
 
+def step(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A value and its gradients."""
+
+    def run(*xs: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(xs)
+            y = function(*xs)
+        return y, tape.gradient(y, xs)
+
+    return run
+
+
 def worst(function: Callable[..., Any], row: Row) -> tuple[float, float]:
-    """The largest error of values and of gradients."""
-    xs = [tf.constant(p) for p in row.points]
-    with tf.GradientTape() as tape:
-        tape.watch(xs)
-        y = function(*xs)
-    gradients = tape.gradient(y, xs)
+    """The largest error of values and of gradients: eagerly, and in a graph of so many points that it has units."""
+    many = [tf.constant(np.resize(p, MANY)) for p in row.points]
+    runs = [step(function)(*map(tf.constant, row.points)), tf.function(step(function))(*many)]
     exact = [[mp.mpf(float(v)) for v in point] for point in zip(*row.points, strict=True)]
-    value = max(ulps(v, row.value(*p)) for v, p in zip(y.numpy(), exact, strict=True))
-    slope = max(
-        ulps(g, s(*p))
-        for gradient, s in zip(gradients, row.slopes, strict=True)
-        for g, p in zip(gradient.numpy(), exact, strict=True)
-    )
-    return float(value), float(slope)
+    values = [row.value(*p) for p in exact]
+    slopes = [[s(*p) for p in exact] for s in row.slopes]
+    found = [(worst_of(y, values), *map(worst_of, gs, slopes)) for y, gs in runs]
+    return max(v for v, *_ in found), max(g for _, *gradients in found for g in gradients)
+
+
+def worst_of(found: Any, wanted: Sequence[Any]) -> float:
+    return float(max(map(ulps, found.numpy()[: len(wanted)], wanted)))
 
 
 def sigmoid(z: Any) -> Any:
@@ -299,19 +311,12 @@ ROWS = [
 
 def seconds(function: Callable[..., Any], xs: Sequence[Any]) -> float:
     """The least CPU time of a value and a gradient, in a traced function."""
-
-    @tf.function
-    def step(*xs: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(xs)
-            y = function(*xs)
-        return tape.gradient(y, xs)
-
-    step(*xs)
+    traced = tf.function(step(function))
+    traced(*xs)
     found = []
-    for _ in range(7):
+    for _ in range(RUNS):
         start = time.process_time()
-        step(*xs)
+        traced(*xs)
         found.append(time.process_time() - start)
     return min(found)
 

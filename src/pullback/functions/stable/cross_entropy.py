@@ -20,6 +20,7 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
+from pullback.functions._units import in_units
 from pullback.functions.stable.exponentials import below_largest, sigmoids, softplus_of_minus_size
 
 
@@ -175,6 +176,23 @@ def _categorical(
     xp, z = real_arrays(name, y_pred=y_pred)
     axes = axes_of(name, z, axis, one=True)
     labels = labels_like(xp, name, y_true, z)
+    loss, pullback = in_units(
+        xp,
+        _among,
+        labels,
+        z,
+        apart=("y_true", "y_pred"),
+        from_logits=bool(from_logits),
+        label_smoothing=float(label_smoothing),
+        axes=axes,
+    )
+    return xp.astype(loss, dtype_of(xp, y_pred)), pullback
+
+
+def _among(
+    labels: Any, z: Any, *, from_logits: bool, label_smoothing: float, axes: tuple[int, ...]
+) -> Any:
+    xp = arrays_for(z)
     if label_smoothing:
         labels = labels * (1.0 - label_smoothing) + label_smoothing / xp.size(z, axes)
     of = _of_logits if from_logits else _of_probabilities
@@ -187,7 +205,7 @@ def _categorical(
             "y_pred": dy * to_predictions(),
         }
 
-    return xp.astype(loss, dtype_of(xp, y_pred)), categorical_cross_entropy_pullback
+    return loss, categorical_cross_entropy_pullback
 
 
 def _of_logits(xp: Any, labels: Any, z: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
@@ -243,7 +261,6 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
     name = "sparse_categorical_cross_entropy"
     xp, z = real_arrays(name, y_pred=y_pred)
     (axis,) = axes_of(name, z, axis, one=True)
-    classes_last = xp.move_last(z, axis)
     labels = xp.class_numbers(y_true)
     require_rank(name, y_true=labels)
     if labels is not None and len(labels.shape) == len(z.shape) and labels.shape[axis] == 1:
@@ -255,7 +272,13 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
             "number of a class for each row, in one axis less. For one-hot labels use categorical_cross_entropy."
         )
     labels = xp.require_classes(labels, labels == labels, xp.extent(z, axis), name, others="")
-    known = labels >= 0
+    loss, pullback = in_units(xp, _of_one, labels, z, from_logits=bool(from_logits), axis=axis)
+    return xp.astype(loss, dtype_of(xp, y_pred)), pullback
+
+
+def _of_one(labels: Any, z: Any, *, from_logits: bool, axis: int) -> Any:
+    xp = arrays_for(z)
+    classes_last, known = xp.move_last(z, axis), labels >= 0
     if from_logits:
         _, shifted, parts = below_largest(xp, classes_last, (len(z.shape) - 1,))
         loss, slopes = xp.sparse_cross_entropy(labels, shifted, parts)
@@ -268,4 +291,4 @@ def _sparse(y_true: Any, y_pred: Any, *, from_logits: bool, axis: int) -> Any:
         dz = xp.expand_dims(xp.wide(dy), -1) * slopes
         return {"y_pred": xp.move_last(dz, axis, back=True)}
 
-    return xp.astype(loss, dtype_of(xp, y_pred)), sparse_categorical_cross_entropy_pullback
+    return loss, sparse_categorical_cross_entropy_pullback

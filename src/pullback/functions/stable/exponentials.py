@@ -19,6 +19,7 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
+from pullback.functions._units import in_units
 
 
 @with_own_gradient
@@ -39,8 +40,21 @@ def softplus_of_minus_size(xp: Any, z: Any) -> Any:
     return xp.log1p(xp.exp(-xp.magnitude(z)))
 
 
+@with_own_gradient
+def softpluses(z: Any) -> Any:
+    """The logarithms log(1 + exp(z)) and log(1 + exp(−z)), for rules."""
+    xp = arrays_for(z)
+    rest = xp.quick_log1p(xp.exp(-xp.magnitude(z)))
+
+    def softpluses_pullback(to_up: Any, to_down: Any) -> Any:
+        up, down = sigmoids(z)
+        return to_up * up - to_down * down
+
+    return xp.maximum(z, 0.0) + rest, xp.maximum(-z, 0.0) + rest, softpluses_pullback
+
+
 def _one_over_expm1(x: Any) -> Any:
-    return 1.0 / arrays_for(x).expm1(x)
+    return 1.0 / arrays_for(x).quick_expm1(x)
 
 
 def _slope_of_one_over_expm1(x: Any, *, outputs: Any) -> Any:
@@ -49,13 +63,6 @@ def _slope_of_one_over_expm1(x: Any, *, outputs: Any) -> Any:
 
 
 one_over_expm1 = with_partials(_one_over_expm1, x=_slope_of_one_over_expm1)
-
-
-def _log1mexp(xp: Any, x: Any) -> Any:
-    small = x < math.log(2.0)
-    near = xp.log(-xp.expm1(-xp.where(small, x, xp.ones_like(x))))
-    far = xp.log1p(-xp.exp(-xp.where(small, xp.ones_like(x), x)))
-    return xp.where(small, near, far)
 
 
 def _one_or_nan(xp: Any, like: Any, undefined: Any) -> Any:
@@ -78,11 +85,17 @@ def log1mexp(x: Any) -> Any:
     ['1e+10', '0.581977', '1.92875e-22']
     """
     xp, a = real_arrays("log1mexp", x=x)
+    value, pullback = in_units(xp, _log_of_rest, a)
+    return xp.astype(value, dtype_of(xp, x)), pullback
+
+
+def _log_of_rest(a: Any) -> Any:
+    xp = arrays_for(a)
 
     def log1mexp_pullback(dy: Any) -> Any:
         return xp.wide(dy) * one_over_expm1(a) * _one_or_nan(xp, a, a < 0)
 
-    return xp.astype(_log1mexp(xp, a), dtype_of(xp, x)), log1mexp_pullback
+    return -xp.quick_log1p(one_over_expm1(a)), log1mexp_pullback
 
 
 def difference(xp: Any, x: Any, y: Any) -> tuple[Any, Any]:
@@ -92,6 +105,12 @@ def difference(xp: Any, x: Any, y: Any) -> tuple[Any, Any]:
     back = rounded - x
     rest = (x - (rounded - back)) - (y + back)
     return rounded, xp.stop_gradient(xp.where(xp.isfinite(rest), rest, xp.zeros_like(rest)))
+
+
+def _wide_difference(xp: Any, x: Any, y: Any) -> Any:
+    """The same in float64, where nothing is lost of numbers of float32 that matters."""
+    plain = xp.widest(x) - xp.widest(y)
+    return xp.where(x == y, xp.zeros_like(plain), plain)
 
 
 @with_own_gradient
@@ -110,21 +129,29 @@ def log_sub_exp(x: Any, y: Any) -> Any:
     ('999.5413', ['1.5820', '-0.5820'])
     """
     xp, a, b = broadcasting_arrays("log_sub_exp", x=x, y=y)
+    value, pullback = in_units(xp, _log_of_difference, a, b)
+    return xp.astype(value, dtype_of(xp, x, y)), pullback
+
+
+def _log_of_difference(a: Any, b: Any) -> Any:
+    xp = arrays_for(a)
     gap, rest = difference(xp, a, b)
 
     def log_sub_exp_pullback(dz: Any) -> Any:
         down = one_over_expm1(gap)
-        up = one_over_expm1(-gap)
+        up = 1.0 + down
         dz = xp.wide(dz) * _one_or_nan(xp, gap, (a < b) | ((a == b) & (a == math.inf)))
         nothing = (a == -math.inf) & (b == -math.inf)
         # Both are their first-order Taylor polynomials in what rounding has lost, which is 0 of equal numbers.
         found = {
-            "x": -dz * up * (1.0 + xp.times_or_zero(1.0 + up, rest)),
-            "y": -dz * down * (1.0 - xp.times_or_zero(1.0 + down, rest)),
+            "x": dz * up * (1.0 - xp.times_or_zero(down, rest)),
+            "y": -dz * down * (1.0 - xp.times_or_zero(up, rest)),
         }
         return {name: xp.where(nothing, xp.zeros_like(g), g) for name, g in found.items()}
 
-    return xp.astype(a + _log1mexp(xp, gap), dtype_of(xp, x, y)), log_sub_exp_pullback
+    # In float64, as the sum may cancel.
+    above = xp.quick_log1p(one_over_expm1(_wide_difference(xp, a, b)))
+    return xp.astype(xp.widest(a) - above, a.dtype), log_sub_exp_pullback
 
 
 @with_own_gradient
@@ -142,6 +169,12 @@ def logaddexp(x: Any, y: Any) -> Any:
     ['0.2689', '0.0000']
     """
     xp, a, b = broadcasting_arrays("logaddexp", x=x, y=y)
+    value, pullback = in_units(xp, _log_of_sum, a, b)
+    return xp.astype(value, dtype_of(xp, x, y)), pullback
+
+
+def _log_of_sum(a: Any, b: Any) -> Any:
+    xp = arrays_for(a)
     gap, rest = difference(xp, a, b)
     largest = xp.maximum(a, b)
 
@@ -150,10 +183,10 @@ def logaddexp(x: Any, y: Any) -> Any:
         up, down = sigmoids(gap)
         return {"x": dz * up * (1.0 + rest * down), "y": dz * down * (1.0 - rest * up)}
 
-    # The sum may cancel: of −0.7 and log 2, say.
-    exact = xp.widest(gap) + xp.widest(rest)
-    total = xp.widest(largest) + softplus_of_minus_size(xp, exact)
-    return xp.astype(total, dtype_of(xp, x, y)), logaddexp_pullback
+    # In float64, as the sum may cancel: of −0.7 and log 2, say.
+    small = xp.exp(-xp.magnitude(_wide_difference(xp, a, b)))
+    total = xp.widest(largest) + xp.quick_log1p(small)
+    return xp.astype(total, a.dtype), logaddexp_pullback
 
 
 def below_largest(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
@@ -183,6 +216,12 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """
     xp, a = real_arrays("logsumexp", x=x)
     axes = axes_of("logsumexp", a, axis)
+    value, pullback = in_units(xp, _log_of_total, a, axes=axes, keepdims=bool(keepdims))
+    return xp.astype(value, dtype_of(xp, x)), pullback
+
+
+def _log_of_total(a: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    xp = arrays_for(a)
     # In float64, as the largest entry and the logarithm of the rest may cancel.
     wide = xp.widest(a)
     largest = xp.stop_gradient(xp.max(wide, axes, keepdims=True))
@@ -195,4 +234,4 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
     total = largest + xp.log(whole)
     total = total if keepdims else xp.squeeze(total, axes)
-    return xp.astype(total, dtype_of(xp, x)), logsumexp_pullback
+    return xp.astype(total, a.dtype), logsumexp_pullback

@@ -1,7 +1,8 @@
 """Lengths, spreads and directions: finite wherever the result is, and 0 where a length of 0 leaves no direction.
 
 Length and standard deviation are homogeneous: where squares leave the range of the format, the entries are divided by
-the largest before, and the result multiplied after. That second way is taken only when the first one fails.
+the largest before, and the result multiplied after. That second way is taken only when the first one fails, and not
+where there is float64 for float32.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
+    arrays_for,
     axes_of,
     broadcasting_arrays,
     dtype_of,
@@ -18,6 +20,7 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
+from pullback.functions._units import in_one_unit, in_units
 
 
 def norm(x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
@@ -68,19 +71,27 @@ def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def _measure(x: Any, *, axis: Any, keepdims: bool, spread: bool) -> Any:
     xp, a = real_arrays("std" if spread else "norm", x=x)
     axes = axes_of("std" if spread else "norm", a, axis)
-    scale, length = _scaled(xp, a, axes, spread)
+    measured, pullback = in_units(
+        xp, _measured, a, with_outputs=True, axes=axes, keepdims=bool(keepdims), spread=spread
+    )
+    return xp.astype(measured, dtype_of(xp, x)), pullback
+
+
+def _measured(own: Any, *, axes: tuple[int, ...], keepdims: bool, spread: bool) -> Any:
+    xp = arrays_for(own)
+    a = _with_room(xp, own)
+    scale, length = _scaled(xp, a, axes, spread, roomy=a.dtype != own.dtype)
 
     def measure_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy = with_axes(xp, xp.wide(dy), axes, keepdims)
-        measured = with_axes(xp, xp.wide(outputs), axes, keepdims)
+        dy = with_axes(xp, xp.astype(dy, a.dtype), axes, keepdims)
+        measured = with_axes(xp, xp.astype(outputs, a.dtype), axes, keepdims)
         dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
         if not spread:
-            return a / scale * dy
-        return _centred(xp, a / scale, axes) * (dy / xp.size(a, axes))
+            return xp.astype(a / scale * dy, own.dtype)
+        return xp.astype(_centred(xp, a / scale, axes) * (dy / xp.size(a, axes)), own.dtype)
 
-    measured = scale * length
-    measured = measured if keepdims else xp.squeeze(measured, axes)
-    return xp.astype(measured, dtype_of(xp, x)), measure_pullback
+    measured = xp.astype(scale * length, own.dtype)
+    return measured if keepdims else xp.squeeze(measured, axes), measure_pullback
 
 
 @with_own_gradient
@@ -96,21 +107,37 @@ def normalize(x: Any, axis: Any = None) -> Any:
     """
     xp, a = real_arrays("normalize", x=x)
     axes = axes_of("normalize", a, axis)
-    scale, length = _scaled(xp, a, axes, spread=False)
+    unit, pullback = in_units(xp, _direction, a, with_outputs=True, axes=axes)
+    return xp.astype(unit, dtype_of(xp, x)), pullback
+
+
+def _direction(own: Any, *, axes: tuple[int, ...]) -> Any:
+    xp = arrays_for(own)
+    a = _with_room(xp, own)
+    scale, length = _scaled(xp, a, axes, spread=False, roomy=a.dtype != own.dtype)
 
     def normalize_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy, unit = xp.wide(dy), xp.wide(outputs)
+        dy, unit = xp.astype(dy, a.dtype), xp.astype(outputs, a.dtype)
         across = dy - unit * xp.sum(unit * dy, axes, keepdims=True)
         whole = exactly(xp, scale * length, xp.sum(unit * a, axes, keepdims=True))
-        return xp.divide_or_zero(across, whole)
+        return xp.astype(xp.divide_or_zero(across, whole), own.dtype)
 
     unit = xp.divide_or_zero(a / scale, length)
-    return xp.astype(unit, dtype_of(xp, x)), normalize_pullback
+    return xp.astype(unit, own.dtype), normalize_pullback
 
 
-def _scaled(xp: Any, a: Any, axes: tuple[int, ...], spread: bool) -> tuple[Any, Any]:
+def _with_room(xp: Any, a: Any) -> Any:
+    """In compiled programs float64, where it costs next to nothing, and has room for the squares of narrower dtypes."""
+    return xp.widest(a) if xp.compiled_here() else a
+
+
+def _scaled(
+    xp: Any, a: Any, axes: tuple[int, ...], spread: bool, *, roomy: bool
+) -> tuple[Any, Any]:
     """A scale and a length, neither of which overflows; their product is the measure."""
     plain = _plain(xp, a, axes, spread)
+    if roomy:
+        return xp.ones_like(plain), xp.stop_gradient(plain)
     limits = xp.limits(a)
     # Above it, squares that are flushed to 0 are not seen in the sum.
     lowest = float(limits.tiny / limits.eps) ** 0.5
@@ -176,13 +203,19 @@ def hypot(x: Any, y: Any) -> Any:
     ['0.6000', '0.0000']
     """
     xp, a, b = broadcasting_arrays("hypot", x=x, y=y)
+    length, pullback = in_units(xp, _length_of_pair, a, b)
+    return xp.astype(length, dtype_of(xp, x, y)), pullback
+
+
+def _length_of_pair(a: Any, b: Any) -> Any:
+    xp = arrays_for(a)
     scale, a, b, squares = _scaled_pair(xp, a, b)
 
     def hypot_pullback(dz: Any) -> Any:
         share = xp.divide_or_zero(xp.wide(dz), xp.sqrt(squares))
         return {"x": share * a, "y": share * b}
 
-    return xp.astype(scale * xp.sqrt(squares), dtype_of(xp, x, y)), hypot_pullback
+    return scale * xp.sqrt(squares), hypot_pullback
 
 
 @with_own_gradient
@@ -200,13 +233,19 @@ def atan2(y: Any, x: Any) -> Any:
     ['0e+00', '5e+29']
     """
     xp, up, along = broadcasting_arrays("atan2", y=y, x=x)
-    scale, b, a, squares = _scaled_pair(xp, up, along)
 
     def atan2_pullback(dz: Any) -> Any:
-        share = xp.divide_or_zero(xp.wide(dz), scale)
-        return {"y": share * (a / squares), "x": -share * (b / squares)}
+        return in_one_unit(xp, _slopes_of_angle, up, along, xp.wide(dz))
 
+    # No unit: XLA computes it number by number.
     return xp.astype(xp.arctan2(up, along), dtype_of(xp, y, x)), atan2_pullback
+
+
+def _slopes_of_angle(up: Any, along: Any, dz: Any) -> Any:
+    xp = arrays_for(up)
+    scale, b, a, squares = _scaled_pair(xp, up, along)
+    share = xp.divide_or_zero(dz, scale)
+    return {"y": share * (a / squares), "x": -share * (b / squares)}
 
 
 def _scaled_pair(xp: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
+    arrays_for,
     axes_of,
     broadcasting_arrays,
     dtype_of,
@@ -15,8 +16,9 @@ from pullback.functions._arguments import (
     with_axes,
     with_own_gradient,
 )
+from pullback.functions._units import in_units
 from pullback.functions.stable.cross_entropy import labels_like
-from pullback.functions.stable.exponentials import sigmoids, softplus_of_minus_size
+from pullback.functions.stable.exponentials import sigmoids, softpluses
 
 
 @with_own_gradient
@@ -42,27 +44,44 @@ def binary_focal_cross_entropy(
     xp, z = real_arrays(name, y_pred=y_pred)
     labels = labels_like(xp, name, y_true, z)
     axes = () if axis is None else axes_of(name, z, axis)
+    weights = (1.0, 1.0) if alpha is None else (float(alpha), 1.0 - alpha)
+    loss, pullback = in_units(
+        xp,
+        _focal,
+        labels,
+        z,
+        apart=("y_true", "y_pred"),
+        axes=axes,
+        weights=weights,
+        gamma=float(gamma),
+    )
+    return xp.astype(loss, dtype_of(xp, y_pred)), pullback
+
+
+def _focal(
+    labels: Any, z: Any, *, axes: tuple[int, ...], weights: tuple[float, float], gamma: float
+) -> Any:
+    xp, dtype = arrays_for(z), z.dtype
     # A power has many times the error of what it is one of.
     labels, z = xp.widest(labels), xp.widest(z)
-    weights = (1.0, 1.0) if alpha is None else (alpha, 1.0 - alpha)
 
     def focal_pullback(dy: Any) -> Any:
         dy = with_axes(xp, xp.widest(dy), axes, keepdims=False) / xp.size(z, axes)
         one, zero, to_one, to_zero = _focal_terms(xp, z, gamma, slopes=True)
         to_logits = weights[1] * (1.0 - labels) * to_zero - weights[0] * labels * to_one
-        return {"y_true": dy * (weights[0] * one - weights[1] * zero), "y_pred": dy * to_logits}
+        found = {"y_true": dy * (weights[0] * one - weights[1] * zero), "y_pred": dy * to_logits}
+        return {name: xp.astype(gradient, dtype) for name, gradient in found.items()}
 
     one, zero, _, _ = _focal_terms(xp, z, gamma, slopes=False)
     losses = xp.times_or_zero(weights[0] * one, labels)
     losses += xp.times_or_zero(weights[1] * zero, 1.0 - labels)
-    return xp.astype(xp.mean(losses, axes), dtype_of(xp, y_pred)), focal_pullback
+    return xp.astype(xp.mean(losses, axes), dtype), focal_pullback
 
 
 def _focal_terms(xp: Any, z: Any, gamma: float, *, slopes: bool) -> tuple[Any, Any, Any, Any]:
     """The loss with the label 1 and with the label 0, and the sizes of their slopes: sums of positive terms."""
     up, down = sigmoids(z)
-    rest = softplus_of_minus_size(xp, z)
-    miss, hit = xp.maximum(-z, 0.0) + rest, xp.maximum(z, 0.0) + rest
+    hit, miss = softpluses(z)
     weigh_down, weigh_up = (
         xp.square(p) if gamma == 2.0 else xp.power(p, gamma) for p in (down, up)
     )

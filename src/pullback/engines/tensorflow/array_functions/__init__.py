@@ -1,6 +1,7 @@
 """What ready-made rules and functions compute with: NumPy's names where it has them, TensorFlow's operations behind."""
 
 from pullback.engines.tensorflow.array_functions.blocks import *
+from pullback.engines.tensorflow.array_functions.elementary import *
 from pullback.engines.tensorflow.array_functions.for_attention import *
 from pullback.engines.tensorflow.array_functions.for_functions import *
 from pullback.engines.tensorflow.array_functions.for_rules import *

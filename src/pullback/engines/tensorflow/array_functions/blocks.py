@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.array_functions.programs import compiled_here
 from pullback.engines.tensorflow.array_functions.recording import gradient_order
 from pullback.errors import ArgumentError
 
@@ -19,6 +20,8 @@ tanh = tf.tanh
 erfc = tf.math.erfc
 rsqrt = tf.math.rsqrt
 zeros = tf.zeros
+
+_LARGE = 2**15  # entries: of fewer, a compiled unit takes as long to start as it saves
 
 
 def program(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -58,13 +61,40 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
         return functools.partial(function, **options)
     if eager:
         return _unless_of_higher_order(_compiled, function, options)
-    return _compiled(function, tuple(options.items()))
+    unit = _compiled(function, tuple(options.items()))
+
+    def run(*args: Any) -> Any:
+        return unit(*tf.nest.map_structure(_read_here, args))
+
+    return run
+
+
+def _read_here(array: Any) -> Any:
+    """An array of a graph around this one, read by an op of this one.
+
+    To call a compiled function is taken for a program that is compiled: the gradient of a `tf.cond` would read what its
+    branch has computed in a way of such programs, and fail.
+    """
+    if array is None or isinstance(array, private.EagerTensor):
+        return array
+    return array if array.graph is tf.compat.v1.get_default_graph() else tf.identity(array)
 
 
 @functools.lru_cache(maxsize=256)
 def _compiled(function: Callable[..., Any], options: tuple[tuple[str, Any], ...]) -> Any:
     whole = functools.partial(function, **dict(options))
     return tf.function(whole, autograph=False, jit_compile=True)
+
+
+def pays_to_compile(arrays: Sequence[Any]) -> bool:
+    """Whether a function of these arrays is to be a compiled unit: in a graph that is not compiled, of large ones.
+
+    Their sizes are known: a unit is compiled for each shape, which takes a second, and the graph is built for one.
+    """
+    if tf.executing_eagerly() or compiled_here():
+        return False
+    sizes = [array.shape.num_elements() for array in arrays]
+    return None not in sizes and any(size >= _LARGE for size in sizes)
 
 
 def repeated(
