@@ -1,6 +1,7 @@
 """Element-wise pieces of models, forward and backward each one compiled unit, in programs that are not compiled.
 
-What they hold for the backward pass is their inputs: the rest is computed again, which takes no time beside reading it.
+What they hold for the backward pass is their inputs, and one number per row of norms: the rest is computed again, which
+takes no time beside reading it.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _swiglu_slopes(gate: Any, x: Any, dy: Any) -> tuple[Any, Any]:
 def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
     """X / √(mean of squares + epsilon) along the last axis, times `scale`.
 
-    Use it in place of the formula, as with `gelu`: nothing but `x` is held, and it is read once in each direction.
+    Use it in place of the formula, as with `gelu`: beside `x`, one number per row is held.
 
     >>> import pullback as pb, tensorflow as tf
     >>> pb.functions.rms_norm(tf.constant([[3.0, 4.0]])).numpy().astype(float).round(3).tolist()
