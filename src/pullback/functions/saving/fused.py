@@ -1,6 +1,7 @@
 """Element-wise pieces of models, forward and backward each one compiled unit, in programs that are not compiled.
 
-What they hold for the backward pass is their inputs: the rest is computed again, which takes no time beside reading it.
+What they hold for the backward pass is their inputs, and one number per row of norms: the rest is computed again, which
+takes no time beside reading it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,37 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)  # of the normal distribution, at 0
 _TANH = math.sqrt(2.0 / math.pi), 0.044715
 # From there on gelu is 0 or x to all digits of float64, and silu from a little further; cubes do not overflow.
 _GELU_ENDS, _SILU_ENDS = 60.0, 1000.0
+_FEW = 32  # terms of a sum: XLA splits longer ones
+
+
+def _sums(xp: Any, x: Any) -> Any:
+    """Sums along the last axis, which stays, without what is summed in memory.
+
+    XLA computes the terms of a sum where it adds them if these are few. On CPUs it splits a longer sum, and writes all
+    terms to memory before. So it is split here, and what is left to add up is a product with ones.
+    """
+    count = _few(x.shape[-1], 8)
+    if count == 1:
+        return xp.sum(x, -1, keepdims=True)
+    parts = xp.sum(xp.reshape(x, [-1, count, x.shape[-1] // count]), 1)
+    whole = xp.matmul(parts, xp.zeros([x.shape[-1] // count, 1], x.dtype) + 1.0)
+    return xp.reshape(whole, [*(xp.extent(x, axis) for axis in range(len(x.shape) - 1)), 1])
+
+
+def _sums_of_rows(xp: Any, x: Any) -> Any:
+    """Sums along all axes but the last one, in the same way; of two sums of one dtype XLA would make one."""
+    x = xp.reshape(x, [-1, xp.extent(x, -1)]) if len(x.shape) != 2 else x
+    count = _few(x.shape[0], 16)
+    if count == 1:
+        return xp.sum(x, 0)
+    parts = xp.sum(xp.reshape(x, [-1, count, xp.extent(x, -1)]), 1)
+    return xp.astype(xp.sum(xp.widest(parts), 0), x.dtype)
+
+
+def _few(count: int | None, about: int) -> int:
+    """A part of so many terms that are added first: about so many, as fewer take memory and more take time."""
+    near = (*range(about, _FEW + 1), *range(about - 1, 1, -1))
+    return next((n for n in near if count and count % n == 0), 1)
 
 
 @with_own_gradient
@@ -114,7 +146,7 @@ def _swiglu_slopes(gate: Any, x: Any, dy: Any) -> tuple[Any, Any]:
 def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
     """X / √(mean of squares + epsilon) along the last axis, times `scale`.
 
-    Use it in place of the formula, as with `gelu`: nothing but `x` is held, and it is read once in each direction.
+    Use it in place of the formula, as with `gelu`: beside `x`, one number per row is held.
 
     >>> import pullback as pb, tensorflow as tf
     >>> pb.functions.rms_norm(tf.constant([[3.0, 4.0]])).numpy().astype(float).round(3).tolist()
@@ -154,65 +186,69 @@ def _normalised(name: str, x: Any, scale: Any, offset: Any, *, epsilon: Any, cen
                 f"pb.functions.{name} got {what} {describe(value)} for x {describe(x)}; wanted one number for each "
                 "entry of the last axis."
             )
-    return _norm(x, scale, offset, name=name, epsilon=float(epsilon), centred=centred)
+    return _norm(x, scale, offset, name=name, epsilon=float(epsilon), centred=centred)[0]
 
 
 @with_own_gradient
 def _norm(x: Any, scale: Any, offset: Any, *, name: str, epsilon: float, centred: bool) -> Any:
+    """The result, and what the entries of each row were divided by: its gradient needs no more of a row's squares."""
     xp, a = real_arrays(name, x=x)
-    by, plus = (None if p is None else xp.astype(p, a.dtype) for p in (scale, offset))
-    options = {"epsilon": epsilon, "centred": centred}
+    times, plus = (None if p is None else xp.astype(p, a.dtype) for p in (scale, offset))
+    found, root = xp.compiled(_norm_values, epsilon=epsilon, centred=centred)(a, times, plus)
 
-    def norm_pullback(dy: Any) -> Any:
-        dx, dscale, doffset = xp.compiled(_norm_slopes, **options)(a, by, plus, xp.wide(dy))
+    def norm_pullback(dy: Any, droot: Any) -> Any:
+        # An operation must read it: TensorFlow's gradient of tf.cond overlooks what only a compiled unit is given.
+        by = 1.0 / root
+        run = xp.compiled(_norm_slopes, centred=centred)
+        dx, dscale, doffset = run(a, by, times, plus, xp.wide(dy), droot)
         return {"x": dx, "scale": dscale, "offset": doffset}
 
-    found = xp.compiled(_norm_values, **options)(a, by, plus)
-    return xp.astype(found, dtype_of(xp, x)), norm_pullback
-
-
-def _unit(xp: Any, x: Any, epsilon: float, centred: bool) -> tuple[Any, Any]:
-    """Entries of size one, less their mean, and what they were multiplied with.
-
-    Where squares would leave the range of the format, entries are divided by a power of two before.
-    """
-    limits, plain = xp.limits(x), _moments(xp, x, epsilon, centred)[1]
-    fine = xp.isfinite(plain) & (plain > float(limits.tiny / limits.eps))
-    largest = xp.maximum(xp.max(xp.magnitude(x), -1, keepdims=True), math.sqrt(epsilon))
-    usable = ~fine & xp.isfinite(largest) & (largest > 0)
-    scale = xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
-    # It changes nothing but what is rounded, and so is constant.
-    scale = xp.stop_gradient(scale)
-    mean, squares = _moments(xp, x / scale, epsilon / scale / scale, centred)
-    by = xp.rsqrt(squares)
-    return (x / scale - mean) * by, by / scale
-
-
-def _moments(xp: Any, x: Any, epsilon: Any, centred: bool) -> tuple[Any, Any]:
-    """The mean, which is 0 for entries that stay where they are, and the mean of squares from there on."""
-    mean = xp.mean(x, -1, keepdims=True)
-    mean = mean if centred else xp.zeros_like(mean)
-    return mean, xp.mean(xp.square(x - mean), -1, keepdims=True) + epsilon
+    return (xp.astype(found, dtype_of(xp, x)), root), norm_pullback
 
 
 def _norm_values(x: Any, scale: Any, offset: Any, *, epsilon: float, centred: bool) -> Any:
-    x, _ = _unit(arrays_for(x), x, epsilon, centred)
-    x = x if scale is None else x * scale
-    return x if offset is None else x + offset
+    xp = arrays_for(x)
+    entries = _entries(xp, x, centred)
+    # Squares of float64 may leave its range: there they are those of entries divided by a power of two.
+    unit = _power_of_two(xp, entries, epsilon) if entries.dtype == x.dtype else 1.0
+    root = xp.sqrt(_mean(xp, xp.square(entries / unit)) + epsilon / unit / unit) * unit
+    y = xp.astype(entries * (1.0 / root), x.dtype)
+    y = y if scale is None else y * scale
+    return y if offset is None else y + offset, root
+
+
+def _entries(xp: Any, x: Any, centred: bool) -> Any:
+    """What is normalised, in float64, where squares of float32 neither overflow nor vanish: it is never in memory."""
+    x = xp.widest(x)
+    return x - _mean(xp, x) if centred else x
+
+
+def _mean(xp: Any, x: Any) -> Any:
+    return _sums(xp, x / _width(xp, x))
+
+
+def _width(xp: Any, x: Any) -> Any:
+    return xp.size(x, (len(x.shape) - 1,))
+
+
+def _power_of_two(xp: Any, x: Any, epsilon: float) -> Any:
+    largest = xp.maximum(xp.max(xp.magnitude(x), -1, keepdims=True), math.sqrt(epsilon))
+    usable = xp.isfinite(largest) & (largest > 0)
+    return xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
 
 
 def _norm_slopes(
-    x: Any, scale: Any, offset: Any, dy: Any, *, epsilon: float, centred: bool
+    x: Any, by: Any, scale: Any, offset: Any, dy: Any, droot: Any, *, centred: bool
 ) -> tuple[Any, Any, Any]:
     xp = arrays_for(x)
-    unit, by = _unit(xp, x, epsilon, centred)
-    leading = tuple(range(len(x.shape) - 1))
-    dscale = None if scale is None else xp.sum(dy * unit, leading)
-    doffset = None if offset is None else xp.sum(dy, leading)
-    dunit = dy if scale is None else dy * scale
-    along = dunit - unit * xp.mean(dunit * unit, -1, keepdims=True)
-    along = along - xp.mean(dunit, -1, keepdims=True) if centred else along
-    return along * by, dscale, doffset
+    unit = _entries(xp, x, centred) * by
+    dscale = None if scale is None else _sums_of_rows(xp, dy * xp.astype(unit, x.dtype))
+    doffset = None if offset is None else xp.sum(dy, tuple(range(len(x.shape) - 1)))
+    dunit = xp.widest(dy if scale is None else dy * scale)
+    across = dunit - _mean(xp, dunit) if centred else dunit
+    # Of the root, the derivative is unit / width.
+    along = _mean(xp, dunit * unit) * by - droot / _width(xp, unit)
+    return xp.astype(across * by - unit * along, x.dtype), dscale, doffset
 
 
 @with_own_gradient
@@ -252,29 +288,35 @@ def softmax_cross_entropy(labels: Any, logits: Any) -> Any:
     return xp.astype(loss, dtype_of(xp, logits)), softmax_cross_entropy_pullback
 
 
-def _spread(xp: Any, labels: Any, z: Any, numbers: bool) -> Any:
-    """A share per class; of what is no class, NaN."""
-    if not numbers:
-        return labels
+def _hits(xp: Any, labels: Any, z: Any) -> tuple[Any, Any]:
+    """Which entry of a row is that of its label, and 0 for rows whose label is a class, else NaN."""
     classes = xp.extent(z, -1)
+    labels = xp.expand_dims(labels, -1)
     known = (labels >= 0) & (labels < xp.like(labels, classes))
-    hit = xp.arange(classes) == xp.expand_dims(xp.astype(labels, "int32"), -1)
-    hot = xp.astype(hit, z.dtype)
-    return xp.where(xp.expand_dims(known, -1), hot, hot + float("nan"))
+    zero = xp.zeros_like(z[..., :1])
+    return xp.arange(classes) == xp.astype(labels, "int32"), xp.where(
+        known, zero, zero + float("nan")
+    )
 
 
 def _log_softmax(xp: Any, z: Any) -> Any:
     shifted = z - xp.stop_gradient(xp.max(z, -1, keepdims=True))
-    return shifted - xp.log(xp.sum(xp.exp(shifted), -1, keepdims=True))
+    return shifted - xp.log(_sums(xp, xp.exp(shifted)))
 
 
 def _cross_entropy(labels: Any, z: Any, *, numbers: bool) -> Any:
     xp = arrays_for(z)
-    return -xp.sum(_spread(xp, labels, z, numbers) * _log_softmax(xp, z), -1)
+    logs = _log_softmax(xp, z)
+    if not numbers:
+        return -_sums(xp, labels * logs)[..., 0]
+    hit, nothing = _hits(xp, labels, z)
+    return (nothing - _sums(xp, xp.where(hit, logs, xp.zeros_like(logs))))[..., 0]
 
 
 def _cross_entropy_slopes(labels: Any, z: Any, dy: Any, *, numbers: bool) -> tuple[Any, Any]:
     xp = arrays_for(z)
-    shares, logs, dy = _spread(xp, labels, z, numbers), _log_softmax(xp, z), xp.expand_dims(dy, -1)
-    whole = xp.sum(shares, -1, keepdims=True)
-    return dy * (xp.exp(logs) * whole - shares), None if numbers else -dy * logs
+    logs, dy = _log_softmax(xp, z), xp.expand_dims(dy, -1)
+    if not numbers:
+        return dy * (xp.exp(logs) * _sums(xp, labels) - labels), -dy * logs
+    hit, nothing = _hits(xp, labels, z)
+    return (dy + nothing) * (xp.exp(logs) - xp.astype(hit, z.dtype)), None
