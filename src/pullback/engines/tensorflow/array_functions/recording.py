@@ -16,6 +16,7 @@ from pullback.engines.tensorflow.tf_private import transposing
 from pullback.extend import rehearsing, set_for
 
 Pull = Callable[[Sequence[Any]], list[Any]]
+_LARGE = 2**15  # entries
 accumulator_is_open = transposing.accumulator_is_open
 
 
@@ -27,18 +28,24 @@ def untracked(
     """The arrays that a function of arrays computes, as constants, of whose making nothing is kept.
 
     Code that runs at once and reads what tapes know, which may be among others, runs as a graph of its own: to stop the
-    tapes around it would stop those in it as well.
+    tapes around it would stop those in it as well. So do large arrays, for which it takes less time.
     """
     if not tf.executing_eagerly():
         with private.stop_recording():
             return [tf.stop_gradient(a) for a in compute(given)]
-    if not _is_watched([*given, *others]):
+    if not _is_watched([*given, *others]) and not _are_large(given):
         return [private.detached(tf.convert_to_tensor(a)) for a in compute(given)]
     with private.stop_recording():
         # As arguments: what a graph closes over lives as long as it, which is until Python collects cycles.
         xs = [tf.convert_to_tensor(a) for a in given]
         run = tf.function(lambda *args: compute(args), autograph=False)
         return list(map(private.detached, run.get_concrete_function(*xs)(*xs)))
+
+
+def _are_large(arrays: Sequence[Any]) -> bool:
+    return private.could_possibly_record() and any(
+        (a.shape.num_elements() or 0) >= _LARGE for a in arrays
+    )
 
 
 def unrecorded(compute: Callable[[], Sequence[Any]]) -> list[Any]:
