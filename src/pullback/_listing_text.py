@@ -24,11 +24,12 @@ _NUMBER = re.compile(r"\d+")
 _LAYER = re.compile(r'\.get_layer\("([^"]*)"\)$')
 
 
-def as_text(targets: Targets) -> str:
-    """One block for each kind, with how often each ran."""
-    counts = {head: len(targets.of(kind)) for kind, head in _HEADS.items() if targets.of(kind)}
+def as_text(targets: Targets, rest: str = "`for target in pb.targets(...)`") -> str:
+    """One block for each kind, with how often each ran; `rest` says how to see what is left out."""
+    kinds = [(targets.of(kind), head) for kind, head in _HEADS.items() if targets.of(kind)]
+    counts = {head: len(rows) for rows, head in kinds}
     parts = ", ".join(f"{n} {head if n > 1 else _single(head)}" for head, n in counts.items())
-    blocks = ["\n".join(_block(targets.of(k), head)) for k, head in _HEADS.items() if targets.of(k)]
+    blocks = ["\n".join(_block(rows, head, rest)) for rows, head in kinds]
     return "\n".join([f"What can be overridden in {targets.name}: {parts}", *blocks])
 
 
@@ -36,12 +37,12 @@ def _single(head: str) -> str:
     return {"layer classes": "layer class"}.get(head, head.removesuffix("s"))
 
 
-def _block(rows: tuple[Target, ...], head: str) -> Iterator[str]:
+def _block(rows: tuple[Target, ...], head: str, rest: str) -> Iterator[str]:
     yield f"{head}:"
     lines = list(_layers(rows) if head == "layers" else map(_line, rows))
     yield from lines[:_MOST_LINES]
     if len(lines) > _MOST_LINES:
-        yield f"  … and {len(lines) - _MOST_LINES} more: `for target in pb.targets(...)`"
+        yield f"  … and {len(lines) - _MOST_LINES} more: {rest}"
 
 
 def _line(row: Target) -> str:

@@ -80,6 +80,53 @@ def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
     assert result.exit_code == 1
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_the_data_are_written_to_a_file(tmp_path: Path, first: bool) -> None:
+    source, out = tmp_path / "sines.py", tmp_path / "flow.json"
+    source.write_text(MODULE, encoding="utf-8")
+    option, target = ["--json", str(out)], [f"{source}:good"]
+    words = [*option, *target] if first else [*target, *option]
+    result = CliRunner().invoke(app, ["explain", *words])
+    data = json.loads(out.read_text(encoding="utf-8"))
+    assert [node["type"] for node in data["nodes"]] == ["Sin", "Mul", "Sum"]
+    assert "✓ good" in result.stdout
+
+
+@pytest.mark.parametrize("after", [[], ["-"], ["--wrt", "x"]], ids=["last", "dash", "option"])
+def test_json_without_a_file_prints_the_data(tmp_path: Path, after: list[str]) -> None:
+    result = run(tmp_path, ":good", "--json", *after)
+    assert json.loads(result.stdout)["name"] == "good"
+
+
+def test_data_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    result = run(tmp_path, ":good", "--json", str(tmp_path / "nowhere" / "flow.json"))
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
+
+
+def test_lines_end_without_blanks_and_wrap_with_their_indent(tmp_path: Path) -> None:
+    source = tmp_path / "many.py"
+    names = ", ".join(f"argument_{k}: tf.Tensor" for k in range(8))
+    total = " + ".join(f"tf.reduce_sum(argument_{k})" for k in range(8))
+    source.write_text(f"import tensorflow as tf\n\ndef many({names}):\n    return {total}\n")
+    result = CliRunner().invoke(app, ["explain", f"{source}:many"])
+    lines = result.stdout.splitlines()
+    tried = next(k for k, line in enumerate(lines) if line.startswith("  tried with"))
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert len(lines) > tried + 1
+    assert [line for line in lines[tried:] if not line.startswith("  ")] == []
+
+
+def test_a_classifier_that_ends_in_a_softmax_is_well(tmp_path: Path) -> None:
+    keras.utils.set_random_seed(3)
+    layers = [keras.layers.Dense(4, "tanh"), keras.layers.Dense(3, "softmax")]
+    keras.Sequential([keras.Input((5,)), *layers], name="kinds").save(tmp_path / "kinds.keras")
+    result = CliRunner().invoke(app, ["explain", str(tmp_path / "kinds.keras")])
+    assert result.exit_code == 0, result.output
+    assert "✓ kinds: a gradient for all 5 sources" in result.output
+    assert "no loss was given" in result.output
+
+
 def test_a_page_is_written(tmp_path: Path) -> None:
     result = run(tmp_path, ":good", "--html", str(tmp_path / "flow.html"))
     assert result.exit_code == 0

@@ -83,6 +83,16 @@ def test_functions_and_models_are_listed(folder: Path, target: str, words: tuple
     assert [word for word in words if word not in result.output] == []
 
 
+def test_a_list_that_is_cut_short_names_the_option_for_the_rest(tmp_path: Path) -> None:
+    layers = [
+        keras.layers.Activation("tanh", name=letter * 3) for letter in "abcdefghijklmnopqrstuvw"
+    ]
+    keras.Sequential([keras.Input((2,)), *layers]).save(tmp_path / "long.keras")
+    assert "  … and 3 more: `--all`" in run(str(tmp_path / "long.keras")).output.splitlines()
+    every = run(str(tmp_path / "long.keras"), "--all").output
+    assert [letter for letter in "uvw" if f'"{letter * 3}"' not in every] == []
+
+
 def test_the_inputs_of_the_command_line_are_used(folder: Path) -> None:
     target = f"{folder / 'nets_to_list.py'}:needy"
     assert '"Tanh"' in run(target, "--input", "float32[7, 11]").output

@@ -638,7 +638,7 @@ def a_saturated_softmax():
     return f, [vector(0.0, 500.0)], "x"
 
 
-@case("zero", "adds up to 1")
+@case("zero", "adds up to 1", "tells its entries apart")
 def the_sum_of_a_softmax():
     def f(x):
         p = tf.nn.softmax(x)  # HERE

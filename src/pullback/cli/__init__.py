@@ -35,7 +35,8 @@ class _Commands(TyperGroup):
 
 def _load(name: str) -> Any:
     only = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
-    only.command(name)(getattr(importlib.import_module(f"pullback.cli.{name}"), name))
+    module = importlib.import_module(f"pullback.cli.{name}")
+    only.command(name, cls=getattr(module, "Command", TyperCommand))(getattr(module, name))
     return typer.main.get_command(only)
 
 

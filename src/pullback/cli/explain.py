@@ -5,8 +5,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 WELL, WRONG, UNKNOWN = 0, 1, 2
+
+
+class Command(TyperCommand):
+    """Takes `--json` with a file and without one, which typer has no option for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """`--json` prints unless the name of a JSON file follows: what follows may be the target as well."""
+        following = [*args[1:], ""]
+        return super().parse_args(
+            ctx,
+            [
+                "--json=-" if arg == "--json" and not _is_json(after) else arg
+                for arg, after in zip(args, following, strict=True)
+            ],
+        )
+
+
+def _is_json(name: str) -> bool:
+    return name == "-" or name.endswith(".json")
 
 
 def explain(
@@ -25,10 +45,14 @@ def explain(
     html: Annotated[
         Path | None, typer.Option(help="Write a page to this file.", dir_okay=False)
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the data, for programs.")] = False,
+    json: Annotated[
+        str,
+        typer.Option(help="Write the data to this .json file; - or nothing prints them."),
+    ] = "",
 ) -> None:
     """Explain the gradient of TARGET: 0 all is well, 1 one is missing, zero or not finite, 2 it did not run."""
     from rich.console import Console
+    from rich.padding import Padding
     from rich.text import Text
 
     from pullback.cli.calls import NotRun, refuse, run_target
@@ -36,10 +60,11 @@ def explain(
     from pullback.cli.outputs import unwritable
     from pullback.explain.views.files import flow_json
     from pullback.explain.views.findings import findings
+    from pullback.explain.views.terminal import print_lines
 
     console = Console(highlight=False)
     try:
-        if reason := unwritable({"--html": html}):
+        if reason := unwritable({"--html": html, "--json": json}):
             raise NotRun(reason)
         flow, arguments = run_target(target, functools.partial(_explained, wrt), inputs or ())
     except NotRun as error:
@@ -47,13 +72,14 @@ def explain(
         raise typer.Exit(UNKNOWN) from error
     if html is not None:
         flow.save(html.with_suffix(html.suffix or ".html"))
-    if json:
+    if json == "-":
         typer.echo(flow_json(flow))
     else:
-        console.print(flow)
-        if arguments:
-            others = f"tried with {arguments}; {NAME} or --input gives others"
-            console.print(Text(f"  {others}", style="dim"))
+        if json:
+            Path(json).write_text(flow_json(flow), encoding="utf-8")
+        others = f"tried with {arguments}; {NAME} or --input gives others"
+        last = [Padding(Text(others, style="dim"), (0, 0, 0, 2))] if arguments else []
+        print_lines(console, flow, *last)
     raise typer.Exit(WELL if findings(flow).all_is_well else WRONG)
 
 

@@ -55,6 +55,7 @@ def targets(
     The model is run once, with arguments that are given beside it (pullback_inputs), that it says it takes, or that
     --input describes. Status 0: listed; 2: it did not run, or nothing is left of the list.
     """
+    from pullback._listing_text import as_text
     from pullback.cli.calls import NotRun, refuse, run_target
 
     try:
@@ -66,7 +67,7 @@ def targets(
     if json:
         typer.echo(_as_json(chosen, arguments))
         return
-    typer.echo("\n".join(map(_row, chosen)) if every else str(chosen))
+    typer.echo("\n".join(map(_row, chosen)) if every else as_text(chosen, "`--all`"))
     if arguments and not every:
         typer.echo(f"run with {arguments}; --input gives others")
 

@@ -23,7 +23,7 @@ def why(flow: Flow, x: Any) -> str:
     said: dict[str, list[str]] = {}
     for source in sources_of(flow, x):
         said.setdefault(_of_source(graph, source), []).append(f"`{source.name}`")
-    lines = [f"{', '.join(names)}: {text}" for text, names in said.items()]
+    lines = [words.of_all(", ".join(names), len(names), text) for text, names in said.items()]
     return "\n".join(lines) or _through(graph, x) or unknown(flow, x)
 
 

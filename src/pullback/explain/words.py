@@ -77,3 +77,14 @@ def sentence(*parts: str) -> str:
     return " ".join(
         f"{part[0].upper()}{part[1:]}." if k else f"{part}." for k, part in enumerate(said)
     )
+
+
+def of_all(names: str, count: int, text: str) -> str:
+    """A sentence about one source, said of as many as share it.
+
+    >>> of_all("`a`, `b`", 2, "has a gradient of size 1.")
+    '`a`, `b`: have a gradient of size 1.'
+    """
+    verb, _, rest = text.partition(" ")
+    plural = {"has": "have", "gets": "get"}.get(verb)
+    return f"{names}: {plural} {rest}" if plural and count > 1 else f"{names}: {text}"

@@ -12,6 +12,7 @@ from pullback.explain.missing import cause_at
 # The smallest numbers that are not flushed to zero; below, what is not zero becomes zero.
 _SMALLEST = {"float16": 6e-8, "bfloat16": 1.2e-38, "float32": 1.2e-38, "float64": 2.2e-308}
 _FLAT = 4.0  # beyond this the slope of a saturating function is below a hundredth
+_UNEVEN = "Take a loss that tells its entries apart, such as a cross-entropy, not their sum"
 _REARRANGE = ("join", "copy", "gather", "add", "sum", "mean")
 _SHRINKS = 0.1  # a node that passes on more than this is not worth naming
 
@@ -69,7 +70,8 @@ def _at_zero(graph: Graph, cut: Cut) -> str:
     if passed_on(node, cut.input) is None:
         cause = cause_at(graph, cut)
         return f"{cause.text}. {cause.remedy}"
-    called, remedy = words.called(flow, node), flow.op(node.type).remedy
+    called = words.called(flow, node)
+    remedy = _UNEVEN if _is_even(graph, cut) else flow.op(node.type).remedy
     if node.rule.kind in words.CUSTOM:
         return f"{words.rule_of(node)} returned zeros"
     return f"{called} {_said(graph, cut)}. {remedy}"
@@ -98,7 +100,7 @@ def _said(graph: Graph, cut: Cut) -> str:
     factor = _zero_factor(graph, cut) if role in ("multiply", "divide") else None
     if factor is not None:
         return f"multiplies it by zero{_made_by(graph, factor)}"
-    if role == "softmax" and value.size and value.size.max < _FLAT:
+    if _is_even(graph, cut):
         role = "even"
     elif role in ("multiply", "divide", "") and _underflows(graph, cut):
         role = "underflow"
@@ -108,6 +110,12 @@ def _said(graph: Graph, cut: Cut) -> str:
         up_to=f" (inputs up to ±{words.number(value.size.max)})" if value.size else "",
         branch={1: "first", 2: "second"}.get(cut.input, "condition"),
     )
+
+
+def _is_even(graph: Graph, cut: Cut) -> bool:
+    """Whether this is a softmax that is not saturated: what arrives is the same for all of its entries."""
+    size = _input(graph, cut).size
+    return graph.role(cut.node) == "softmax" and size is not None and size.max < _FLAT
 
 
 def _zero_factor(graph: Graph, cut: Cut) -> Value | None:

@@ -41,6 +41,14 @@ def test_what_is_wrong_comes_first_and_in_words() -> None:
         assert word in text
 
 
+def test_what_is_said_of_several_is_said_in_the_plural() -> None:
+    b = Builder("net")
+    sources = [b.source(name, None) for name in ("a", "b")]
+    flow = b.flow(b.op("Stop", *sources, rule=Rule("stopped"), shape=()))
+    assert "`a`, `b`: get no gradient: " in str(flow)
+    assert "`a`: gets no gradient: " in flow.why("a")
+
+
 def test_nan_is_told_at_its_operation() -> None:
     b = Builder("f")
     x = b.op("Sqrt", b.source("x", 0.0), norm=0.0, passed=[size(0.0, nan=4)])

@@ -16,6 +16,7 @@ from rich.text import Text
 from pullback.explain.flow import Rule
 from pullback.explain.views import words
 from pullback.explain.views.compare import Comparison, Pair, RuleChange
+from pullback.explain.views.terminal import print_lines
 
 MOST_ROWS = 30
 _MOST_RULES = 12
@@ -35,7 +36,7 @@ KINDS = {
 
 def show(comparison: Comparison, file: IO[str] | None = None) -> None:
     """Print a comparison."""
-    Console(file=file, highlight=False).print(rendered(comparison))
+    print_lines(Console(file=file, highlight=False), rendered(comparison))
 
 
 def as_text(comparison: Comparison) -> str:

@@ -10,6 +10,7 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
+from pullback.explain import words as why_words
 from pullback.explain.flow import Flow
 from pullback.explain.residuals import in_bytes
 from pullback.explain.views import words
@@ -36,8 +37,17 @@ _NAME, _BAR, _WIDE = 30, 12, 96  # columns; from this width on, there is room fo
 
 def show(flow: Flow, file: IO[str] | None = None) -> None:
     """Print a flow; colours only where a terminal shows them."""
-    console = Console(file=file, highlight=False)
-    console.print(rendered(flow, console.width))
+    print_lines(Console(file=file, highlight=False), flow)
+
+
+def print_lines(console: Console, *parts: RenderableType) -> None:
+    """Print; in files and pipes without the blanks that fill lines up."""
+    if console.is_terminal or console.is_jupyter:
+        console.print(Lines(*parts))
+        return
+    with console.capture() as captured:
+        console.print(Lines(*parts))
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def rendered(flow: Flow, width: int) -> RenderableType:
@@ -97,7 +107,7 @@ def _sentences(answers: Iterable[Answer]) -> list[str]:
     for answer in answers:
         name = f"`{answer.source.name}`"
         said.setdefault(answer.why.removeprefix(f"{name}: "), []).append(name)
-    return [f"{_listed(names)}: {text}" for text, names in said.items()]
+    return [why_words.of_all(_listed(names), len(names), text) for text, names in said.items()]
 
 
 def _listed(names: list[str]) -> str:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.explaining import rules, steps
+from pullback.engines.tensorflow.explaining import rules, steps, weighing
 from pullback.engines.tensorflow.explaining.again import Again
 from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
 from pullback.engines.tensorflow.explaining.held import WeakStream
@@ -66,7 +66,10 @@ def record(
             found = Recording(subject, state, wrt)
             found.run()
         eager = found.eagerly()
-        return (found if eager is None else eager).flow(began)
+        if eager is not None:
+            return eager.flow(began)
+        told = found.flow(began)
+        return found.weighted_flow(told, began) or told
 
 
 @contextlib.contextmanager
@@ -108,6 +111,7 @@ class Recording:
         self.sources = Sources(subject, self.stream, variables, wrt)
         self.gradients = steps.Gradients(self.stream.position, self.lines.here)
         self.notes: list[str] = []
+        self.weighted = False  # whether outputs are summed with unequal weights
         self.refused = False  # whether TensorFlow raises in place of giving gradients
         self.step: steps.Asked | None = None
         self.tape: Any = None
@@ -188,6 +192,17 @@ class Recording:
             ),
         )
 
+    def weighted_flow(self, plain: flow.Flow, began: float) -> flow.Flow | None:
+        """Another run with weighted outputs, where that shows gradients which the plain sum hides."""
+        asks = self.step is None and weighing.is_model(self.subject)
+        if not asks or not weighing.is_worth_it(self._outputs(), plain):
+            return None
+        other = Recording(self.subject, self.state, self.wrt)
+        other.weighted, other.notes = True, [weighing.NOTE]
+        other.run()
+        found = other.flow(began)
+        return found if weighing.shows_more(found, plain) else None
+
     def _not_tensors(self) -> list[flow.Source]:
         """Numbers of Python among the arguments: one may ask about them, too."""
         return [
@@ -249,7 +264,8 @@ class Recording:
                 entry.truth = found.get(id(entry.thing))
             return
         try:
-            truth = self.tape.gradient(outputs, [entry.thing for entry in entries])
+            things, given = [entry.thing for entry in entries], self._upstreams(outputs)
+            truth = self.tape.gradient(outputs, things, output_gradients=given)
         except Exception as error:
             self.notes.append(
                 f"TensorFlow itself gives no gradient here, but raises {type(error).__name__}: {plain_line(error)}"
@@ -263,11 +279,16 @@ class Recording:
         starts: dict[int, Any] = {}
         if not any(map(values.flows, outputs)):
             return starts
-        ones = self.step.upstreams() if self.step else [tf.ones_like(y) for y in outputs]
-        for output, one in zip(outputs, ones, strict=True):
+        for output, one in zip(outputs, self._upstreams(outputs), strict=True):
             value = self.stream.value(output)
             starts[value] = one + starts[value] if value in starts else one
         return starts
+
+    def _upstreams(self, outputs: list[Any]) -> list[Any]:
+        """What each output starts with."""
+        if self.step is not None:
+            return self.step.upstreams()
+        return [weighing.upstream_of(y, weighted=self.weighted) for y in outputs]
 
     def _swept(self, starts: Mapping[int, Any]) -> Sweep:
         sweep = Sweep(self.stream, starts, self.sources.values)

@@ -44,6 +44,7 @@ class Subject:
     given: str  # the arguments, for messages
     arguments: tuple[Any, Any]  # as the caller has them
     numbers: list[tuple[str, str]]  # of Python among the arguments: name and type
+    has_loss: bool  # whether what `fn` returns goes into a loss
     _run: Callable[..., Any]
     _structure: Any
     _taken: list[Any]
@@ -83,7 +84,9 @@ def subject_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], loss: An
         if isinstance(leaf, int | float | complex) and not isinstance(leaf, bool | np.generic)
     ]
     given = (args, kwargs)
-    return Subject(fn, name, found, text or "no arguments", given, numbers, run, structure, taken)
+    return Subject(
+        fn, name, found, text or "no arguments", given, numbers, run is not fn, run, structure, taken,
+    )  # fmt: skip
 
 
 def _only_function(fn: Any) -> Any:
