@@ -319,3 +319,13 @@ def test_a_keras_layer_that_saves(tmp_path: Path) -> None:
 def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         call()
+
+
+def test_results_in_bfloat16_are_compared_with_those_of_the_first_run() -> None:
+    x = tf.cast([0.5, -1.0], tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = pb.functions.checkpoint(lambda x: tf.tanh(x) * x)(x)
+    wide = np.array([0.5, -1.0])
+    wanted = np.tanh(wide) + wide / np.cosh(wide) ** 2
+    np.testing.assert_allclose(tf.cast(tape.gradient(y, x), tf.float32), wanted, rtol=0.02)

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -67,7 +68,7 @@ def require_same_samples(before: Sequence[Any], now: Sequence[Any]) -> None:
 
 def _eps(dtype: Any) -> float:
     inexact = dtype.is_floating or dtype.is_complex
-    return float(tf.experimental.numpy.finfo(dtype.as_numpy_dtype).eps) if inexact else 0.0
+    return float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps) if inexact else 0.0
 
 
 def _wide(sample: Any) -> Any:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
@@ -227,7 +228,7 @@ def difference(x: Any, x0: Any) -> Any:
 
 def is_rounding(difference: Any, *of: Any) -> Any:
     """Where a difference is no more than the rounding of what it is the difference of."""
-    eps = tf.experimental.numpy.finfo(difference.dtype.as_numpy_dtype).eps
+    eps = float(ml_dtypes.finfo(difference.dtype.as_numpy_dtype).eps)
     largest = functools.reduce(tf.maximum, map(tf.abs, of))
     return tf.abs(difference) <= tf.cast(_ROUNDING * eps, difference.dtype) * largest
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -115,8 +116,7 @@ def same_shape(array: Any, other: Any) -> Any:
 
 def eps_of(dtype: Any) -> float:
     """The distance from 1 to the next number of a dtype."""
-    dtype = tf.as_dtype(dtype)
-    return 2.0**-7 if dtype == tf.bfloat16 else float(np.finfo(dtype.as_numpy_dtype).eps)
+    return float(ml_dtypes.finfo(tf.as_dtype(dtype).as_numpy_dtype).eps)
 
 
 def unit_like(rows: Any, index: Any) -> Any:

@@ -7,6 +7,7 @@ of what a rule is made of, where it is right and its own derivative is not.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -128,7 +129,7 @@ class _Alone:
         along = self.u if order == 1 else self.v
         terms = self._terms(self._weighted if order == 1 else self._slope, self.start, along)
         claimed, usual = float(sum(map(tf.reduce_sum, terms))), sum(_size(t) for t in terms)
-        epsilon = max(np.finfo(t.dtype.as_numpy_dtype).eps for t in self.start)
+        epsilon = max(float(ml_dtypes.finfo(t.dtype.as_numpy_dtype).eps) for t in self.start)
         gaps = []
         for power in _STEPS:
             h = float(epsilon**power)
