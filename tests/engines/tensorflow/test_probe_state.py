@@ -149,6 +149,15 @@ def test_what_stays_random_is_refused_where_zeros_hide_it():
         check(lambda x: x * rng.normal(), tf.zeros([4]))
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_mask_that_is_drawn_again_by_chance_does_not_count_as_repeated(value: float):
+    """A mask of six entries comes again in one of 64 runs; the generator is the function's own, and is not put back."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        with pytest.raises(CheckError, match="Make its randomness an argument"):
+            make_probe(lambda x: x * rng.integers(0, 2, 6), [tf.fill([6], value)], {}, None, 0)
+
+
 def helper():
     COUNTER.assign_add(1)
 

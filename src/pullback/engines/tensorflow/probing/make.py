@@ -1,6 +1,7 @@
 """How a probe is made: the function is run as given, then at the highest precision it allows."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ _FINE = 1e-10
 # Values of a short format may be off by so many units of rounding.
 _ROUNDINGS = 4
 _REDRAWN = 8
+_LEAST_REDRAWN = 2  # a function that is traced already does not show that it draws
 _FLOAT64, _SHORT = 2.0**-52, 2.0**-23  # beyond the latter, rounding makes stairs of a function
 
 
@@ -110,10 +112,10 @@ def _held_fixed(probe: TensorFlowProbe, first: Sequence[Any]) -> TensorFlowProbe
     free = replace(probe, seed=None)
     # a mask of few entries may be drawn again by chance
     runs = _REDRAWN if probe.drawn_in else 1
-    if all(_alike(_run(probe, free.values, probe.start()), first) for _ in range(runs)):
+    if _repeats(lambda: _run(probe, free.values, probe.start()), first, runs):
         repeats = _repeats_around(probe, free, runs)
     else:
-        repeats = _alike(_run(probe, probe.values, probe.start()), first)
+        repeats = _repeats(lambda: _run(probe, probe.values, probe.start()), first, _REDRAWN)
     if repeats is None:
         return free
     if not repeats:
@@ -131,12 +133,17 @@ def _repeats_around(probe: TensorFlowProbe, free: TensorFlowProbe, runs: int) ->
     beside = [_beside(rng, x) for x in start]
     try:
         for xs in [beside, [-x for x in beside]] if probe.drawn_in else [beside]:
-            first = _values_or_none(free, xs)
-            if not all(_alike(_values_or_none(free, xs), first) for _ in range(runs)):
-                return _alike(_values_or_none(probe, xs), _values_or_none(probe, xs))
+            drawn = functools.partial(_values_or_none, free, xs)
+            fixed = functools.partial(_values_or_none, probe, xs)
+            if not _repeats(drawn, drawn(), max(runs, _LEAST_REDRAWN)):
+                return _repeats(fixed, fixed(), _REDRAWN)
     finally:
         probe.assign(probe.tensors(start))
     return None
+
+
+def _repeats(run: Callable[[], list[Any]], first: Sequence[Any], runs: int) -> bool:
+    return all(_alike(run(), first) for _ in range(runs))
 
 
 def _beside(rng: np.random.Generator, x: Array) -> Array:
