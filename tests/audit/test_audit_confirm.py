@@ -55,6 +55,15 @@ def test_a_program_whose_function_does_not_run_says_nothing() -> None:
     assert not opinion(text, "x").confirmed
 
 
+@pytest.mark.parametrize("got", ["x", "None"])
+def test_a_function_that_draws_anew_in_each_call_is_not_judged(got: str) -> None:
+    """Of equal numbers either order is the same, so that only a point beside them tells."""
+    text = HEAD.format(f="np.random.permutation(x)[0]", at="[1.0, 1.0]") + f"got = {got}\n"
+    found = opinion(text, "x")
+    assert (found.confirmed, found.random) == (False, True)
+    assert not opinion(text.replace("np.random.permutation(x)", "x"), "x").random
+
+
 def test_slopes_to_either_side() -> None:
     below, above, _ = slopes(lambda x: float(np.sum(np.maximum(x, 3 * x))), np.array([0.0, 1.0]))
     np.testing.assert_allclose(below, [1.0, 3.0], rtol=1e-6)

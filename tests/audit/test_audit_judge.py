@@ -14,6 +14,7 @@ from pullback.audit.judge import judged
 from pullback.engines.tensorflow import auditing
 
 X = np.array([0.3, 0.7], np.float32)
+IMAGE = np.ones([2, 3, 3], np.float32)
 COMPLEX = np.array([0.3 + 0.2j, 0.7 - 0.4j], np.complex64)
 SPARSE = (
     "tf.sparse.maximum(tf.SparseTensor([[0], [1]], x, [2]), tf.SparseTensor([[0]], [0.0], [2]))"
@@ -27,6 +28,9 @@ CALLS = {
     "gamma": Case("tf.math.igamma(x + 1, x)", {"x": X}, "plain", second=True),
     "multiple": Case("tf.math.multiply_no_nan(x, 1 + 2j)", {"x": COMPLEX}, "complex"),
     "stopped": Case("tf.stop_gradient(x)", {"x": X}, "plain"),
+    "flip": Case("tf.image.random_flip_left_right(x)", {"x": IMAGE}, "all ones"),
+    "noise": Case("tf.stop_gradient(x) * tf.random.normal([])", {"x": X}, "plain"),
+    "shuffled": Case("tf.random.shuffle(x)", {"x": X}, "plain"),
     "steps": Case("tf.floor(x)", {"x": X}, "plain"),
 }
 
@@ -48,7 +52,7 @@ class Few:
         return [CALLS[name]]
 
     def by_design(self, name: str) -> str:
-        return "to stop is what it is for" if name == "stopped" else ""
+        return "that is what it is for" if name in ("stopped", "shuffled") else ""
 
     def mended_by(self, name: str) -> str:
         return "pb.functions.norm" if name == "length" else ""
@@ -69,6 +73,9 @@ class Few:
         ("gamma", r.SECOND),
         ("multiple", r.WRONG),
         ("stopped", r.DESIGN),
+        ("flip", r.RIGHT),
+        ("noise", r.UNDECIDED),
+        ("shuffled", r.DESIGN),
     ],
 )
 def test_the_status_of_a_function(name: str, status: str) -> None:

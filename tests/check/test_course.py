@@ -425,8 +425,10 @@ class InAnotherMode(NumpyProbe):
 def test_another_way_of_running_may_round_otherwise(units, kind):
     probe = InAnotherMode(sine, sine_rule, [X])
     probe.factor = 1 + units * EPSILON
-    problem = first_problem(course_of(probe))
+    course = course_of(probe)
+    problem = first_problem(course)
     assert (problem.kind if problem else None) is kind
+    assert course.record.modes == ([] if kind else ["another way"])
 
 
 def test_a_mode_that_cannot_be_run_is_a_note():

@@ -16,6 +16,7 @@ from pullback.errors import PullbackError
 
 _ENOUGH = 3  # faults of one function that are told apart by what is blamed and how
 _BUDGET = 3.0  # seconds of CPU time for one function; what is left of its inputs is counted
+_RANDOM = "random: it gives other numbers each time, and is not judged"
 
 
 def judged(catalogue: Catalogue, name: str, *, careful: bool = False) -> r.Result:
@@ -33,7 +34,7 @@ def judged(catalogue: Catalogue, name: str, *, careful: bool = False) -> r.Resul
         trial.run(case)
         run += 1
     faults = sorted(trial.faults.values(), key=lambda f: list(r.MEANING).index(f.status))
-    status = _overall(catalogue, name, faults, trial.decided)
+    status = _overall(catalogue, name, faults, trial)
     reason = _reason(catalogue, name, status, trial.reasons)
     seconds = round(time.perf_counter() - began, 2)
     return r.Result(
@@ -58,6 +59,7 @@ class _Trial:
         self._catalogue = catalogue
         self.faults: dict[tuple[str, str], r.Fault] = {}
         self.calls = self.decided = 0
+        self.is_random = False
         self.reasons: list[str] = []
         self.operations: tuple[str, ...] = ()
 
@@ -89,6 +91,11 @@ class _Trial:
             explained = self._report(case, second, options) if wanted else None
             found = report.findings if explained is None else explained.findings
             fault = _fault(self._catalogue, case, found[0] if found else finding, second=second)
+            if fault is None:
+                self.decided -= not second
+                self.is_random = True
+                self.reasons.insert(0, _RANDOM)
+                return False
             self.faults[key] = fault
             self.operations = self.operations or tuple(self._catalogue.operations(case))
         return False
@@ -126,8 +133,8 @@ def _status(finding: Finding) -> str:
     return r.NAN if finding.kind == "nonfinite" else r.WRONG
 
 
-def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) -> r.Fault:
-    """A finding with the first program that bears it out."""
+def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) -> r.Fault | None:
+    """A finding with the first program that bears it out; nothing of a function that is random."""
     places = {f"args[{k}]": name for k, name in enumerate(case.inputs)}
     words = finding.diagnosis
     for place, name in places.items():
@@ -137,6 +144,8 @@ def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) 
     programs = _programs(catalogue, case, finding, blamed, second) if blamed else ()
     for script, moved in programs:
         found = opinion(script, moved)
+        if found.random:
+            return None
         if found.confirmed:
             status = r.SECOND if second else r.NONE if found.missing else _status(finding)
             if found.missing and not second and finding.kind != "raises":
@@ -186,10 +195,12 @@ def _mended(catalogue: Catalogue, name: str, faults: list[r.Fault]) -> str:
     return catalogue.mended_by(name) if real else ""
 
 
-def _overall(catalogue: Catalogue, name: str, faults: list[r.Fault], decided: int) -> str:
+def _overall(catalogue: Catalogue, name: str, faults: list[r.Fault], trial: _Trial) -> str:
+    if (faults or trial.is_random) and catalogue.by_design(name):
+        return r.DESIGN
     if faults:
-        return r.DESIGN if catalogue.by_design(name) else r.worst(f.status for f in faults)
-    return r.RIGHT if decided else r.UNDECIDED
+        return r.worst(f.status for f in faults)
+    return r.RIGHT if trial.decided else r.UNDECIDED
 
 
 def _reason(catalogue: Catalogue, name: str, status: str, reasons: list[str]) -> str:

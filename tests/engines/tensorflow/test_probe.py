@@ -194,6 +194,7 @@ def test_modes_are_compared():
     report = check(differs, X)
     assert kinds(report) == ["mode"]
     assert "tf.function" in report.diagnosis
+    assert "same in:" not in str(report)
 
 
 def test_all_modes_run_on_a_plain_function():

@@ -39,7 +39,6 @@ def _compared(
 ) -> Iterator[Problem]:
     layout = course.subject.inputs if answer.what == "vjp" else course.subject.outputs
     found, known = layout.join(answer.found), layout.join(plain)
-    course.record.modes.append(mode)
     with np.errstate(invalid="ignore"):
         gap = np.where(np.isfinite(found) == np.isfinite(known), np.abs(found - known), np.inf)
     gap = np.where(np.isnan(gap), 0.0, gap)
@@ -49,3 +48,5 @@ def _compared(
         numbers = (float(found[worst]), float(known[worst]))
         text = f"{mode} gives another gradient than eager execution"
         yield Problem(Failure.MODE, text=text, numbers=numbers, where=layout.locate(worst))
+    else:
+        course.record.modes.append(mode)

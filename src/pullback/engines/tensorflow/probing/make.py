@@ -1,6 +1,7 @@
 """How a probe is made: the function is run as given, then at the highest precision it allows."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,12 +19,13 @@ from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
 from pullback.engines.tensorflow.probing.state import State, random_state_kept, variables_of
 from pullback.engines.tensorflow.tf_private.drawing import drawn_in
 from pullback.engines.tensorflow.values import flows
-from pullback.extend import Leaf, OutsideDomain, Probe, describe, refusals
+from pullback.extend import Array, Leaf, OutsideDomain, Probe, describe, refusals
 
 _FINE = 1e-10
 # Values of a short format may be off by so many units of rounding.
 _ROUNDINGS = 4
-_REDRAWN = 6
+_REDRAWN = 8
+_LEAST_REDRAWN = 2  # a function that is traced already does not show that it draws
 _FLOAT64, _SHORT = 2.0**-52, 2.0**-23  # beyond the latter, rounding makes stairs of a function
 
 
@@ -110,12 +112,51 @@ def _held_fixed(probe: TensorFlowProbe, first: Sequence[Any]) -> TensorFlowProbe
     free = replace(probe, seed=None)
     # a mask of few entries may be drawn again by chance
     runs = _REDRAWN if probe.drawn_in else 1
-    if all(_alike(_run(probe, free.values, probe.start()), first) for _ in range(runs)):
+    if _repeats(lambda: _run(probe, free.values, probe.start()), first, runs):
+        repeats = _repeats_around(probe, free, runs)
+    else:
+        repeats = _repeats(lambda: _run(probe, probe.values, probe.start()), first, _REDRAWN)
+    if repeats is None:
         return free
-    if not _alike(_run(probe, probe.values, probe.start()), first):
+    if not repeats:
         raise refusals.not_repeatable(probe.name, "tf.random.set_seed")
     note = "random: checked with its random numbers held fixed"
     return replace(probe, notes=(*probe.notes, note))
+
+
+def _repeats_around(probe: TensorFlowProbe, free: TensorFlowProbe, runs: int) -> bool | None:
+    """Whether random numbers are repeated at points beside the given one; nothing where there are none.
+
+    The given arguments may hide them, as zeros do that they are multiplied by, or a branch that is not taken.
+    """
+    start, rng = probe.start(), np.random.default_rng(0)
+    beside = [_beside(rng, x) for x in start]
+    try:
+        for xs in [beside, [-x for x in beside]] if probe.drawn_in else [beside]:
+            drawn = functools.partial(_values_or_none, free, xs)
+            fixed = functools.partial(_values_or_none, probe, xs)
+            if not _repeats(drawn, drawn(), max(runs, _LEAST_REDRAWN)):
+                return _repeats(fixed, fixed(), _REDRAWN)
+    finally:
+        probe.assign(probe.tensors(start))
+    return None
+
+
+def _repeats(run: Callable[[], list[Any]], first: Sequence[Any], runs: int) -> bool:
+    return all(_alike(run(), first) for _ in range(runs))
+
+
+def _beside(rng: np.random.Generator, x: Array) -> Array:
+    """All entries moved a little, and zeros into the positive, where most functions have values."""
+    return np.where(x == 0, rng.uniform(0.1, 0.4, x.shape), x * rng.uniform(0.95, 1.05, x.shape))
+
+
+def _values_or_none(probe: TensorFlowProbe, xs: Sequence[Array]) -> list[Any]:
+    """The outputs as Python gives them, or none of them where the function raises."""
+    try:
+        return [to_array(y) for y in probe.forward(probe.tensors(xs))]
+    except OutsideDomain:
+        return [None] * len(probe.outputs)
 
 
 def _alike(
