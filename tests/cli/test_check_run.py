@@ -254,3 +254,24 @@ def test_the_version_is_printed():
     done = CliRunner().invoke(app, ["--version"])
     assert done.output.startswith("pullback ")
     assert done.exit_code == 0
+
+
+SCALED = "@tf.custom_gradient\ndef {}(x):\n    {}\n    return K * tf.sin(x), lambda dy: {} * dy * tf.cos(x)\n"
+
+
+@pytest.mark.parametrize("layout", ["module", "package", "folder", "mixed", "same name"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["at the top", "when called"])
+def test_each_file_gets_the_modules_beside_it(tmp_path, layout, is_late):
+    """The rules are right for K = 1 and K = 2: the first with its own constant, the second with none but its own."""
+    source = "consts" if layout in ("module", "same name") else "shared.consts"
+    line = f"from {source} import K"
+    for folder, k, name in (("one", 1.0, "f"), ("two", 2.0, "g")):
+        text = HEAD + ("" if is_late else line + "\n")
+        text += SCALED.format(name, line if is_late else "pass", k)
+        file = "ops" if layout == "same name" else f"ops_{folder}"
+        write(tmp_path / folder, **{file: text, source.replace(".", "__"): f"K = {k}\n"})
+        if layout == "package" or (layout == "mixed" and folder == "one"):
+            (tmp_path / folder / "shared" / "__init__.py").touch()
+    told = check(tmp_path, status=0)
+    assert ":f  " in told
+    assert ":g  " in told

@@ -22,7 +22,7 @@ from pullback.cli.checking.sites import REGISTER, Site
 from pullback.cli.discover import LAZY, Candidate, bound, named
 from pullback.cli.inputs import NAME
 from pullback.cli.settings import Project, Said, said_of
-from pullback.cli.target import load, why_not
+from pullback.cli.target import enter_home, load, why_not
 from pullback.errors import CheckError
 
 
@@ -59,7 +59,9 @@ class Here:
         """Nothing to close."""
 
     def _load(self, place: Place) -> dict[str, Known]:
-        if place not in self._known:
+        if place in self._known:
+            enter_home(place.target)  # functions may import when they are called
+        else:
             try:
                 self._modules[place.target] = (
                     self._modules.get(place.target) or load(place.target)[0]
