@@ -275,3 +275,46 @@ def test_each_file_gets_the_modules_beside_it(tmp_path, layout, is_late):
     told = check(tmp_path, status=0)
     assert ":f  " in told
     assert ":g  " in told
+
+
+def test_what_is_wrong_is_run_again_by_the_command_that_found_it(tmp_path):
+    """The file is named like a module of Python's own, so that no program could import it by its name."""
+    write(tmp_path, colorsys=BAD)
+    page = tmp_path / "out.html"
+    words = ["--no-isolate", "--quick", "--json", "-", "--html", str(page), "--seed", "3"]
+    done = CliRunner().invoke(app, ["check", str(tmp_path), *words])
+    again = f"pullback check {tmp_path / 'colorsys.py'}:bad --report --seed 3"
+    assert json.loads(done.stdout)["results"][0]["reproduce"] == again
+    assert f"<pre>{again}</pre>" in page.read_text(encoding="utf-8")
+
+
+UNLOADABLE = {
+    "syntax": ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax"),
+    "ended": ("import sys\n\n\nsys.exit(3)\n", 4, "SystemExit: 3"),
+    "wordless": ("x = 1\n\nassert x == 2\n" + GOOD, 3, "AssertionError"),
+}
+
+
+@pytest.mark.parametrize("name", UNLOADABLE)
+def test_what_cannot_be_loaded_has_its_place_once_and_in_all_formats(tmp_path, name):
+    text, line, why = UNLOADABLE[name]
+    write(tmp_path, **{name: text})
+    file = tmp_path / f"{name}.py"
+    told, *_ = check(file, status=2).splitlines()
+    assert told.endswith(f"cannot be loaded: {why}  ({name}.py:{line})")
+    annotation, *_ = check(file, "--format", "github", status=2).splitlines()
+    assert annotation.startswith(f"::warning file={file},line={line},")
+    out, junit = tmp_path / "out.json", tmp_path / "out.xml"
+    check(file, "--json", out, "--junit", junit, status=2)
+    (found,) = json.loads(out.read_text(encoding="utf-8"))["results"]
+    assert found["file"] == str(file)
+    assert found["source"] == f"{name}.py:{line}"
+    assert found["line"] > 0
+    (case,) = ElementTree.fromstring(junit.read_text(encoding="utf-8"))
+    assert (case.get("file"), case.get("line")) == (str(file), str(found["line"]))
+
+
+def test_a_sentence_that_is_quoted_ends_once(tmp_path):
+    rule = "@tf.custom_gradient\ndef f(x, y):\n    return x * y, lambda dy: (3, dy * x, dy)\n"
+    told = check(write(tmp_path, a=HEAD + rule), status=2)
+    assert "returned 3 instead. @pb.inputs(...) says which" in told

@@ -60,11 +60,21 @@ def split(target: str) -> tuple[str, str | None]:
 
 def why_not(error: BaseException, target: str) -> str:
     """What went wrong while a target was loaded, with the line of the target where it did."""
-    text = f"{type(error).__name__}: {error}"
+    text, place = reason_and_place(error, target)
+    return f"{text}  ({place})" if place else text
+
+
+def reason_and_place(error: BaseException, target: str) -> tuple[str, str]:
+    """What went wrong while a target was loaded, and where in the target: `file.py:12`, or nothing."""
+    kind, said = type(error).__name__, str(error)
     name = Path(target.partition(".py:")[0]).stem
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [f"{Path(f.filename).name}:{f.lineno}" for f in frames if Path(f.filename).stem == name]
-    return f"{text}  ({lines[-1]})" if lines else text
+    places = [(f.filename, f.lineno) for f in frames if Path(f.filename).stem == name]
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).stem == name:
+        said = error.msg  # the rest of its text is the place
+        places.append((error.filename, error.lineno))
+    where = f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else ""
+    return f"{kind}: {said}" if said.strip() else kind, where
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -31,7 +31,7 @@ _HAS_A_DOMAIN = re.compile(
 
 def doubt_of(report: Report, found: Found, options: Mapping[str, Any], check: Check) -> str:
     """A sentence on what may be to blame; nothing where it is the rule."""
-    finding, said = report.findings[0], report.diagnosis
+    finding, said = report.findings[0], report.diagnosis.removesuffix(".")
     if found.unsure:
         return f"wrong at all inputs that were tried: {said}. @pb.inputs(...) says which are meant"
     if finding.kind == "nonfinite":

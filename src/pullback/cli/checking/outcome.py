@@ -21,6 +21,14 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Unloaded:
+    """Why a place cannot be loaded, and where in it that is: `file.py:12`, or nothing."""
+
+    text: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The verdict on one function, what is said of it, and the inputs that were used."""
 

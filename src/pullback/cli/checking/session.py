@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Item, Outcome
+from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Item, Outcome, Unloaded
 from pullback.cli.checking.places import Place, places, sites_of
 from pullback.cli.checking.select import is_selected
 from pullback.cli.checking.show.files import as_github, as_json, as_junit
@@ -101,8 +101,8 @@ class Session:
         for place in found:
             self._status.update(f"loading {place.label}")
             items = self.crew.first().items(place)
-            reason = items if isinstance(items, str) else ""
-            known = _written(place) if isinstance(items, str) else items
+            reason = items if isinstance(items, Unloaded) else None
+            known = _written(place) if isinstance(items, Unloaded) else items
             named = {item: f"{place.label}:{item.name}" if several else item.name for item in known}
             kept = [
                 item
@@ -115,9 +115,11 @@ class Session:
             tasks += [] if reason else [(place, item) for item in kept]
         return tasks
 
-    def _unloaded(self, place: Place, items: list[Item], reason: str) -> None:
-        for item in items or [Item(place.label)]:
-            self._add(Outcome(item, UNKNOWN, reason))
+    def _unloaded(self, place: Place, items: list[Item], reason: Unloaded) -> None:
+        path, line = Path(place.target), reason.source.rpartition(":")[2]
+        file = str(path.resolve()) if path.is_file() else ""
+        for item in items or [Item(place.label, file, int(line or 1) if file else 0)]:
+            self._add(Outcome(item, UNKNOWN, reason.text, source=reason.source))
 
     def _nothing(self, targets: Sequence[str]) -> None:
         left = f" that -k {self.select!r} means" if self.select else ""
@@ -134,7 +136,9 @@ class Session:
             text = as_github(outcome)
             self.console.print(Text(text) if text else Text(), end="\n" if text else "")
         elif self.full and outcome.report is not None:
-            self.console.print(_full(outcome, self._names.get(outcome.item, outcome.item.name)))
+            report: Any = outcome.report
+            name = self._names.get(outcome.item, outcome.item.name)
+            self.console.print(replace(report, name=name))
         else:
             self.console.print(line(outcome, self._names.get(outcome.item, outcome.item.name)))
 
@@ -149,13 +153,6 @@ def _written(place: Place) -> list[Item]:
     items = [Item(site.name, str(path.resolve()), site.line) for site in sites]
     only = place.only
     return [i for i in items if only is None or i.name == only or i.name.startswith(f"{only}.")]
-
-
-def _full(outcome: Outcome, name: str) -> Any:
-    """The whole report, named and run again like the target."""
-    report: Any = outcome.report
-    again = f"pullback check {outcome.item.file}:{outcome.item.name} --report --seed {report.seed}"
-    return replace(report, name=name, reproduce=again)
 
 
 def exit_status(statuses: Sequence[str]) -> int:
