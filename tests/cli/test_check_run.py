@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from pullback import inputs
 from pullback.cli import app
 from pullback.cli.checking.outcome import Item, Outcome
 from pullback.cli.checking.select import is_selected
@@ -80,7 +81,11 @@ def test_a_package_is_searched_by_its_name(tmp_path, monkeypatch):
 def test_names_are_selected_and_the_first_wrong_one_may_end_the_run(tmp_path):
     write(tmp_path, a=BAD, b=GOOD)
     assert "bad" not in check(tmp_path, "-k", "good and not other", status=0)
-    assert "good" not in check(tmp_path, "-x", status=1)
+    told = check(tmp_path, "-x", status=1)
+    assert "good" not in told
+    assert "✗ 1 wrong in" in told
+    assert told.endswith(" s; stopped at the first wrong one: 1 not checked\n")
+    assert "stopped" not in check(tmp_path, status=1)
     assert "defines no custom gradient that -k 'nowhere' means" in check(
         tmp_path, "-k", "nowhere", status=2
     )
@@ -219,6 +224,7 @@ def test_keys_of_pyproject_about_nothing_are_said(tmp_path):
         ("[tool.pullback.functions.f]\nignored = 'x'", "has no key 'ignored'"),
         ("[tool.pullback]\norder = 'two'", "order = 'two' is not of the right kind"),
         ("[tool.pullback\n", "cannot be read"),
+        ("[tool.pullback.functions.f]\nignore = ''", "ignore is the reason, in words; got ''"),
     ],
 )
 def test_settings_without_effect_are_errors(tmp_path, text, message):
@@ -318,3 +324,48 @@ def test_a_sentence_that_is_quoted_ends_once(tmp_path):
     rule = "@tf.custom_gradient\ndef f(x, y):\n    return x * y, lambda dy: (3, dy * x, dy)\n"
     told = check(write(tmp_path, a=HEAD + rule), status=2)
     assert "returned 3 instead. @pb.inputs(...) says which" in told
+
+
+@pytest.mark.parametrize(
+    "target", ["nope", "nope.txt", "src/nope/", "nope.py", "nope.py:f", "nope:f"]
+)
+def test_what_is_not_there_is_said_and_not_counted(tmp_path, monkeypatch, target):
+    monkeypatch.chdir(tmp_path)
+    told = check(target, status=2)
+    assert told.startswith(f"? {target.removesuffix(':f')}  no such file or folder")
+    assert "custom gradient" not in told
+    write(tmp_path, a=GOOD)
+    assert "1 custom gradient: ✓ 1 right in" in check(target, "a.py", status=2)
+
+
+def test_a_file_that_is_no_python_is_said_to_be_none_and_a_module_here_is_found(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(write(tmp_path, module_right_here=GOOD))
+    (tmp_path / "notes.txt").touch()
+    assert "? notes.txt  is no Python file: name a file" in check("notes.txt", status=2)
+    assert "✓ good" in check("module_right_here", status=0)
+
+
+def test_flags_and_choices_that_keep_their_defaults_are_told(tmp_path):
+    text = HEAD + (
+        "@tf.custom_gradient\ndef f(x, training=False, kind='l2', size=3):\n"
+        "    return 2.0 * x, lambda dy: 2.0 * dy\n"
+        "pullback_inputs = {'g': pb.inputs(tf.ones(2), kwargs={'training': True})}\n"
+        "@tf.custom_gradient\ndef g(x, training=False):\n"
+        "    return (tf.sin(x), lambda dy: dy * tf.cos(x)) if training else (x, lambda dy: dy)\n"
+    )
+    told = check(write(tmp_path, a=text), status=0)
+    assert "with x float32[3, 4] (tried), training=False (default), kind='l2' (default)\n" in told
+    assert "with x float32[2] (pullback_inputs), training=True (pullback_inputs)\n" in told
+
+
+def test_what_is_no_option_of_inputs_says_where_it_belongs():
+    with pytest.raises(CheckError, match=r"no option 'training'; .*kwargs=\{\"training\": True\}"):
+        inputs(1.0, training=True)
+
+
+@pytest.mark.parametrize("reason", ["", "  ", True])
+def test_nothing_is_ignored_without_a_reason(reason):
+    with pytest.raises(CheckError, match="ignore is the reason, in words; got"):
+        inputs(ignore=reason)

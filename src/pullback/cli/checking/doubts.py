@@ -106,7 +106,11 @@ def doubt_of_axes(found: Found, options: Mapping[str, Any], check: Check) -> str
         report = check(replace(found, guess=guess), dict(options))
     except CheckError:
         return ""
-    return f"{described(guess)}, {report.diagnosis}" if report.verdict == "wrong" else ""
+    return (
+        f"{described(guess, found.function)}, {report.diagnosis}"
+        if report.verdict == "wrong"
+        else ""
+    )
 
 
 def _chooses_axis(function: Any) -> bool:

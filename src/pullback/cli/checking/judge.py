@@ -24,7 +24,7 @@ _LOST = (*_ABSENT, "mode")  # the same in graphs, while eager code has a gradien
 def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "") -> Outcome:
     """Check a function, and say in one sentence what came of it; `origin` is who gave the arguments, if anybody did."""
     guess = found.guess
-    inputs = described(guess)
+    inputs = described(guess, found.function)
     try:
         is_said = "against" in options or "tolerance" in options
         meant = "" if is_said or found.fault else meaning(found.function, guess.args, guess.kwargs)

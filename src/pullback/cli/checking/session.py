@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Item, Outcome, Unloaded
-from pullback.cli.checking.places import Place, places, sites_of
+from pullback.cli.checking.places import Place, not_there, places, sites_of
 from pullback.cli.checking.select import is_selected
 from pullback.cli.checking.show.files import as_github, as_json, as_junit
 from pullback.cli.checking.show.lines import line, note, summary
@@ -62,13 +62,11 @@ class Session:
         began = time.perf_counter()
         try:
             with self.console.status("loading") as self._status:
-                tasks = self._tasks(places(targets))
-                if not tasks and not self.outcomes:
+                there, absent = self._sorted(places(targets))
+                tasks = self._tasks(there)
+                if not (tasks or absent or self.outcomes):
                     self._nothing(targets)
-                for outcome in self.crew.outcomes(tasks, self.options, self._show_running):
-                    self._add(outcome)
-                    if self.fail_fast and outcome.status == WRONG:
-                        break
+                left = self._checked(tasks)
         except KeyboardInterrupt:
             many = f"interrupted after {len(self.outcomes)} functions"
             self.console.print(note("?", " ".join(targets), many))
@@ -77,9 +75,28 @@ class Session:
             self.seconds = time.perf_counter() - began
             self.crew.close()
         if self.outcomes:
-            self.console.print(Text(summary(self.outcomes, self.seconds), style="bold"))
-        idle = self._without_effect(targets)
+            text = summary(self.outcomes, self.seconds)
+            stopped = f"; stopped at the first wrong one: {left} not checked" if left else ""
+            self.console.print(Text(text + stopped, style="bold"))
+        idle = self._without_effect(targets) or absent
         return exit_status([*(o.status for o in self.outcomes), *([UNKNOWN] if idle else [])])
+
+    def _sorted(self, found: Sequence[Place]) -> tuple[list[Place], bool]:
+        """The places that are there; the others have a line, and are no custom gradients to be counted."""
+        reasons = {place: not_there(place) for place in found}
+        for place, reason in reasons.items():
+            if reason:
+                self.console.print(note("?", place.label, reason))
+        return [place for place in found if not reasons[place]], any(reasons.values())
+
+    def _checked(self, tasks: Sequence[Task]) -> int:
+        """Check them in turn; how many are left where the first wrong one ends it."""
+        outcomes = self.crew.outcomes(tasks, self.options, self._show_running)
+        for count, outcome in enumerate(outcomes, start=1):
+            self._add(outcome)
+            if self.fail_fast and outcome.status == WRONG:
+                return len(tasks) - count
+        return 0
 
     def _without_effect(self, targets: Sequence[str]) -> bool:
         """Say which keys of pyproject.toml are about nothing: a setting without effect is a mistake."""
