@@ -335,7 +335,12 @@ def test_what_is_not_there_is_said_and_not_counted(tmp_path, monkeypatch, target
     assert told.startswith(f"? {target.removesuffix(':f')}  no such file or folder")
     assert "custom gradient" not in told
     write(tmp_path, a=GOOD)
-    assert "1 custom gradient: ✓ 1 right in" in check(target, "a.py", status=2)
+    words = ("--format", "github", "--json", "out.json")
+    told = check(target, "a.py", *words, status=2)
+    assert "1 custom gradient: ✓ 1 right in" in told
+    assert told.startswith("::warning title=pullback%3A ")
+    data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert [one["status"] for one in data["results"]] == ["undecided", "right"]
 
 
 def test_a_file_that_is_no_python_is_said_to_be_none_and_a_module_here_is_found(

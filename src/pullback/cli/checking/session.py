@@ -62,9 +62,8 @@ class Session:
         began = time.perf_counter()
         try:
             with self.console.status("loading") as self._status:
-                there, absent = self._sorted(places(targets))
-                tasks = self._tasks(there)
-                if not (tasks or absent or self.outcomes):
+                tasks = self._tasks(self._present(places(targets)))
+                if not tasks and not self.outcomes:
                     self._nothing(targets)
                 left = self._checked(tasks)
         except KeyboardInterrupt:
@@ -74,20 +73,20 @@ class Session:
         finally:
             self.seconds = time.perf_counter() - began
             self.crew.close()
-        if self.outcomes:
+        if not all(outcome.item.absent for outcome in self.outcomes):
             text = summary(self.outcomes, self.seconds)
             stopped = f"; stopped at the first wrong one: {left} not checked" if left else ""
             self.console.print(Text(text + stopped, style="bold"))
-        idle = self._without_effect(targets) or absent
+        idle = self._without_effect(targets)
         return exit_status([*(o.status for o in self.outcomes), *([UNKNOWN] if idle else [])])
 
-    def _sorted(self, found: Sequence[Place]) -> tuple[list[Place], bool]:
-        """The places that are there; the others have a line, and are no custom gradients to be counted."""
+    def _present(self, found: Sequence[Place]) -> list[Place]:
+        """The places that are there; the others have a line of their own."""
         reasons = {place: not_there(place) for place in found}
         for place, reason in reasons.items():
             if reason:
-                self.console.print(note("?", place.label, reason))
-        return [place for place in found if not reasons[place]], any(reasons.values())
+                self._add(Outcome(Item(place.label, absent=True), UNKNOWN, reason))
+        return [place for place in found if not reasons[place]]
 
     def _checked(self, tasks: Sequence[Task]) -> int:
         """Check them in turn; how many are left where the first wrong one ends it."""
