@@ -48,7 +48,8 @@ def inputs(
     domain: Any = None,
     order: int | None = None,
     tolerance: float | None = None,
-    ignore: Any = "",
+    ignore: Any = None,
+    **others: Any,
 ) -> Inputs:
     """With what `pullback check` checks a function: arguments, and the options of `pb.check`; written above it.
 
@@ -62,13 +63,32 @@ def inputs(
     >>> rounded(tf.constant(0.3)).numpy().item()
     0.0
     """
-    if not isinstance(ignore, str):
-        raise CheckError(f"ignore is the reason, in words; got {ignore!r}.")
     options = {
         "against": against, "wrt": wrt, "domain": domain, "order": order, "tolerance": tolerance,
     }  # fmt: skip
+    if others:
+        known = ", ".join(["kwargs", *options, "ignore"])
+        raise CheckError(
+            f"pb.inputs has no option {', '.join(map(repr, others))}; there are {known}. Keyword arguments of "
+            f"the function go together: kwargs={_written(others)}."
+        )
+    if ignore is not None:
+        require_reason(ignore)
     given = {name: value for name, value in options.items() if value is not None}
-    return Inputs(args, dict(kwargs or {}), given, ignore)
+    return Inputs(args, dict(kwargs or {}), given, ignore or "")
+
+
+def require_reason(ignore: Any) -> None:
+    """Refuse to leave a function out without saying why."""
+    if not isinstance(ignore, str) or not ignore.strip():
+        raise CheckError(f"ignore is the reason, in words; got {ignore!r}.")
+
+
+def _written(arguments: Mapping[str, Any]) -> str:
+    """A dict as it is written, with what is long left out."""
+    texts = {name: repr(value) for name, value in arguments.items()}
+    inside = (f'"{name}": {text if len(text) <= 20 else "..."}' for name, text in texts.items())
+    return f"{{{', '.join(inside)}}}"
 
 
 def inputs_of(function: Any) -> Inputs | None:

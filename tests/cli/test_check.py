@@ -202,7 +202,7 @@ def test_a_folder_without_custom_gradients_is_not_all_right(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     result = CliRunner().invoke(app, ["check", str(tmp_path / "none.py")])
     assert result.exit_code == 2
-    assert "there is no file" in result.output.replace("\n", " ")
+    assert "none.py  no such file or folder" in result.output.replace("\n", " ")
 
 
 def test_wrong_outweighs_unknown():

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from pullback import inputs
 from pullback.cli import app
 from pullback.cli.checking.outcome import Item, Outcome
 from pullback.cli.checking.select import is_selected
@@ -80,7 +81,11 @@ def test_a_package_is_searched_by_its_name(tmp_path, monkeypatch):
 def test_names_are_selected_and_the_first_wrong_one_may_end_the_run(tmp_path):
     write(tmp_path, a=BAD, b=GOOD)
     assert "bad" not in check(tmp_path, "-k", "good and not other", status=0)
-    assert "good" not in check(tmp_path, "-x", status=1)
+    told = check(tmp_path, "-x", status=1)
+    assert "good" not in told
+    assert "✗ 1 wrong in" in told
+    assert told.endswith(" s; stopped at the first wrong one: 1 not checked\n")
+    assert "stopped" not in check(tmp_path, status=1)
     assert "defines no custom gradient that -k 'nowhere' means" in check(
         tmp_path, "-k", "nowhere", status=2
     )
@@ -219,6 +224,7 @@ def test_keys_of_pyproject_about_nothing_are_said(tmp_path):
         ("[tool.pullback.functions.f]\nignored = 'x'", "has no key 'ignored'"),
         ("[tool.pullback]\norder = 'two'", "order = 'two' is not of the right kind"),
         ("[tool.pullback\n", "cannot be read"),
+        ("[tool.pullback.functions.f]\nignore = ''", "ignore is the reason, in words; got ''"),
     ],
 )
 def test_settings_without_effect_are_errors(tmp_path, text, message):
@@ -254,3 +260,117 @@ def test_the_version_is_printed():
     done = CliRunner().invoke(app, ["--version"])
     assert done.output.startswith("pullback ")
     assert done.exit_code == 0
+
+
+SCALED = "@tf.custom_gradient\ndef {}(x):\n    {}\n    return K * tf.sin(x), lambda dy: {} * dy * tf.cos(x)\n"
+
+
+@pytest.mark.parametrize("layout", ["module", "package", "folder", "mixed", "same name"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["at the top", "when called"])
+def test_each_file_gets_the_modules_beside_it(tmp_path, layout, is_late):
+    """The rules are right for K = 1 and K = 2: the first with its own constant, the second with none but its own."""
+    source = "consts" if layout in ("module", "same name") else "shared.consts"
+    line = f"from {source} import K"
+    for folder, k, name in (("one", 1.0, "f"), ("two", 2.0, "g")):
+        text = HEAD + ("" if is_late else line + "\n")
+        text += SCALED.format(name, line if is_late else "pass", k)
+        file = "ops" if layout == "same name" else f"ops_{folder}"
+        write(tmp_path / folder, **{file: text, source.replace(".", "__"): f"K = {k}\n"})
+        if layout == "package" or (layout == "mixed" and folder == "one"):
+            (tmp_path / folder / "shared" / "__init__.py").touch()
+    told = check(tmp_path, status=0)
+    assert ":f  " in told
+    assert ":g  " in told
+
+
+def test_what_is_wrong_is_run_again_by_the_command_that_found_it(tmp_path):
+    """The file is named like a module of Python's own, so that no program could import it by its name."""
+    write(tmp_path, colorsys=BAD)
+    page = tmp_path / "out.html"
+    words = ["--no-isolate", "--quick", "--json", "-", "--html", str(page), "--seed", "3"]
+    done = CliRunner().invoke(app, ["check", str(tmp_path), *words])
+    again = f"pullback check {tmp_path / 'colorsys.py'}:bad --report --seed 3"
+    assert json.loads(done.stdout)["results"][0]["reproduce"] == again
+    assert f"<pre>{again}</pre>" in page.read_text(encoding="utf-8")
+
+
+UNLOADABLE = {
+    "syntax": ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax"),
+    "ended": ("import sys\n\n\nsys.exit(3)\n", 4, "SystemExit: 3"),
+    "wordless": ("x = 1\n\nassert x == 2\n" + GOOD, 3, "AssertionError"),
+}
+
+
+@pytest.mark.parametrize("name", UNLOADABLE)
+def test_what_cannot_be_loaded_has_its_place_once_and_in_all_formats(tmp_path, name):
+    text, line, why = UNLOADABLE[name]
+    write(tmp_path, **{name: text})
+    file = tmp_path / f"{name}.py"
+    told, *_ = check(file, status=2).splitlines()
+    assert told.endswith(f"cannot be loaded: {why}  ({name}.py:{line})")
+    annotation, *_ = check(file, "--format", "github", status=2).splitlines()
+    assert annotation.startswith(f"::warning file={file},line={line},")
+    out, junit = tmp_path / "out.json", tmp_path / "out.xml"
+    check(file, "--json", out, "--junit", junit, status=2)
+    (found,) = json.loads(out.read_text(encoding="utf-8"))["results"]
+    assert found["file"] == str(file)
+    assert found["source"] == f"{name}.py:{line}"
+    assert found["line"] > 0
+    (case,) = ElementTree.fromstring(junit.read_text(encoding="utf-8"))
+    assert (case.get("file"), case.get("line")) == (str(file), str(found["line"]))
+
+
+def test_a_sentence_that_is_quoted_ends_once(tmp_path):
+    rule = "@tf.custom_gradient\ndef f(x, y):\n    return x * y, lambda dy: (3, dy * x, dy)\n"
+    told = check(write(tmp_path, a=HEAD + rule), status=2)
+    assert "returned 3 instead. @pb.inputs(...) says which" in told
+
+
+@pytest.mark.parametrize(
+    "target", ["nope", "nope.txt", "src/nope/", "nope.py", "nope.py:f", "nope:f"]
+)
+def test_what_is_not_there_is_said_and_not_counted(tmp_path, monkeypatch, target):
+    monkeypatch.chdir(tmp_path)
+    told = check(target, status=2)
+    assert told.startswith(f"? {target.removesuffix(':f')}  no such file or folder")
+    assert "custom gradient" not in told
+    write(tmp_path, a=GOOD)
+    words = ("--format", "github", "--json", "out.json")
+    told = check(target, "a.py", *words, status=2)
+    assert "1 custom gradient: ✓ 1 right in" in told
+    assert told.startswith("::warning title=pullback%3A ")
+    data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert [one["status"] for one in data["results"]] == ["undecided", "right"]
+
+
+def test_a_file_that_is_no_python_is_said_to_be_none_and_a_module_here_is_found(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(write(tmp_path, module_right_here=GOOD))
+    (tmp_path / "notes.txt").touch()
+    assert "? notes.txt  is no Python file: name a file" in check("notes.txt", status=2)
+    assert "✓ good" in check("module_right_here", status=0)
+
+
+def test_flags_and_choices_that_keep_their_defaults_are_told(tmp_path):
+    text = HEAD + (
+        "@tf.custom_gradient\ndef f(x, training=False, kind='l2', size=3):\n"
+        "    return 2.0 * x, lambda dy: 2.0 * dy\n"
+        "pullback_inputs = {'g': pb.inputs(tf.ones(2), kwargs={'training': True})}\n"
+        "@tf.custom_gradient\ndef g(x, training=False):\n"
+        "    return (tf.sin(x), lambda dy: dy * tf.cos(x)) if training else (x, lambda dy: dy)\n"
+    )
+    told = check(write(tmp_path, a=text), status=0)
+    assert "with x float32[3, 4] (tried), training=False (default), kind='l2' (default)\n" in told
+    assert "with x float32[2] (pullback_inputs), training=True (pullback_inputs)\n" in told
+
+
+def test_what_is_no_option_of_inputs_says_where_it_belongs():
+    with pytest.raises(CheckError, match=r"no option 'training'; .*kwargs=\{\"training\": True\}"):
+        inputs(1.0, training=True)
+
+
+@pytest.mark.parametrize("reason", ["", "  ", True])
+def test_nothing_is_ignored_without_a_reason(reason):
+    with pytest.raises(CheckError, match="ignore is the reason, in words; got"):
+        inputs(ignore=reason)

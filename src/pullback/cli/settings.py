@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pullback._inputs import Inputs, inputs_of
+from pullback._inputs import Inputs, inputs_of, require_reason
 from pullback.cli.inputs import NAME, said_beside
 from pullback.cli.target import packages_of
 from pullback.errors import CheckError
@@ -85,6 +85,8 @@ def _read(path: Path) -> Project:
     _require(table, _FOR_ALL, f"[tool.pullback] in {path}")
     for name, said in functions.items():
         _require(said, _FOR_ONE, f'[tool.pullback.functions."{name}"] in {path}')
+        if "ignore" in said:
+            require_reason(said["ignore"])
     return Project(table, functions, path)
 
 

@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from pullback.cli.homes import enter, is_beside, is_entered
 from pullback.tour import run_file
 
 # As `pullback check` writes names: with what holds a function, or with the line of one of several definitions.
@@ -27,8 +28,20 @@ def load(target: str) -> tuple[ModuleType, str | None]:
         raise FileNotFoundError(
             f"{place} is no Python file: name a file, a module or module:function"
         )
-    sys.path.insert(0, str(Path.cwd()))
+    enter_home(place)
     return importlib.import_module(place), name
+
+
+def enter_home(place: str) -> None:
+    """Let names mean what they do for a file or module: those of its own folder come first."""
+    if not place.endswith(".py"):
+        enter(Path.cwd())
+        return
+    path = Path(place).resolve()
+    packages = packages_of(path)
+    root = path.parents[len(packages)]
+    # a file named like a module of somebody else's must not be found in its stead
+    enter(root, last=not packages and _is_taken(path))
 
 
 def split(target: str) -> tuple[str, str | None]:
@@ -47,28 +60,35 @@ def split(target: str) -> tuple[str, str | None]:
 
 def why_not(error: BaseException, target: str) -> str:
     """What went wrong while a target was loaded, with the line of the target where it did."""
-    text = f"{type(error).__name__}: {error}"
+    text, place = reason_and_place(error, target)
+    return f"{text}  ({place})" if place else text
+
+
+def reason_and_place(error: BaseException, target: str) -> tuple[str, str]:
+    """What went wrong while a target was loaded, and where in the target: `file.py:12`, or nothing."""
+    kind, said = type(error).__name__, str(error)
     name = Path(target.partition(".py:")[0]).stem
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [f"{Path(f.filename).name}:{f.lineno}" for f in frames if Path(f.filename).stem == name]
-    return f"{text}  ({lines[-1]})" if lines else text
+    places = [(f.filename, f.lineno) for f in frames if Path(f.filename).stem == name]
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).stem == name:
+        said = error.msg  # the rest of its text is the place
+        places.append((error.filename, error.lineno))
+    where = f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else ""
+    return f"{kind}: {said}" if said.strip() else kind, where
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     path = path.resolve()
+    enter_home(str(path))
     loaded = [m for m in list(sys.modules.values()) if _is_of(m, path)]
     if loaded:  # another file imports it: what it registers cannot be registered twice
         return loaded[0]
     packages = packages_of(path)
-    root = path.parent if not packages else path.parents[len(packages)]
-    taken = not packages and _is_taken(path.stem)
-    # a file named like a module of somebody else's must not be found in its stead
-    sys.path.insert(len(sys.path) if taken else 0, str(root))
     if packages:
         return importlib.import_module(".".join([*packages, path.stem]))
-    name = f"{path.stem}_to_check" if taken else path.stem
+    name = f"{path.stem}_to_check" if _is_taken(path) else path.stem
     try:
         return run_file(path, name)
     except BaseException:
@@ -93,9 +113,13 @@ def packages_of(path: Path) -> list[str]:
     return found
 
 
-def _is_taken(name: str) -> bool:
-    """Whether others may mean another module by this name."""
+def _is_taken(path: Path) -> bool:
+    """Whether others may mean another module by the name of a file."""
+    name = path.stem
+    if name in sys.modules:
+        return not (is_beside(name) or _is_of(sys.modules[name], path))
     try:
-        return name in sys.modules or importlib.util.find_spec(name) is not None
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return False
+    return spec is not None and not is_entered(spec.origin)

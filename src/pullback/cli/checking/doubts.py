@@ -31,7 +31,7 @@ _HAS_A_DOMAIN = re.compile(
 
 def doubt_of(report: Report, found: Found, options: Mapping[str, Any], check: Check) -> str:
     """A sentence on what may be to blame; nothing where it is the rule."""
-    finding, said = report.findings[0], report.diagnosis
+    finding, said = report.findings[0], report.diagnosis.removesuffix(".")
     if found.unsure:
         return f"wrong at all inputs that were tried: {said}. @pb.inputs(...) says which are meant"
     if finding.kind == "nonfinite":
@@ -106,7 +106,11 @@ def doubt_of_axes(found: Found, options: Mapping[str, Any], check: Check) -> str
         report = check(replace(found, guess=guess), dict(options))
     except CheckError:
         return ""
-    return f"{described(guess)}, {report.diagnosis}" if report.verdict == "wrong" else ""
+    return (
+        f"{described(guess, found.function)}, {report.diagnosis}"
+        if report.verdict == "wrong"
+        else ""
+    )
 
 
 def _chooses_axis(function: Any) -> bool:

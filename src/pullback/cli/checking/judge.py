@@ -24,7 +24,7 @@ _LOST = (*_ABSENT, "mode")  # the same in graphs, while eager code has a gradien
 def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "") -> Outcome:
     """Check a function, and say in one sentence what came of it; `origin` is who gave the arguments, if anybody did."""
     guess = found.guess
-    inputs = described(guess)
+    inputs = described(guess, found.function)
     try:
         is_said = "against" in options or "tolerance" in options
         meant = "" if is_said or found.fault else meaning(found.function, guess.args, guess.kwargs)
@@ -34,7 +34,8 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
     except CheckError as error:
         blamed = f"with what {origin} gives: " if origin else ""
         return Outcome(item, UNKNOWN, f"{blamed}{error}", inputs)
-    report = replace(report, name=item.name)
+    again = f"pullback check {item.file}:{item.name} --report --seed {report.seed}"
+    report = replace(report, name=item.name, reproduce=again)
     notes = tuple(f"no gradient for {name}, taken as a constant" for name in held)
     outcome = Outcome(item, RIGHT, "", inputs, report=report, notes=notes)
     if report.verdict == "wrong":
@@ -42,7 +43,9 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
     if report.verdict == "undecided":
         reason = next(iter(report.coverage.reasons), "it could not be told")
         return replace(
-            outcome, status=UNKNOWN, text=f"undecided: {reason}. --report says what to write"
+            outcome,
+            status=UNKNOWN,
+            text=f"undecided: {reason.removesuffix('.')}. --report says what to write",
         )
     return _right(outcome, report, found, held, options, is_given=bool(origin))
 
@@ -68,7 +71,7 @@ def _right(
     if not (doubt or is_given):
         doubt = doubt_of_axes(found, options, lambda *call: _checked(*call)[0])
     if doubt:
-        text = f"right at these inputs; with {doubt}. @pb.inputs(...) says which are meant"
+        text = f"right at these inputs; with {doubt.removesuffix('.')}. @pb.inputs(...) says which are meant"
         return replace(outcome, status=UNKNOWN, text=text)
     if not options.get("wrt") and (lost := _lost_outside(found)):
         return replace(outcome, status=UNKNOWN, text=lost)

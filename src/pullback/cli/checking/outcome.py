@@ -13,11 +13,20 @@ MARKS = {RIGHT: "✓", WRONG: "✗", UNKNOWN: "?", IGNORED: "·"}
 
 @dataclass(frozen=True)
 class Item:
-    """A custom gradient that was found: its name, and where it is written."""
+    """A custom gradient that was found: its name, and where it is written; or a target that is `absent`."""
 
     name: str
     file: str = ""
     line: int = 0
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Unloaded:
+    """Why a place cannot be loaded, and where in it that is: `file.py:12`, or nothing."""
+
+    text: str
+    source: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from pullback.cli.checking.sites import Site, sites_in
 from pullback.cli.target import split
 
 _SKIPPED = {"build", "dist", "node_modules", "site-packages", "__pycache__", "venv", "env"}
+_WANTED = "name a file, a folder, a module or module:function"
 _TELLING = ("pullback_inputs", "override(", "pb.inputs")
 
 
@@ -46,6 +48,27 @@ def _of_one(target: str) -> Iterator[Place]:
         yield from (Place(str(file), str(file)) for file in files_in(folder))
     else:
         yield Place(place, place, only)
+
+
+def not_there(place: Place) -> str:
+    """Why a place cannot be meant: nothing is there, or no Python; nothing where it may be."""
+    path, first = Path(place.target), place.target.partition(".")[0]
+    if path.exists():
+        return "" if path.suffix == ".py" else f"is no Python file: {_WANTED}"
+    is_path = any(sign in place.target for sign in "/\\") or path.suffix == ".py" or not first
+    if is_path or not _is_importable(first):
+        return (
+            f"no such file or folder{'' if is_path else ', and no module of that name'}: {_WANTED}"
+        )
+    return ""
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        here = PathFinder.find_spec(name, [str(Path.cwd())])
+        return (here or importlib.util.find_spec(name)) is not None
+    except (ImportError, ValueError):
+        return True  # something is there, and importing it says what
 
 
 def files_in(folder: Path) -> Iterator[Path]:

@@ -15,19 +15,23 @@ from pullback._engine import only_engine
 from pullback._inputs import Inputs
 from pullback.cli.checking.judge import judged
 from pullback.cli.checking.listing import Known, file_of, function_of, known_in
-from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome
+from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome, Unloaded
 from pullback.cli.checking.places import Place
 from pullback.cli.checking.reach import Found, Search, Unreached, given_call, with_call
 from pullback.cli.checking.sites import REGISTER, Site
 from pullback.cli.discover import LAZY, Candidate, bound, named
 from pullback.cli.inputs import NAME
 from pullback.cli.settings import Project, Said, said_of
-from pullback.cli.target import load, why_not
+from pullback.cli.target import enter_home, load, reason_and_place
 from pullback.errors import CheckError
 
 
 class NotLoaded(Exception):
-    """A target cannot be loaded; the text says why."""
+    """A target cannot be loaded; `why` says why."""
+
+    def __init__(self, why: Unloaded) -> None:
+        super().__init__(why.text)
+        self.why = why
 
 
 class Here:
@@ -48,7 +52,7 @@ class Here:
         try:
             known = self._load(place)
         except NotLoaded as error:
-            return str(error)
+            return error.why
         return (
             self._outcome(place, known[name[0]], options)
             if name
@@ -59,14 +63,17 @@ class Here:
         """Nothing to close."""
 
     def _load(self, place: Place) -> dict[str, Known]:
-        if place not in self._known:
+        if place in self._known:
+            enter_home(place.target)  # functions may import when they are called
+        else:
             try:
                 self._modules[place.target] = (
                     self._modules.get(place.target) or load(place.target)[0]
                 )
                 self._known[place] = known_in(self._modules[place.target], place)
             except (Exception, SystemExit) as error:
-                raise NotLoaded(f"cannot be loaded: {why_not(error, place.target)}") from error
+                text, source = reason_and_place(error, place.target)
+                raise NotLoaded(Unloaded(f"cannot be loaded: {text}", source)) from error
         return self._known[place]
 
     def _outcome(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:

@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Item, Outcome
-from pullback.cli.checking.places import Place, places, sites_of
+from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Item, Outcome, Unloaded
+from pullback.cli.checking.places import Place, not_there, places, sites_of
 from pullback.cli.checking.select import is_selected
 from pullback.cli.checking.show.files import as_github, as_json, as_junit
 from pullback.cli.checking.show.lines import line, note, summary
@@ -62,13 +62,10 @@ class Session:
         began = time.perf_counter()
         try:
             with self.console.status("loading") as self._status:
-                tasks = self._tasks(places(targets))
+                tasks = self._tasks(self._present(places(targets)))
                 if not tasks and not self.outcomes:
                     self._nothing(targets)
-                for outcome in self.crew.outcomes(tasks, self.options, self._show_running):
-                    self._add(outcome)
-                    if self.fail_fast and outcome.status == WRONG:
-                        break
+                left = self._checked(tasks)
         except KeyboardInterrupt:
             many = f"interrupted after {len(self.outcomes)} functions"
             self.console.print(note("?", " ".join(targets), many))
@@ -76,10 +73,29 @@ class Session:
         finally:
             self.seconds = time.perf_counter() - began
             self.crew.close()
-        if self.outcomes:
-            self.console.print(Text(summary(self.outcomes, self.seconds), style="bold"))
+        if not all(outcome.item.absent for outcome in self.outcomes):
+            text = summary(self.outcomes, self.seconds)
+            stopped = f"; stopped at the first wrong one: {left} not checked" if left else ""
+            self.console.print(Text(text + stopped, style="bold"))
         idle = self._without_effect(targets)
         return exit_status([*(o.status for o in self.outcomes), *([UNKNOWN] if idle else [])])
+
+    def _present(self, found: Sequence[Place]) -> list[Place]:
+        """The places that are there; the others have a line of their own."""
+        reasons = {place: not_there(place) for place in found}
+        for place, reason in reasons.items():
+            if reason:
+                self._add(Outcome(Item(place.label, absent=True), UNKNOWN, reason))
+        return [place for place in found if not reasons[place]]
+
+    def _checked(self, tasks: Sequence[Task]) -> int:
+        """Check them in turn; how many are left where the first wrong one ends it."""
+        outcomes = self.crew.outcomes(tasks, self.options, self._show_running)
+        for count, outcome in enumerate(outcomes, start=1):
+            self._add(outcome)
+            if self.fail_fast and outcome.status == WRONG:
+                return len(tasks) - count
+        return 0
 
     def _without_effect(self, targets: Sequence[str]) -> bool:
         """Say which keys of pyproject.toml are about nothing: a setting without effect is a mistake."""
@@ -101,8 +117,8 @@ class Session:
         for place in found:
             self._status.update(f"loading {place.label}")
             items = self.crew.first().items(place)
-            reason = items if isinstance(items, str) else ""
-            known = _written(place) if isinstance(items, str) else items
+            reason = items if isinstance(items, Unloaded) else None
+            known = _written(place) if isinstance(items, Unloaded) else items
             named = {item: f"{place.label}:{item.name}" if several else item.name for item in known}
             kept = [
                 item
@@ -115,9 +131,11 @@ class Session:
             tasks += [] if reason else [(place, item) for item in kept]
         return tasks
 
-    def _unloaded(self, place: Place, items: list[Item], reason: str) -> None:
-        for item in items or [Item(place.label)]:
-            self._add(Outcome(item, UNKNOWN, reason))
+    def _unloaded(self, place: Place, items: list[Item], reason: Unloaded) -> None:
+        path, line = Path(place.target), reason.source.rpartition(":")[2]
+        file = str(path.resolve()) if path.is_file() else ""
+        for item in items or [Item(place.label, file, int(line or 1) if file else 0)]:
+            self._add(Outcome(item, UNKNOWN, reason.text, source=reason.source))
 
     def _nothing(self, targets: Sequence[str]) -> None:
         left = f" that -k {self.select!r} means" if self.select else ""
@@ -134,7 +152,9 @@ class Session:
             text = as_github(outcome)
             self.console.print(Text(text) if text else Text(), end="\n" if text else "")
         elif self.full and outcome.report is not None:
-            self.console.print(_full(outcome, self._names.get(outcome.item, outcome.item.name)))
+            report: Any = outcome.report
+            name = self._names.get(outcome.item, outcome.item.name)
+            self.console.print(replace(report, name=name))
         else:
             self.console.print(line(outcome, self._names.get(outcome.item, outcome.item.name)))
 
@@ -149,13 +169,6 @@ def _written(place: Place) -> list[Item]:
     items = [Item(site.name, str(path.resolve()), site.line) for site in sites]
     only = place.only
     return [i for i in items if only is None or i.name == only or i.name.startswith(f"{only}.")]
-
-
-def _full(outcome: Outcome, name: str) -> Any:
-    """The whole report, named and run again like the target."""
-    report: Any = outcome.report
-    again = f"pullback check {outcome.item.file}:{outcome.item.name} --report --seed {report.seed}"
-    return replace(report, name=name, reproduce=again)
 
 
 def exit_status(statuses: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pullback.cli.checking.outcome import UNKNOWN, Item, Outcome
+from pullback.cli.checking.outcome import UNKNOWN, Item, Outcome, Unloaded
 from pullback.cli.checking.places import Place
 from pullback.cli.checking.server import Here
 from pullback.cli.settings import Project
@@ -27,12 +27,12 @@ class Asker:
         self._loaded: set[Place] = set()
         self._seconds = seconds
 
-    def items(self, place: Place) -> list[Item] | str:
+    def items(self, place: Place) -> list[Item] | Unloaded:
         """The custom gradients of a place, or why it cannot be loaded."""
         try:
             found = self._ask((place,), {}, max(self._seconds, LOADING) if self._seconds else 0)
         except Lost as lost:
-            return f"cannot be loaded: {lost}"
+            return Unloaded(f"cannot be loaded: {lost}")
         self._loaded.add(place)
         return found
 
@@ -43,8 +43,8 @@ class Asker:
             self._loaded.clear()
         if place not in self._loaded:
             found = self.items(place)
-            if isinstance(found, str):
-                return Outcome(item, UNKNOWN, found)
+            if isinstance(found, Unloaded):
+                return Outcome(item, UNKNOWN, found.text, source=found.source)
         try:
             return self._ask((place, item.name), dict(options), self._seconds)
         except Lost as lost:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.cli.guess.reading import readings
+from pullback.cli.guess.reading import parameters_of, readings
 from pullback.cli.guess.shapes import tried
 from pullback.cli.guess.wanted import TRIED, Shape, Wanted, made, shape_of, sizes
 
@@ -105,14 +105,21 @@ def _shapes(chosen: Sequence[Wanted]) -> Iterator[list[Shape]]:
         yield [next(rest) if shape is None else shape for shape in fixed]
 
 
-def described(guess: Guess) -> str:
-    """`x float32[3, 4] (tried), axis=-1 (name)`, as a line of the output has it."""
+def described(guess: Guess, function: Any) -> str:
+    """`x float32[3, 4] (tried), axis=-1 (name)`, as a line of the output has it.
+
+    Flags and choices that nobody gave are told too: what was checked is the branch that their defaults choose.
+    """
     names = list(guess.sources)
     values = [*guess.args, *guess.kwargs.values()]
     pairs = zip([*(n for n in names if n not in guess.kwargs), *guess.kwargs], values, strict=False)
-    return ", ".join(
-        f"{spec(name, value)} ({guess.sources.get(name, TRIED)})" for name, value in pairs
-    )
+    told = [f"{spec(name, value)} ({guess.sources.get(name, TRIED)})" for name, value in pairs]
+    kept = [
+        f"{spec(p.name, p.default)} (default)"
+        for p in parameters_of(function)
+        if isinstance(p.default, bool | str) and p.name not in {*guess.sources, *guess.kwargs}
+    ]
+    return ", ".join([*told, *kept])
 
 
 def spec(name: str, value: Any) -> str:

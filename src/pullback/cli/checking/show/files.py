@@ -59,8 +59,8 @@ def as_github(outcome: Outcome) -> str:
         return ""
     file, line = shown(outcome.item.file), _line_of_rule(outcome)
     title = _escaped(f"pullback: {outcome.item.name}", _IN_PROPERTIES)
-    place = f"file={_escaped(file, _IN_PROPERTIES)},line={line},title={title}"
-    return f"::{level} {place}::{_escaped(outcome.text, _BREAKS)}"
+    place = f"file={_escaped(file, _IN_PROPERTIES)},line={line}," if file else ""
+    return f"::{level} {place}title={title}::{_escaped(outcome.text, _BREAKS)}"
 
 
 def _line_of_rule(outcome: Outcome) -> int:

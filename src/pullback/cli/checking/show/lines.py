@@ -42,6 +42,7 @@ def place_of(outcome: Outcome) -> str:
 
 def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
     """How many of each, and how long it took."""
+    outcomes = [outcome for outcome in outcomes if not outcome.item.absent]
     counts = Counter(outcome.status for outcome in outcomes)
     words = {RIGHT: "right", WRONG: "wrong", UNKNOWN: "undecided", IGNORED: "ignored"}
     told = [f"{MARKS[s]} {counts[s]} {word}" for s, word in words.items() if counts[s]]
