@@ -32,7 +32,7 @@ THIRD_PARTY = {
     "ready-made": {"numpy", "optree", "rich"},
     "tool": {"numpy", "optree", "rich", "typer", "pytest", "hypothesis"},
 }
-FRAMEWORKS_OF = {"tensorflow": {"tensorflow", "keras"}}
+FRAMEWORKS_OF = {"tensorflow": {"tensorflow", "keras", "ml_dtypes"}}
 
 
 def layer_of(part: str) -> str:
