@@ -345,3 +345,18 @@ def test_several_unknowns_under_xla() -> None:
         lambda a: f.root(lambda x, a: x**2 - a, tf.ones_like(a), a), jit_compile=True
     )
     np.testing.assert_allclose(with_tape(solve, [A], ())[0], SQRT, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("entries", "at_once"), [(4, True), (2**15, False)])
+def test_large_arrays_are_solved_in_a_graph(entries: int, at_once: bool) -> None:
+    ran: list[bool] = []
+
+    def half(x: Any, a: Any) -> Any:
+        ran.append(tf.executing_eagerly())
+        return 0.5 * (x + a)
+
+    a = tf.ones([entries])
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        pb.functions.fixed_point(half, tf.zeros([entries]), a, max_steps=40)
+    assert (sum(ran) > 10) == at_once

@@ -156,3 +156,14 @@ def test_a_stack_keeps_its_last_outputs_alone() -> None:
             x1, x2 = BLOCK(x1, x2)
             middle += map(weakref.ref, (x1, x2))
     assert [r() is None for r in middle] == [True] * 6 + [False] * 2
+
+
+def test_a_variable_that_was_assigned_meanwhile_is_an_error() -> None:
+    w = tf.Variable([2.0, 3.0])
+    block = pb.functions.reversible(lambda x: w * x, tf.sin)
+    with tf.GradientTape(persistent=True) as tape:
+        y1, _ = block(X1, X2)
+    assert tape.gradient(y1, w) is not None
+    w.assign_add([0.5, 0.0])
+    with pytest.raises(UnsupportedError, match=r"assigned between the forward pass.*checkpoint"):
+        tape.gradient(y1, w)
