@@ -110,45 +110,6 @@ def test_a_random_function_does_not_leave_its_seed_behind():
     assert after not in again
 
 
-def test_pythons_random_numbers_are_held_fixed():
-    report = check(lambda x: x * random.random(), M, quick=True)
-    assert report.ok
-    assert "random: checked with its random numbers held fixed" in report.coverage.notes
-
-
-HIDDEN = {
-    "dropout": lambda x: tf.nn.dropout(x, 0.5),
-    "dropout with a seed": lambda x: tf.nn.dropout(x, 0.5, seed=3),
-    "dropout in a tf.function": tf.function(lambda x: tf.nn.dropout(x, 0.5)),
-    "a new layer in each call": lambda x: keras.layers.Dropout(0.5)(x, training=True),
-    "factors": lambda x: x * tf.random.normal([4]),
-    "NumPy's": lambda x: x * tf.cast(np.random.normal(size=4), x.dtype),
-    "Python's": lambda x: x * random.random(),
-    "in a branch": lambda x: tf.nn.relu(x - 0.01) * tf.random.normal([4]),
-    "in the other branch": lambda x: tf.nn.relu(-x - 0.01) * tf.random.normal([4]),
-}
-
-
-@pytest.mark.parametrize("name", HIDDEN)
-def test_random_numbers_that_zeros_hide_are_held_fixed(name: str):
-    report = check(HIDDEN[name], tf.zeros([4]), order=1)
-    assert report.ok, str(report)
-    assert "random: checked with its random numbers held fixed" in report.coverage.notes
-
-
-def test_random_numbers_that_one_of_two_arguments_hides_are_held_fixed():
-    start, scale = tf.constant([0.1, 0.2, 0.3]), tf.Variable(tf.zeros([3]))
-    assert check(lambda x, s: x + s * tf.random.normal([3]), start, tf.zeros([3])).ok
-    assert check(lambda x: x + scale * tf.random.normal([3]), start, order=1).ok
-    np.testing.assert_array_equal(scale, np.zeros(3))
-
-
-def test_what_stays_random_is_refused_where_zeros_hide_it():
-    rng = np.random.default_rng()
-    with pytest.raises(CheckError, match="Make its randomness an argument"):
-        check(lambda x: x * rng.normal(), tf.zeros([4]))
-
-
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_mask_that_is_drawn_again_by_chance_does_not_count_as_repeated(value: float):
     """A mask of six entries comes again in one of 64 runs; the generator is the function's own, and is not put back."""

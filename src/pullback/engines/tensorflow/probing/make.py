@@ -16,7 +16,12 @@ from pullback.engines.tensorflow.probing.float64_copy import float64_copy
 from pullback.engines.tensorflow.probing.lifted import lifted_values, short_formats_seen
 from pullback.engines.tensorflow.probing.precision import double
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
-from pullback.engines.tensorflow.probing.state import State, random_state_kept, variables_of
+from pullback.engines.tensorflow.probing.state import (
+    State,
+    draws_seen,
+    random_state_kept,
+    variables_of,
+)
 from pullback.engines.tensorflow.tf_private.drawing import drawn_in
 from pullback.engines.tensorflow.values import flows
 from pullback.extend import Array, Leaf, OutsideDomain, Probe, describe, refusals
@@ -25,7 +30,7 @@ _FINE = 1e-10
 # Values of a short format may be off by so many units of rounding.
 _ROUNDINGS = 4
 _REDRAWN = 8
-_LEAST_REDRAWN = 2  # a function that is traced already does not show that it draws
+_LEAST_REDRAWN = 2  # a generator of somebody's own does not show that it is drawn from
 _FLOAT64, _SHORT = 2.0**-52, 2.0**-23  # beyond the latter, rounding makes stairs of a function
 
 
@@ -53,7 +58,7 @@ def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
     """The function as given, run once: its outputs, the variables it reads, what it writes, in what it draws."""
     arguments, state = probe.arguments, probe.state
     tensors = probe.tensors(probe.start())
-    with short_formats_seen() as seen:
+    with short_formats_seen() as seen, draws_seen() as draws:
         result, read, drawn = _recorded(probe, tensors)
         if state.add([*variables_of(probe.fn), *read]):
             # made by the call itself, so that only another one shows what it writes, and what it gives once it is built
@@ -66,6 +71,7 @@ def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
     written = state.changed()
     state.restore(written)  # among them may be variables that are moved from here
     probe = replace(probe, variables=asked, written=written, drawn_in=drawn)
+    probe.draws = bool(draws)
     refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
     probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *seen])
@@ -111,7 +117,7 @@ def _held_fixed(probe: TensorFlowProbe, first: Sequence[Any]) -> TensorFlowProbe
     """Random numbers are held fixed where they matter, which other ones tell; or the function is refused."""
     free = replace(probe, seed=None)
     # a mask of few entries may be drawn again by chance
-    runs = _REDRAWN if probe.drawn_in else 1
+    runs = _REDRAWN if probe.draws else 1
     if _repeats(lambda: _run(probe, free.values, probe.start()), first, runs):
         repeats = _repeats_around(probe, free, runs)
     else:
@@ -132,7 +138,7 @@ def _repeats_around(probe: TensorFlowProbe, free: TensorFlowProbe, runs: int) ->
     start, rng = probe.start(), np.random.default_rng(0)
     beside = [_beside(rng, x) for x in start]
     try:
-        for xs in [beside, [-x for x in beside]] if probe.drawn_in else [beside]:
+        for xs in [beside, [-x for x in beside]] if probe.draws else [beside]:
             drawn = functools.partial(_values_or_none, free, xs)
             fixed = functools.partial(_values_or_none, probe, xs)
             if not _repeats(drawn, drawn(), max(runs, _LEAST_REDRAWN)):

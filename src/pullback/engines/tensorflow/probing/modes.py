@@ -105,7 +105,7 @@ def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMod
     probe.assign(at.tensors)
     what, run, along = ("jvp", at.tangents, us) if mode.is_forward else ("vjp", at.gradients, ws)
     try:
-        draws = mode.check == "on request" and (probe.written or probe.drawn_in)
+        draws = mode.check == "on request" and (probe.written or probe.draws or probe.drawn_in)
         if draws and not at.has_values_of(mode):
             return Unsupported(
                 "the function gives other values there, as with other random numbers"

@@ -63,7 +63,8 @@ class TensorFlowProbe:
 
     `variables` are moved like arguments, `written` are those that a call changes. `as_given` is the
     probe at the precision of the arguments, `source_of` the function where `fn` is a copy of it. `kept` puts the
-    random numbers of the process back; real ones are drawn in the one format that is in `drawn_in`, if there is one.
+    random numbers of the process back; `draws` tells that a call draws some, real ones in the one format that is in
+    `drawn_in`, if there is one.
     `lifted` gives the values in float64 of what runs in a short format.
     """
 
@@ -74,6 +75,7 @@ class TensorFlowProbe:
     variables: Sequence[Any] = ()
     state: State = field(default_factory=lambda: State(()))
     seed: int | None = None
+    draws: bool = False
     drawn_in: frozenset[tf.DType] = frozenset()
     kept: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     outputs: tuple[Leaf, ...] = ()

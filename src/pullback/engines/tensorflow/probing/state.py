@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow import stateful_operations as ops
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.closed_over import inside
 from pullback.engines.tensorflow.probing.arguments import is_variable
@@ -106,6 +107,24 @@ def random_state_kept(seed: int) -> contextlib.ExitStack:
     np.random.seed(seed % 2**32)
     random.seed(seed)
     return stack
+
+
+@contextlib.contextmanager
+def draws_seen() -> Generator[set[str]]:
+    """What draws random numbers while the block runs: operations, also of functions traced before, NumPy and Python."""
+    seen = set[str]()
+
+    def see_op(kind: Any, *_: Any, **_more: Any) -> None:
+        seen.update({tf.compat.as_str(kind)} & ops.RANDOM)
+
+    leave = private.see_calls(lambda name: seen.update(private.types_in_function(name, ops.RANDOM)))
+    before = random.getstate(), str(np.random.get_state())
+    try:
+        with private.ops_seen_by(see_op, first=True):
+            yield seen
+    finally:
+        leave()
+    seen.update({"random"} if (random.getstate(), str(np.random.get_state())) != before else ())
 
 
 @contextlib.contextmanager

@@ -161,7 +161,17 @@ def ops_seen_by(
     see: Callable[..., Any], *, first: bool = False
 ) -> contextlib.AbstractContextManager[None]:
     """A function sees every op of the block, before or after those that do already; it may give other outputs."""
-    return with_op_callbacks([see, *op_callbacks()] if first else [*op_callbacks(), see])
+
+    def passing_on(
+        kind: Any, inputs: Any, attrs: Any, outputs: Any, *more: Any, **named: Any
+    ) -> Any:
+        # TensorFlow hands the next callback what this one returns, also where that is None
+        given = see(kind, inputs, attrs, outputs, *more, **named)
+        return outputs if given is None else given
+
+    return with_op_callbacks(
+        [passing_on, *op_callbacks()] if first else [*op_callbacks(), passing_on]
+    )
 
 
 def value_of(variable: Any) -> Any:
