@@ -13,6 +13,11 @@ from pullback.errors import ArgumentError, UnsupportedError
 from pullback.functions._arguments import arrays_for
 
 Arrays = Sequence[Any]
+_ASSIGNED = (
+    "pb.functions.reversible reads a variable that was assigned between the forward pass and the gradient: its inputs "
+    "cannot be computed back. Take the gradient first, or use pb.functions.checkpoint, which uses the values of the "
+    "forward pass."
+)
 
 
 def reversible(f: Callable[[Any], Any], g: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
@@ -94,11 +99,12 @@ class _Block:
     def __init__(self, xp: Any, f: Any, g: Any, before: _Outputs | None) -> None:
         self.xp, self.f, self.g, self.before = xp, f, g, before
         self.outputs = _Outputs()
-        self.read: Arrays | None = None  # the sources, as they were in the forward pass
+        self.are_unchanged: Callable[[], Any] = bool
 
     def run(self, x1: Any, x2: Any) -> Any:
         xp = self.xp
         sources = xp.sources_of(lambda xs: self._forward(*xs)[1:], [x1, x2], run=False)
+        self.are_unchanged = xp.noted_values(sources)
         at_once = xp.runs_at_once()
         once = at_once and xp.gradient_order([x1, x2, *sources]) == 1
         if at_once and not once:
@@ -114,8 +120,6 @@ class _Block:
             return tuple(found), rule(sources)
 
         ys = reversible_block(x1, x2, sources)
-        if at_once:
-            self.read = xp.unrecorded(lambda: sources)
         if once:
             self.outputs.kept = list(ys)
             if self.before is not None:
@@ -139,19 +143,6 @@ class _Block:
 
         return reversible_pullback
 
-    def _require_unchanged(self, sources: Arrays) -> None:
-        """Going back with other weights than forward would give other inputs, and wrong gradients."""
-        xp = self.xp
-        if self.read is None:
-            return
-        now = xp.unrecorded(lambda: sources)
-        if not all(bool(xp.all(xp.equal(a, b))) for a, b in zip(now, self.read, strict=True)):
-            raise UnsupportedError(
-                "pb.functions.reversible reads a variable that was assigned between the forward pass and the gradient: "
-                "its inputs cannot be computed back. Take the gradient first, or use pb.functions.checkpoint, which "
-                "uses the values of the forward pass."
-            )
-
     def _rule_of_outputs(self, sources: Arrays) -> Callable[..., Any]:
         def reversible_pullback(dy1: Any, dy2: Any, *, outputs: Any) -> Any:
             computed, xp = self.outputs.kept, self.xp
@@ -165,8 +156,10 @@ class _Block:
         return reversible_pullback
 
     def _pull(self, ys: Any, sources: Arrays, dy1: Any, dy2: Any) -> dict[str, Any]:
-        self._require_unchanged(sources)
         (y1, y2), xp = ys, self.xp
+        # Going back with other weights than forward would give other inputs, and wrong gradients.
+        unchanged = self.are_unchanged()
+        dy1, dy2 = (xp.require(unchanged, dy, _ASSIGNED) for dy in (dy1, dy2))
         (at_g,), pull_g = xp.pullback_of(lambda at: [self.g(at[0])], [y1], sources)
         x2 = y2 - at_g
         through, *of_g = pull_g([dy2])

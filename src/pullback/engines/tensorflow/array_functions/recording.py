@@ -55,6 +55,25 @@ def unrecorded(compute: Callable[[], Sequence[Any]]) -> list[Any]:
     return found if tf.executing_eagerly() else [tf.stop_gradient(a) for a in found]
 
 
+def noted_values(sources: Sequence[Any]) -> Callable[[], Any]:
+    """Note what variables hold; what is returned tells later whether they still hold it.
+
+    A value that was read takes no memory of its own. A loop would keep it once for each round: there it is not noted.
+    """
+    looped = not tf.executing_eagerly() and private.is_in_control_flow(
+        tf.compat.v1.get_default_graph()
+    )
+    variables = [] if looped else [s for s in sources if isinstance(s, tf.Variable)]
+    then = unrecorded(lambda: variables)
+
+    def are_the_same() -> Any:
+        now = unrecorded(lambda: variables)
+        same = [tf.reduce_all(tf.equal(a, b)) for a, b in zip(then, now, strict=True)]
+        return tf.reduce_all(same) if same else True
+
+    return are_the_same
+
+
 def _is_watched(things: Sequence[Any]) -> bool:
     """Whether some tape knows one of these; it will know a variable as soon as that is read."""
     if not private.could_possibly_record():
