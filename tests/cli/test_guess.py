@@ -59,6 +59,29 @@ def test_shapes_and_ranges_are_read_from_docstrings(said, dims, values, dtype):
     assert (wanted.dims, wanted.values, wanted.dtype) == (dims, values, dtype)
 
 
+@pytest.mark.parametrize(
+    "said, name, dims, dtype",
+    [
+        ("q: [..., 4], v: [..., 3]", "v", ("leading", 3), "float32"),
+        ("points [batch, n, 2], angle [batch] in radians", "angle", ("batch",), "float32"),
+        ("Project pts [B, N, 2] with H [B, 3, 3].", "H", ("B", 3, 3), "float32"),
+        ("t[ids] * w\n\nt: [V, D]; ids: int [E]; w: [E]", "ids", ("E",), "int32"),
+        ("NHWC maps, modulated: scale and shift are [C].", "scale", ("C",), "float32"),
+        ("NHWC maps, modulated: scale and shift are [C].", "x", tuple("NHWC"), "float32"),
+        ("logits, onehot: [batch, classes, time].", "logits", ("batch", "classes", "time"), "float32"),
+        ("Huber loss of y and t, both of shape [batch, n].", "t", ("batch", "n"), "float32"),
+    ],
+)  # fmt: skip
+def test_shapes_are_read_wherever_they_stand(said, name, dims, dtype):
+    wanted = from_docstring(said, name)[-1]
+    assert (wanted.dims, wanted.dtype) == (dims, dtype)
+
+
+@pytest.mark.parametrize("said", ["x: as in [1].", "x: shares [0, 1]", "x[i] is taken, see [n]"])
+def test_references_and_intervals_are_no_shapes(said):
+    assert from_docstring(said, "x") == []
+
+
 def test_a_docstring_that_does_not_name_a_parameter_says_nothing_of_it():
     assert from_docstring("Args:\n  other: tensor of shape [2]", "x") == []
     assert from_docstring("x: A `Tensor`. Must be one of the types `half`, `float32`.", "x") == []

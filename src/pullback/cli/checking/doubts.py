@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,16 +10,13 @@ from typing import Any
 from pullback._engine import only_engine
 from pullback.check import Report
 from pullback.cli.checking.reach import Found
-from pullback.cli.guess.calls import described
 from pullback.cli.guess.names import is_setting
 from pullback.cli.guess.reading import source_of
 from pullback.cli.guess.wanted import NAME, TRIED, numbers
-from pullback.cli.guess.words import means
 from pullback.errors import CheckError
 
 Check = Callable[[Found, dict[str, Any]], Report]
 _NEARLY = 0.01  # share of the gradient by which an approximation may be off; mistakes are larger
-_FLAT, _DEEPER = (3, 4), (2, 3, 4)
 _POSITIVE = (0.05, 20.0)
 _INSIDE = (0.05, 0.95)  # away from the ends, at which guards against zero set in
 # What a function does that is meant for some numbers only.
@@ -81,51 +77,6 @@ def _outside_domain(found: Found, options: Mapping[str, Any], check: Check, said
     if not _is_right(inside, {**options, "domain": domain}, check):
         return ""
     return f"right for inputs between 0 and 1, but else {said}. If others never come: @pb.inputs(domain=…)"
-
-
-def doubt_of_axes(found: Found, options: Mapping[str, Any], check: Check) -> str:
-    """What is wrong with tensors of one more axis, where an axis can be chosen: of two axes, number 1 is the last."""
-    if not _chooses_axis(found.function):
-        return ""
-    probes = only_engine().probes
-    args = tuple(
-        probes.tensor(numbers(_DEEPER, "", "float32", (k, 0)), "float32")
-        if _is_flat(value) and (source == TRIED or source.startswith("by "))
-        else value
-        for k, (value, source) in enumerate(
-            zip(found.guess.args, found.guess.sources.values(), strict=False)
-        )
-    )
-    guess = replace(found.guess, args=args)
-    if all(a is b for a, b in zip(args, found.guess.args, strict=True)):
-        return ""
-    ran = probes.trial(found.function, guess.args, guess.kwargs)
-    if ran.refused or ran.not_finite:
-        return ""
-    try:
-        report = check(replace(found, guess=guess), dict(options))
-    except CheckError:
-        return ""
-    return (
-        f"{described(guess, found.function)}, {report.diagnosis}"
-        if report.verdict == "wrong"
-        else ""
-    )
-
-
-def _chooses_axis(function: Any) -> bool:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    names = (
-        (*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], *code.co_freevars)
-        if code
-        else ()
-    )
-    return any(means("axis axes *_axis dim", name) for name in names)
-
-
-def _is_flat(value: Any) -> bool:
-    dtype = getattr(getattr(value, "dtype", None), "name", "")
-    return dtype == "float32" and tuple(value.shape) == _FLAT
 
 
 def _free(found: Found) -> Iterator[tuple[int, Any]]:

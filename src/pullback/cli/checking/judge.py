@@ -9,11 +9,13 @@ from typing import Any
 
 from pullback.check import Report, progress
 from pullback.check import check as check_gradient
-from pullback.cli.checking.doubts import doubt_of, doubt_of_axes
+from pullback.cli.checking.doubts import doubt_of
 from pullback.cli.checking.meant import HOW_TO_SAY, meaning
 from pullback.cli.checking.outcome import RIGHT, UNKNOWN, WRONG, Item, Outcome
 from pullback.cli.checking.reach import Found
+from pullback.cli.checking.variants import doubt_of_variants
 from pullback.cli.guess.calls import described
+from pullback.cli.guess.docstrings import says_tensor
 from pullback.cli.guess.names import is_data, is_setting, may_be_learnt
 from pullback.errors import CheckError
 
@@ -60,7 +62,8 @@ def _right(
     is_given: bool,
 ) -> Outcome:
     text = f"{report.calls} calls"
-    open_ = [name for name in held if may_be_learnt(_first(name))]
+    doc = inspect.getdoc(found.function) or ""
+    open_ = [n for n in held if may_be_learnt(_first(n)) or says_tensor(doc, _first(n))]
     if open_:
         text = (
             f"right, but there is no gradient for {_quoted(open_)}, on which it depends. "
@@ -69,7 +72,7 @@ def _right(
         return replace(outcome, status=UNKNOWN, text=text)
     doubt = found.doubt
     if not (doubt or is_given):
-        doubt = doubt_of_axes(found, options, lambda *call: _checked(*call)[0])
+        doubt = doubt_of_variants(found, options, lambda *call: _checked(*call)[0])
     if doubt:
         text = f"right at these inputs; with {doubt.removesuffix('.')}. @pb.inputs(...) says which are meant"
         return replace(outcome, status=UNKNOWN, text=text)

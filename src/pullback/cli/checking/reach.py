@@ -25,7 +25,7 @@ from pullback.cli.checking.recorder import codes_of, is_at, recorded
 from pullback.cli.checking.sites import DEFINE, Site
 from pullback.cli.discover import Candidate, has_own_gradient, named
 from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
-from pullback.cli.guess.reading import variations
+from pullback.cli.guess.reading import parameters_of, variations
 from pullback.cli.guess.wanted import TRIED
 from pullback.cli.inputs import said_beside
 
@@ -43,6 +43,7 @@ class Unreached(Exception):
 class Found:
     """A function to check with arguments that run; `outer` is the call through which it was reached.
 
+    `factory` is the call that returned it.
     `fault` is what is wrong with its gradient at first sight, `unsure` that its inputs may be to blame; `doubt` says
     what a likelier reading of its parameters came to.
     """
@@ -53,6 +54,7 @@ class Found:
     doubt: str = ""
     unsure: bool = False
     outer: tuple[Any, Guess] | None = None
+    factory: tuple[Any, Guess] | None = None
 
 
 class Budget:
@@ -139,6 +141,12 @@ class Search:
                 if ran.refused:
                     self._failed(ran.refused)
                     continue
+                if ran.fault and (full := _with_defaults(function, guess)):
+                    # `tf.custom_gradient` wants a gradient for each argument that is given, and for no other
+                    again = only_engine().probes.trial(function, full.args, full.kwargs)
+                    guess, ran = (
+                        (full, again) if not (again.refused or again.fault) else (guess, ran)
+                    )
                 doubt = doubt or _doubt(ran, guess)
                 yield Found(function, guess, ran.fault, doubt if _all_alike(guess) else "")
             self._failed("no arguments were found in time")
@@ -205,7 +213,7 @@ class Search:
         """Call a function with made-up arguments, and what it returns."""
         fruitless = 0
         for guess in self._with_variations(outer, name):
-            result, reached, error = _called(outer, guess)
+            result, reached, error = called(outer, guess)
             hits = [one for one in reached if is_at(self.site, self.file, one.codes)]
             for hit in hits[:1]:
                 yield from self._reached(hit, outer, guess)
@@ -215,10 +223,13 @@ class Search:
             fruitless += not hits
             if not hits and depth < _DEPTH:
                 before = self.budget.calls
-                callables = _callables(result)
+                callables = callables_in(result)
                 for further in callables:
-                    is_it = self._is_it(further)
-                    yield from self.direct(further) if is_it else self._calling(further, depth + 1)
+                    if self._is_it(further):
+                        made = self.direct(further)
+                        yield from (replace(one, factory=(outer, guess)) for one in made)
+                    else:
+                        yield from self._calling(further, depth + 1)
                 yield from self._in([result])
                 fruitless += (before - self.budget.calls) // 50
             if fruitless > _MOST_OUTER:
@@ -232,7 +243,7 @@ class Search:
         if first is None:
             return
         yield first
-        for changed in variations(_signature_holder(outer)):
+        for changed in variations(signature_holder(outer)):
             yield replace(first, kwargs={**first.kwargs, **changed})
         yield from several
 
@@ -243,7 +254,7 @@ class Search:
         if said is not None and said.gives_arguments:
             yield given_call(outer, said, "given for " + name)
             return
-        yield from self._guesses(_signature_holder(outer), direct=False)
+        yield from self._guesses(signature_holder(outer), direct=False)
 
     def _reached(self, hit: Reached, outer: Any, guess: Guess) -> Iterator[Found]:
         ran = only_engine().probes.trial(hit.function, hit.args, hit.kwargs)
@@ -285,6 +296,16 @@ def given_call(function: Any, said: Inputs, origin: str) -> Guess:
     return Guess(said.args, dict(said.kwargs), sources, hinted=True)
 
 
+def _with_defaults(function: Any, guess: Guess) -> Guess | None:
+    """The same call with the defaults of all other parameters given; nothing where there are none."""
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    rest = [p for p in parameters_of(function) if p.kind in by_position][len(guess.args) :]
+    if not rest or any(p.default is inspect.Parameter.empty for p in rest):
+        return None
+    sources = {**guess.sources, **{p.name: "default" for p in rest}}
+    return replace(guess, args=(*guess.args, *(p.default for p in rest)), sources=sources)
+
+
 def _doubt(ran: Ran, guess: Guess) -> str:
     """A likelier reading than the one that is used, under which the gradient has the wrong shape."""
     if not ran.is_misshapen:
@@ -307,7 +328,7 @@ def _shapes(guess: Guess) -> list[Any]:
     return [v.shape for v in (*guess.args, *guess.kwargs.values()) if hasattr(v, "dtype")]
 
 
-def _called(outer: Callable[..., Any], guess: Guess) -> tuple[Any, list[Reached], str]:
+def called(outer: Callable[..., Any], guess: Guess) -> tuple[Any, list[Reached], str]:
     """Run forward and backward: a rule may have a custom gradient of its own."""
     with recorded() as reached:
         ran = only_engine().probes.trial(outer, guess.args, guess.kwargs)
@@ -325,13 +346,13 @@ def _methods(instance: Any, name: str) -> Iterator[Any]:
     yield from (m for m in (getattr(instance, n, None) for n in own) if inspect.ismethod(m))
 
 
-def _signature_holder(outer: Any) -> Any:
+def signature_holder(outer: Any) -> Any:
     """Where the parameters of a callable are told: a layer's are those of its `call`."""
     call = getattr(outer, "call", None)
     return call if callable(call) and not inspect.isfunction(outer) else outer
 
 
-def _callables(result: Any) -> list[Any]:
+def callables_in(result: Any) -> list[Any]:
     """What is returned and can be called."""
     if isinstance(result, dict):
         result = list(result.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pullback.cli.guess import words
 from pullback.cli.guess.annotations import square
 from pullback.cli.guess.wanted import NAME, Wanted
@@ -21,6 +23,17 @@ def is_setting(name: str) -> bool:
 def may_be_learnt(name: str) -> bool:
     """Whether a setting is one that often has a gradient."""
     return means(words.LEARNT, name.lower())
+
+
+def is_length(name: str) -> bool:
+    """Whether a name is that of numbers of entries, of which there is one at least."""
+    return means(words.LENGTHS, name.lower())
+
+
+def number_for(name: str) -> float | None:
+    """An ordinary value of a setting, where its name is known."""
+    found = _number(name.lower())
+    return found[0] if found else None
 
 
 def from_name(name: str, kind: type | None, *, direct: bool, others: list[str]) -> list[Wanted]:
@@ -76,8 +89,8 @@ def _numbers(value: float, strict: bool, *, direct: bool) -> list[Wanted]:
 
 def _tensor(name: str, others: list[str]) -> list[Wanted]:
     if means(words.WHOLE, name):
-        whole = Wanted(NAME, dtype="int32")
-        return [Wanted(NAME, dtype="int32", dims=(3,)), whole, Wanted(NAME)]
+        whole = Wanted(NAME, dtype="int32", values="positive" if is_length(name) else "")
+        return [replace(whole, dims=(3,)), whole, Wanted(NAME)]
     if means(words.LABELS, name) and any(means(words.SCORES, other) for other in others):
         hot, unit = Wanted(NAME, values="one-hot"), Wanted(NAME, values="unit")
         ids = [Wanted(NAME, dims=(3,), dtype=dtype) for dtype in ("int32", "int64")]

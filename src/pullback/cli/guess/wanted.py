@@ -84,9 +84,8 @@ def numbers(shape: Shape, values: str, dtype: str, which: tuple[int, int]) -> An
     rng = np.random.default_rng([len(shape), *which])
     if dtype.startswith(("int", "uint")):
         whole = rng.integers(0, 2 if not shape else min(3, max(shape)), shape)
-        return (
-            np.sort(whole - whole.min()) if len(shape) == 1 else whole
-        )  # segments must be in order
+        whole = np.sort(whole - whole.min()) if len(shape) == 1 else whole  # segments, in order
+        return whole + (values == "positive")
     if dtype == "bool" or values == "flags":
         return rng.integers(0, 2, shape) if shape else np.ones(())
     if values.startswith("="):

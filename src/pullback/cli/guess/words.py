@@ -57,7 +57,8 @@ FUNCTIONS = """fn func function f forward *_fn *_func activation act callback la
 SCORES = """logit logits *_logits score scores pred preds prediction* y_pred y_hat output outputs logprob* log_prob*
 prob probs probabilities p_hat"""
 LABELS = "label labels *_label *_labels target targets y_true classes y one_hot* onehot*"
-WHOLE = "indices *_indices index idx ids *_ids length lengths *_lengths seq_len* position positions token tokens"
+LENGTHS = "length lengths *_lengths *_length seq_len* *_lens lens"
+WHOLE = f"indices *_indices index idx ids *_ids {LENGTHS} position positions token tokens"
 # Part of the data: nobody expects a gradient for labels, masks or indices.
 DATA = f"""{WHOLE} label labels *_label *_labels target targets *_targets y_true true truth ground_truth gt one_hot*
 onehot* classes mask masks *_mask *_masks sample_weight* class_weight* loss_weight* training assignment* noise u uniform

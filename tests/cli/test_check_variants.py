@@ -1,0 +1,137 @@
+"""What is right with its defaults is checked with other settings; shapes are read wherever a docstring has them."""
+
+import json
+import textwrap
+
+import pytest
+from typer.testing import CliRunner
+
+from pullback.cli import app
+
+HEAD = "import tensorflow as tf\n"
+# What a file says; the name of the line; its status; what its text says; what it says of the inputs.
+FORMS = [
+    (
+        """
+        @tf.custom_gradient
+        def log_shares(x, axis=-1):
+            y = tf.nn.log_softmax(x, axis=axis)
+            return y, lambda dy: dy - tf.exp(y) * tf.reduce_sum(dy, axis=-1, keepdims=True)
+        """,
+        "log_shares", "undecided", "right at these inputs; with axis=0,", "x float32[3, 4] (tried)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def log_shares_along(x, axis=-1):
+            y = tf.nn.log_softmax(x, axis=axis)
+            return y, lambda dy: dy - tf.exp(y) * tf.reduce_sum(dy, axis=axis, keepdims=True)
+        """,
+        "log_shares_along", "right", "calls", "",
+    ),
+    (
+        """
+        def make_tanh(beta=1.0):
+            @tf.custom_gradient
+            def scaled_tanh(x):
+                y = tf.tanh(beta * x)
+                return y, lambda dy: dy * (1.0 - y * y)
+            return scaled_tanh
+        """,
+        "make_tanh.scaled_tanh", "undecided", "right at these inputs; with beta=0.6,", "",
+    ),
+    (
+        """
+        def total(x, reverse=False):
+            @tf.custom_gradient
+            def summed(x):
+                return tf.cumsum(x, 1, reverse=reverse), lambda dy: tf.cumsum(dy, 1, reverse=True)
+            return summed(x)
+        """,
+        "total.summed", "undecided", "right at these inputs; with reverse=True,", "(by total)",
+    ),
+    (
+        """
+        def make_loss(reduction="sum"):
+            @tf.custom_gradient
+            def squares(x):
+                total = tf.reduce_sum(x * x)
+                if reduction == "mean":
+                    total = total / tf.cast(tf.size(x), x.dtype)
+                return total, lambda dy: 2.0 * x * dy
+            return squares
+        """,
+        "make_loss.squares", "undecided", "right at these inputs; with reduction='mean',", "",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def masked_squares(x, mask=None):
+            kept = x if mask is None else x * mask
+            return tf.reduce_sum(kept * kept), lambda dy: 2.0 * x * dy
+        """,
+        "masked_squares", "undecided", "right at these inputs; with mask float32[3, 4],", "",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def sharpened(logits, temperature):
+            '''Shares of logits [batch, classes].
+
+            temperature: scalar tensor, may be learned
+            '''
+            y = tf.nn.softmax(logits / temperature)
+            total = lambda dy: tf.reduce_sum(dy * y, -1, keepdims=True)
+            return y, lambda dy: (y * (dy - total(dy)) / temperature, None)
+        """,
+        "sharpened", "undecided", "there is no gradient for `temperature`", "logits float32[3, 4] (docstring)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def filtered(spectrum, response):
+            '''A spectrum times a response (both complex, [batch, bins]).'''
+            return spectrum * response, lambda dy: (dy * response, dy * spectrum)
+        """,
+        "filtered", "wrong", "conj", "spectrum complex64[3, 4] (docstring), response complex64[3, 4] (docstring)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def last_steps(x, lengths):
+            '''The last valid steps. x: [batch, time, features], lengths: [batch] int.'''
+            hot = tf.one_hot(lengths - 1, x.shape[1])[:, :, None]
+            return tf.reduce_sum(x * hot, 1), lambda dy: (dy[:, None] * hot, None)
+        """,
+        "last_steps", "right", "calls", "x float32[3, 4, 5] (docstring), lengths int32[3] (docstring)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def powers(x, order=2, scale=3.0):
+            return scale * x**order, lambda dy: (dy * scale * order * x ** (order - 1), None, None)
+        """,
+        "powers", "right", "calls", "x float32[3, 4] (tried), order=2 (default), scale=3.0 (default)",
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """One run over a file of all forms: what it says, by name."""
+    folder = tmp_path_factory.mktemp("variants")
+    text = HEAD + "\n\n".join(textwrap.dedent(form[0]) for form in FORMS)
+    (folder / "forms.py").write_text(text, encoding="utf-8")
+    words = ["check", str(folder), "--no-isolate", "--quick", "--json", str(folder / "out.json")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1, done.output
+    data = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+    return {one["name"]: one for one in data["results"]}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=[form[1] for form in FORMS])
+def test_each_form_has_its_line(results, form):
+    _, name, status, text, inputs = form
+    assert results[name]["status"] == status, results[name]
+    assert text in results[name]["text"]
+    assert inputs in results[name]["inputs"]
