@@ -33,7 +33,7 @@ SHORT_VECTOR, SAMPLE = 16_384, 4_096
 # Radii for one-sided quotients: where rounding still leaves a digit, up to where curvature takes over; the latter is
 # the length of steps inside a ball as well, relative to its radius. The window a third of the way up, in which nearly
 # every kink is confirmed, is tried before the others.
-LEAST_RADIUS, MOST_RADIUS = 3 / 4, 1 / 8  # powers of ε
+LEAST_RADIUS, USUAL_RADIUS, MOST_RADIUS = 3 / 4, 1 / 3, 1 / 8  # powers of ε
 RADII = 11
 # A bar decides if it is below this power of ε relative to the derivative, and below a third of the gap to explain.
 FINE = 1 / 4

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.probe import Array, Step
+from pullback.check.probe import Array, Step, StepValues
 from pullback.check.subject import Subject
 
 
@@ -27,6 +27,22 @@ def rounding_inside(subject: Subject, x: Array, w: Array) -> float:
     """The rounding of the largest value inside, which an output may have in it however small it is itself."""
     outputs = [array for _, results in _results(subject, x, w) for array in results]
     largest = max((float(np.max(np.abs(a), initial=0.0)) for a in outputs), default=0.0)
+    return subject.epsilon * largest if np.isfinite(largest) else 0.0
+
+
+def rounding_passed_on(subject: Subject, x: Array, w: Array) -> float:
+    """What rounding inside makes of an output at most: the rounding of a value, times what depends on it.
+
+    A large value of which little is left in the output, as one beside which another cancels, leaves its rounding there.
+    """
+    found = _found(subject, x, w)
+    pairs = zip(found.outputs, found.cotangents, strict=True) if found else ()
+    each = [
+        np.max(np.abs(value * cotangent), initial=0.0)
+        for values, cotangents in pairs
+        for value, cotangent in zip(values, cotangents, strict=True)
+    ]
+    largest = float(np.nanmax(each, initial=0.0)) if each else 0.0
     return subject.epsilon * largest if np.isfinite(largest) else 0.0
 
 
@@ -49,9 +65,14 @@ def _is_at_rest(subject: Subject, results: list[Array]) -> bool:
 
 def _results(subject: Subject, x: Array, w: Array) -> Iterable[tuple[Step, Sequence[Array]]]:
     """What the operations of the program give; nothing where there is no program to be had."""
+    found = _found(subject, x, w)
+    steps = subject.steps() if found else None
+    return zip(steps.steps, found.outputs, strict=True) if steps and found else ()
+
+
+def _found(subject: Subject, x: Array, w: Array) -> StepValues | None:
     steps = subject.steps() if subject.own_vjp(x, w) is not None else None
     if steps is None:
-        return ()
+        return None
     subject.calls += 1
-    found = steps.values(subject.inputs.split(x), subject.upstream(w))
-    return zip(steps.steps, found.outputs, strict=True)
+    return steps.values(subject.inputs.split(x), subject.upstream(w))

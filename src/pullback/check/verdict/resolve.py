@@ -18,7 +18,7 @@ from pullback.check.probe import Array, OutsideDomain, RuleFault
 from pullback.check.search import directions
 from pullback.check.search.points import Kind
 from pullback.check.subject import Subject
-from pullback.check.verdict.intermediate import rounding_inside
+from pullback.check.verdict.intermediate import rounding_inside, rounding_passed_on
 from pullback.check.verdict.trial import Trial, usual_size
 
 
@@ -107,8 +107,10 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
     """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one."""
     is_noisy = unit_of(subject) > n.BARS * subject.epsilon
     first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
-    last = (_stairs, _plainly) if trial.order == 1 else (_plainly,)
-    return (_jumping, *first, _claim_noise, _each_input_alone, *last * trial.point.is_given)
+    last = (_plainly,) if trial.point.is_given else ()
+    if trial.order == 1:
+        last = (_stairs, *last) if trial.point.is_given else (_drowned,)
+    return (_jumping, *first, _claim_noise, _each_input_alone, *last)
 
 
 # evidence for a claim: each gives the new state of entries that looked wrong, or open
@@ -174,6 +176,13 @@ def _stairs(doubt: Doubt) -> Array:
         return doubt.found.state
     subject.unit = max(unit_of(subject), float(np.max((noise / size)[stairs])))
     return np.full(doubt.chosen.size, State.OPEN)
+
+
+def _drowned(doubt: Doubt) -> Array:
+    """What rounding inside may amount to condemns nobody at a made-up point: stairs look smooth on a tread."""
+    subject, trial = doubt.subject, doubt.trial
+    rounding = rounding_passed_on(subject, trial.x, trial.w) / subject.epsilon**n.USUAL_RADIUS
+    return np.where(doubt.off <= n.BARS * rounding, State.OPEN, doubt.found.state)
 
 
 def unit_of(subject: Subject) -> float:
