@@ -37,13 +37,16 @@ def rounding_passed_on(subject: Subject, x: Array, w: Array) -> float:
     """
     found = _found(subject, x, w)
     pairs = zip(found.outputs, found.cotangents, strict=True) if found else ()
-    each = [
-        np.max(np.abs(value * cotangent), initial=0.0)
-        for values, cotangents in pairs
-        for value, cotangent in zip(values, cotangents, strict=True)
-    ]
-    largest = float(np.nanmax(each, initial=0.0)) if each else 0.0
-    return subject.epsilon * largest if np.isfinite(largest) else 0.0
+    with np.errstate(all="ignore"):
+        products = [
+            np.abs(value * cotangent)
+            for values, cotangents in pairs
+            for value, cotangent in zip(values, cotangents, strict=True)
+        ]
+    largest = max(
+        (float(np.max(p, initial=0.0, where=np.isfinite(p))) for p in products), default=0.0
+    )
+    return subject.epsilon * largest
 
 
 def _resting(subject: Subject, x: Array, w: Array) -> dict[tuple[str, str], bool]:
