@@ -18,6 +18,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import recomputed_values, values
 from pullback.engines.tensorflow import stateful_operations as ops
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.tf_private import transposing
 from pullback.errors import UnsupportedError
 from pullback.extend import set_for
 
@@ -94,7 +95,7 @@ class FirstRun:
                 outputs = self._draw(kind, inputs, outputs)
         elif kind in ops.CALLS and graph is not None:
             _require_stateless(graph.get_operations()[-1].get_attr("f").name)
-        if kind not in ops.UNCOUNTED and graph is self.graph:
+        if ops.is_counted(kind, graph, self.graph):
             self.types.append((kind, ops.text(name or "")))
             self.constants.append(recomputed_values.constants_of(inputs) if graph else ())
             if self.keep and self.keep(_described(kind, name, outputs)):
@@ -216,6 +217,8 @@ def _require_stateless(called: str) -> None:
 def _see_call(name: str) -> None:
     if _in_first_run.get():
         _require_stateless(name)
+        for variable in transposing.variables_of_call():
+            private.variable_accessed(variable)  # TensorFlow does it only where tapes record
 
 
 private.see_calls(_see_call)
@@ -273,7 +276,7 @@ class SecondRun:
         if kind in ops.STATEFUL:
             with private.with_op_callbacks([]):
                 outputs = self._as_before(kind, inputs, outputs, name, graph)
-        if kind not in ops.UNCOUNTED and graph is self.graph:
+        if ops.is_counted(kind, graph, self.graph):
             outputs = self._count(kind, inputs, outputs, name)
         return outputs
 

@@ -64,6 +64,9 @@ UNCOUNTED = frozenset(
     ]
 )
 
+# Of what TensorFlow puts into a function of its own for them, as gradients of several orders may be asked for.
+_WRAPPED = frozenset(["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"])
+
 _scanned: weakref.WeakKeyDictionary[Any, tuple[int, dict[int, int]]] = weakref.WeakKeyDictionary()
 
 
@@ -84,6 +87,13 @@ def drawn(kind: str, inputs: Any, outputs: Any, seed: Any) -> Any:
     outputs = outputs if isinstance(outputs, list) else list(outputs)
     outputs[0] = found
     return outputs
+
+
+def is_counted(kind: str, graph: Any, of_run: Any) -> bool:
+    """Whether an operation is one of a run in a graph, and not of something inside of it."""
+    if kind in _WRAPPED:
+        graph = private.unwrapped(graph)
+    return kind not in UNCOUNTED and graph is of_run
 
 
 def read(handle: Any) -> Any:

@@ -56,6 +56,7 @@ variable_accessed = _variable_ops.variable_accessed
 executing_eagerly = _context.executing_eagerly
 # Ops that run at once, also where eager execution has been disabled.
 eager_mode = _context.eager_mode
+WRAPPER = "cflow_gradient_wrapper"
 # The class of concrete tensors: a type test is the fastest way to tell them from symbolic ones.
 EagerTensor = _ops.EagerTensor
 # The dtype of a concrete tensor as TensorFlow's number for it, without making a DType.
@@ -262,10 +263,12 @@ def capturing(graph: Any, translate: Callable[[Any], Any]) -> Generator[None]:
     nested = not inspect.ismethod(capture)  # replaced already, further out
 
     def capture_translated(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        tensor = translate(tensor)
-        if not isinstance(tensor, EagerTensor) and tensor.graph is graph:
-            return tensor
-        return capture(tensor, *args, **kwargs)
+        other = translate(tensor)
+        inside = not isinstance(other, EagerTensor) and other.graph is graph
+        captured = other if inside else capture(other, *args, **kwargs)
+        if other is not tensor and tensor.dtype == tf.resource:
+            captured._record_tape(tensor)  # tapes know a variable by its own handle
+        return captured
 
     graph.capture = capture_translated
     try:
@@ -292,6 +295,11 @@ def is_in_control_flow(graph: Any) -> bool:
     while graph is not None and not is_control_flow(graph):
         graph = getattr(graph, "outer_graph", None)
     return graph is not None
+
+
+def unwrapped(graph: Any) -> Any:
+    """The graph that an op is meant for: TensorFlow makes a function of a loop that more than one tape sees."""
+    return graph.outer_graph if getattr(graph, "name", "") == WRAPPER else graph
 
 
 def is_cond_gradient(graph: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from tensorflow.python.autograph.impl import conversion
+from tensorflow.python.ops import control_flow_util_v2
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.tf_private import (
@@ -181,6 +182,23 @@ def _calls_are_told() -> bool:
     return [private.types_in_function(name, wanted) for name in seen] == [["Neg"]]
 
 
+def _loops_are_wrapped() -> bool:
+    made = control_flow_util_v2.run_as_function_for_tape_gradients.__code__.co_consts
+    return private.WRAPPER in made
+
+
+def _captures_are_known_to_tapes() -> bool:
+    variable, other = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
+
+    def translate(tensor: Any) -> Any:
+        return other.handle if tensor is variable.handle else tensor
+
+    graph = private.FuncGraph("captures")
+    with graph.as_default(), tf.GradientTape() as tape, private.capturing(graph, translate):
+        row = tf.gather(variable, [1])
+        return tape.gradient(row, variable) is not None
+
+
 def _recording_can_go_on() -> bool:
     x = tf.constant(3.0)
     with private.stop_recording(), private.recording_again(), tf.GradientTape() as tape:
@@ -231,6 +249,8 @@ CHECKS: dict[str, Callable[[], bool]] = {
     "calls of traced functions": _runs_are_seen,
     "buffers of tensors": _buffers_are_seen,
     "Context.call_function": _calls_are_told,
+    "the function around a loop": _loops_are_wrapped,
+    "Tensor._record_tape": _captures_are_known_to_tapes,
     "TFE_Py_TapeSetRestartOnThread": _recording_can_go_on,
     "captures and inputs of a graph's ops": _graphs_are_read_and_changed,
     "the functions of a graph": _functions_of_a_graph_are_listed,

@@ -8,6 +8,7 @@ what it was given.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
@@ -127,6 +128,14 @@ def store_in(frame: Any) -> Store | None:
     if frame.f_code is _CALLING:
         return Store(frame.f_locals["self"], _KEPT_WHEN_CALLING)
     return None
+
+
+def variables_of_call() -> list[Any]:
+    """The variables of the traced function that is being called around here, if one is."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code is not _CALLING:
+        frame = frame.f_back
+    return [] if frame is None else list(frame.f_locals["self"].graph.variables)
 
 
 def wrap_py_function(results: Any, wrap: Callable[[Any], Any]) -> None:
