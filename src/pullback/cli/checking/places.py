@@ -43,11 +43,16 @@ def _of_one(target: str) -> Iterator[Place]:
     place, only = split(target)
     path = Path(place)
     if path.is_dir():
-        yield from (Place(str(file), str(file)) for file in files_in(path))
+        yield from map(_of_file, files_in(path))
     elif only is None and not place.endswith(".py") and (folder := _package(place)):
-        yield from (Place(str(file), str(file)) for file in files_in(folder))
+        yield from map(_of_file, files_in(folder))
     else:
-        yield Place(place, place, only)
+        yield _of_file(path, only) if path.exists() else Place(place, place, only)
+
+
+def _of_file(path: Path, only: str | None = None) -> Place:
+    """What means the same wherever the process goes, called as it was written."""
+    return Place(str(path.absolute()), str(path), only)
 
 
 def not_there(place: Place) -> str:

@@ -17,6 +17,7 @@ from pullback.cli.checking.judge import judged
 from pullback.cli.checking.listing import Known, file_of, function_of, known_in
 from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome, Unloaded
 from pullback.cli.checking.places import Place
+from pullback.cli.checking.process import Settings
 from pullback.cli.checking.reach import Found, Search, Unreached, given_call, with_call
 from pullback.cli.checking.sites import REGISTER, Site
 from pullback.cli.discover import LAZY, Candidate, bound, named
@@ -41,14 +42,17 @@ class Here:
         self._project = project
         self._modules: dict[str, ModuleType] = {}
         self._known: dict[Place, dict[str, Known]] = {}
+        self._settings = Settings()
 
     def names(self) -> list[str]:
         """Nothing is known before a place is asked about."""
         return []
 
-    def outcome(self, question: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The items of `(place,)`, or the outcome of `(place, name)`."""
-        place, *name = question
+    def outcome(self, question: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, list[str]]:
+        """The items of `(place,)`, or the outcome of `(place, name)`; and which settings of the process are changed."""
+        return self._answer(*question, options=options), self._settings.changed()
+
+    def _answer(self, place: Place, *name: str, options: dict[str, Any]) -> Any:
         try:
             known = self._load(place)
         except NotLoaded as error:
