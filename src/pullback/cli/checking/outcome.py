@@ -23,10 +23,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Unloaded:
-    """Why a place cannot be loaded, and where in it that is: `file.py:12`, or nothing."""
+    """Why a place cannot be loaded, and where in it that is: `file.py:12`, or nothing; or that it is `absent`."""
 
     text: str
     source: str = ""
+    absent: bool = False
 
 
 @dataclass(frozen=True)

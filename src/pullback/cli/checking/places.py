@@ -76,14 +76,18 @@ def _is_importable(name: str) -> bool:
         return True  # something is there, and importing it says what
 
 
-def files_in(folder: Path) -> Iterator[Path]:
-    """The files of a folder that may define custom gradients, without importing any."""
+def files_in(folder: Path, seen: set[Path] | None = None) -> Iterator[Path]:
+    """The files of a folder that may define custom gradients, without importing any; links are followed once."""
+    seen = set() if seen is None else seen
+    if folder.resolve() in seen:
+        return
+    seen.add(folder.resolve())
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.name in _SKIPPED or path.name.endswith(".egg-info"):
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").exists():
-            yield from files_in(path)
-        elif path.suffix == ".py" and _tells(path):
+            yield from files_in(path, seen)
+        elif path.suffix == ".py" and path.is_file() and _tells(path):
             yield path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import time
 import traceback
 from collections.abc import Mapping
@@ -76,9 +77,21 @@ class Here:
                 )
                 self._known[place] = known_in(self._modules[place.target], place)
             except (Exception, SystemExit) as error:
-                text, source = reason_and_place(error, place.target)
-                raise NotLoaded(Unloaded(f"cannot be loaded: {text}", source)) from error
+                raise NotLoaded(self._unloaded(place, error)) from error
         return self._known[place]
+
+    def _unloaded(self, place: Place, error: BaseException) -> Unloaded:
+        module, only = self._modules.get(place.target), place.only
+        if only and module and isinstance(error, AttributeError):
+            near = difflib.get_close_matches(only, dir(module))
+            hint = f". Near names: {', '.join(near)}" if near else ""
+            return Unloaded(f"{module.__name__} has no {only!r}{hint}", absent=True)
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{place.target}.".startswith(f"{missing}."):
+            how = "a function in a module is written module:function"
+            return Unloaded(f"there is no module {missing}: {how}", absent=True)
+        text, source = reason_and_place(error, place.target)
+        return Unloaded(f"cannot be loaded: {text}", source)
 
     def _outcome(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:
         began = time.perf_counter()

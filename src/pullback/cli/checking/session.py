@@ -132,6 +132,10 @@ class Session:
         return tasks
 
     def _unloaded(self, place: Place, items: list[Item], reason: Unloaded) -> None:
+        if reason.absent:
+            name = ":".join(filter(None, (place.label, place.only)))
+            self._add(Outcome(Item(name, absent=True), UNKNOWN, reason.text))
+            return
         path, line = Path(place.target), reason.source.rpartition(":")[2]
         file = str(path.resolve()) if path.is_file() else ""
         for item in items or [Item(place.label, file, int(line or 1) if file else 0)]:
