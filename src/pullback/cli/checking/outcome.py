@@ -31,6 +31,20 @@ class Unloaded:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """What there is to say of a whole run: how long it took, why it ended before all was checked, and notes."""
+
+    seconds: float
+    stopped: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All that is said in words."""
+        return (*filter(None, [self.stopped]), *self.notes)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The verdict on one function, what is said of it, and the inputs that were used."""
 
