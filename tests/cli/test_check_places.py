@@ -46,3 +46,30 @@ def test_links_are_followed_once(tmp_path):
     (inner / "gone.py").symlink_to("nowhere.py")
     (tmp_path / "z_again").symlink_to(inner)
     assert list(files_in(tmp_path)) == [inner / "ops.py"]
+
+
+RUN = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n" + GOOD
+HELD = (
+    RUN.partition("@")[0] + "t = {'go' + 'od': tf.custom_gradient(lambda x: (x, lambda dy: dy))}\n"
+)
+
+
+@pytest.mark.parametrize(
+    "expression, ran",
+    [
+        ("good", {"first", "held"}),
+        ("first.py:good", {"first", "held"}),
+        ("Layer.best", {"second", "held"}),
+        ("not good", {"first", "second", "held"}),
+        ("second.py and not best", {"second", "held"}),
+        ("nowhere or t['bad']", {"held"}),
+    ],
+)
+def test_files_without_a_name_that_is_meant_are_not_run(tmp_path, expression, ran):
+    start, _, rest = RUN.replace("def good", "def best").partition("@")
+    body = "".join(f"    {line}\n" for line in f"@{rest}".splitlines())
+    texts = {"first": RUN, "second": f"{start}class Layer:\n{body}", "held": HELD}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    CliRunner().invoke(app, ["check", str(tmp_path), "--no-isolate", "--quick", "-k", expression])
+    assert {path.stem for path in tmp_path.glob("*.ran")} == ran

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from pullback.cli.checking.select import may_be_selected
 from pullback.cli.checking.sites import Site, sites_in
 from pullback.cli.target import split
 
 _SKIPPED = {"build", "dist", "node_modules", "site-packages", "__pycache__", "venv", "env"}
 _WANTED = "name a file, a folder, a module or module:function"
 _TELLING = ("pullback_inputs", "override(", "pb.inputs")
+_NAMING = ("pullback_inputs", "override(", "globals(", "setattr(", "import *")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,21 @@ def _tells(path: Path) -> bool:
         return bool(sites_in(text)) or any(word in text for word in _TELLING)
     except (SyntaxError, ValueError, OSError):
         return True
+
+
+def may_hold(place: Place, expression: str) -> bool:
+    """Whether a place may have a custom gradient that `-k` means, as far as its source tells.
+
+    What is put into dicts, or named by other means, has names that are known only once the file has run.
+    """
+    path = Path(place.target)
+    try:
+        sites = sites_of(path)
+        text = path.read_text(encoding="utf-8") if sites else ""
+    except (SyntaxError, ValueError, OSError):
+        return True
+    hidden = any(site.held for site in sites) or any(word in text for word in _NAMING)
+    return not sites or hidden or may_be_selected(expression, f"{place.label}:{text}")
 
 
 def sites_of(path: Path | None) -> list[Site]:

@@ -24,7 +24,7 @@ from pullback.cli.checking.outcome import (
     Outcome,
     Unloaded,
 )
-from pullback.cli.checking.places import Place, not_there, places, sites_of
+from pullback.cli.checking.places import Place, may_hold, not_there, places, sites_of
 from pullback.cli.checking.select import is_selected
 from pullback.cli.checking.show.files import as_github, as_json, as_junit, as_notice
 from pullback.cli.checking.show.lines import line, note, summary
@@ -128,6 +128,9 @@ class Session:
         several = len({place.target for place in found}) > 1
         for place in found:
             self._status.update(f"loading {place.label}")
+            if self.select and not may_hold(place, self.select):
+                self._names.update({item: item.name for item in _written(place)})
+                continue
             items = self.crew.first().items(place)
             reason = items if isinstance(items, Unloaded) else None
             known = _written(place) if isinstance(items, Unloaded) else items
