@@ -20,7 +20,7 @@ from pullback.errors import CheckError
 
 Check = Callable[[Found, dict[str, Any]], Report]
 _NEARLY = 0.01  # share of the gradient by which an approximation may be off; mistakes are larger
-_FLAT, _DEEPER = (3, 4), (2, 3, 4)
+_FLAT, _DEEPER = (3, 4), (3, 2, 4)
 _POSITIVE = (0.05, 20.0)
 _INSIDE = (0.05, 0.95)  # away from the ends, at which guards against zero set in
 # What a function does that is meant for some numbers only.
