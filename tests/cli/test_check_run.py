@@ -299,7 +299,11 @@ def test_what_is_wrong_is_run_again_by_the_command_that_found_it(tmp_path):
 
 UNLOADABLE = {
     "syntax": ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax"),
-    "ended": ("import sys\n\n\nsys.exit(3)\n", 4, "SystemExit: 3"),
+    "ended": (
+        "import sys\n\n\nsys.exit(3)\n",
+        4,
+        "it ends its process when it is imported: sys.exit(3)",
+    ),
     "wordless": ("x = 1\n\nassert x == 2\n" + GOOD, 3, "AssertionError"),
 }
 

@@ -82,6 +82,8 @@ def why_not(error: BaseException, target: str) -> str:
 def reason_and_place(error: BaseException, target: str) -> tuple[str, str]:
     """What went wrong while a target was loaded, and where in the target: `file.py:12`, or nothing."""
     kind, said = type(error).__name__, str(error)
+    if isinstance(error, SystemExit):
+        kind, said = "it ends its process when it is imported", f"sys.exit({error.code!r})"
     name = Path(target.partition(".py:")[0]).stem
     frames = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno) for f in frames if Path(f.filename).stem == name]

@@ -15,6 +15,7 @@ from pullback.cli.checking.outcome import RIGHT, UNKNOWN, WRONG, Item, Outcome
 from pullback.cli.checking.reach import Found
 from pullback.cli.guess.calls import described
 from pullback.cli.guess.names import is_data, is_setting, may_be_learnt
+from pullback.cli.guess.wanted import DEFAULT
 from pullback.errors import CheckError
 
 _ABSENT = ("none", "detached")  # kinds of findings: the rule gives nothing for an input
@@ -29,7 +30,8 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
         is_said = "against" in options or "tolerance" in options
         meant = "" if is_said or found.fault else meaning(found.function, guess.args, guess.kwargs)
         if meant:
-            return Outcome(item, UNKNOWN, f"{meant}. {HOW_TO_SAY}", inputs)
+            notes = (f"with {found.doubt}",) if found.doubt else ()
+            return Outcome(item, UNKNOWN, f"{meant}. {HOW_TO_SAY}", inputs, notes=notes)
         report, held = _checked(found, dict(options))
     except CheckError as error:
         blamed = f"with what {origin} gives: " if origin else ""
@@ -60,7 +62,8 @@ def _right(
     is_given: bool,
 ) -> Outcome:
     text = f"{report.calls} calls"
-    open_ = [name for name in held if may_be_learnt(_first(name))]
+    fixed = [name for name, source in found.guess.sources.items() if source == DEFAULT]
+    open_ = [name for name in held if may_be_learnt(_first(name)) and name not in fixed]
     if open_:
         text = (
             f"right, but there is no gradient for {_quoted(open_)}, on which it depends. "

@@ -61,7 +61,10 @@ def not_there(place: Place) -> str:
     """Why a place cannot be meant: nothing is there, or no Python; nothing where it may be."""
     path, first = Path(place.target), place.target.partition(".")[0]
     if path.exists():
-        return "" if path.suffix == ".py" else f"is no Python file: {_WANTED}"
+        notebook = (
+            "jupyter nbconvert --to script writes one from it; " if path.suffix == ".ipynb" else ""
+        )
+        return "" if path.suffix == ".py" else f"is no Python file: {notebook}{_WANTED}"
     is_path = any(sign in place.target for sign in "/\\") or path.suffix == ".py" or not first
     if is_path or not _is_importable(first):
         return (

@@ -25,6 +25,7 @@ from pullback.cli.checking.recorder import codes_of, is_at, recorded
 from pullback.cli.checking.sites import DEFINE, Site
 from pullback.cli.discover import Candidate, has_own_gradient, named
 from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
+from pullback.cli.guess.calls import with_defaults
 from pullback.cli.guess.reading import variations
 from pullback.cli.guess.wanted import TRIED
 from pullback.cli.inputs import said_beside
@@ -127,7 +128,7 @@ class Search:
 
     def direct(self, function: Any) -> Iterator[Found]:
         """A function that has the gradient itself."""
-        doubt, answer = "", None
+        doubt, answer, is_first = "", None, True
         trying = guesses(function, direct=True)
         with contextlib.suppress(StopIteration):
             while self.budget.spend():
@@ -140,8 +141,22 @@ class Search:
                     self._failed(ran.refused)
                     continue
                 doubt = doubt or _doubt(ran, guess)
+                if ran.fault and is_first:
+                    yield from self._with_defaults(function, guess, ran.fault)
+                    is_first = False
                 yield Found(function, guess, ran.fault, doubt if _all_alike(guess) else "")
             self._failed("no arguments were found in time")
+
+    def _with_defaults(self, function: Any, guess: Guess, fault: str) -> Iterator[Found]:
+        """A rule that has gradients for what has a default as well: it is right only where that is given."""
+        for fuller in with_defaults(guess, function):
+            ran = only_engine().probes.trial(function, fuller.args, fuller.kwargs)
+            if self.budget.spend() and not (ran.refused or ran.fault):
+                added = ", ".join(
+                    f"`{name}`" for name in fuller.sources if name not in guess.sources
+                )
+                yield Found(function, fuller, doubt=f"{added} left out, {fault}")
+                return
 
     def _guesses(self, function: Any, *, direct: bool) -> Iterator[Guess]:
         for guess in guesses(function, direct=direct):

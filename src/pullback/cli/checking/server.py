@@ -91,7 +91,7 @@ class Here:
             how = "a function in a module is written module:function"
             return Unloaded(f"there is no module {missing}: {how}", absent=True)
         text, source = reason_and_place(error, place.target)
-        return Unloaded(f"cannot be loaded: {text}", source)
+        return Unloaded(f"cannot be loaded: {text}{_where(missing, place)}", source)
 
     def _outcome(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:
         began = time.perf_counter()
@@ -134,6 +134,16 @@ class Here:
             found = with_call(found, later.inputs, later.origin)
         everything = {**options, **later.inputs.options}
         return judged(known.item, found, everything, said.origin or later.origin)
+
+
+def _where(missing: str | None, place: Place) -> str:
+    """The folder above a file, or `src` in it, that has a module which is not installed."""
+    first = (missing or "").partition(".")[0]
+    folders = [folder for above in Path(place.target).parents for folder in (above, above / "src")]
+    for folder in folders if first else ():
+        if (folder / first).is_dir() or (folder / f"{first}.py").is_file():
+            return f". It is in {folder}: install it, or set PYTHONPATH={folder}"
+    return ""
 
 
 def _found(module: ModuleType, known: Known, said: Said) -> Found:

@@ -141,7 +141,7 @@ class Session:
                 if not self.select or is_selected(self.select, f"{place.label}:{item.name}")
             ]
             self._names.update(named)
-            if reason:
+            if reason and (kept or not known):
                 self._unloaded(place, kept, reason)
             tasks += [] if reason else [(place, item) for item in kept]
         return tasks
