@@ -1,6 +1,7 @@
 """`pullback audit tensorflow`: the command itself, in processes of its own."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,28 @@ def test_what_is_no_pattern_and_what_means_nothing_is_refused() -> None:
     ended = run("--only", "nosuch")
     assert ended.exit_code == 2
     assert "? tensorflow  --only 'nosuch' is in none of " in ended.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed"),
+    [
+        ("tf.math.atan2", "tf.atan2"),
+        ("tf.keras.layers.AvgPool1D", "keras.layers.AveragePooling1D"),
+    ],
+)
+def test_another_name_means_the_function_under_the_name_that_it_is_listed_by(
+    asked: str, listed: str
+) -> None:
+    ended = run("--only", asked)
+    assert ended.exit_code == 0
+    assert f" {listed} ({asked})  " in ended.output
+    assert "1 of 1 functions called" in ended.output
+
+
+def test_a_name_that_means_nothing_is_told_those_near_it() -> None:
+    ended = run("--only", "tf.math.atan3")
+    assert ended.exit_code == 2
+    assert re.search(r"Near names: .*tf\.atan2, ", ended.output)
 
 
 def test_a_run_goes_on_only_from_a_file_that_is_there(folder: Path) -> None:

@@ -141,7 +141,7 @@ FORMS = [
     (
         ("@tf.custom_gradient\ndef dense(x, w, b):\n"
         "    return x @ w + b, lambda dy: (dy @ tf.transpose(w), tf.transpose(x) @ dy, tf.reduce_sum(dy, 0))\n"),
-        "dense", "right", "calls", "x float32[2, 4] (tried), w float32[4, 3] (tried), b float32[3] (tried)",
+        "dense", "right", "calls", "x float32[3, 4] (tried), w float32[4, 5] (tried), b float32[5] (tried)",
     ),
     (
         "@tf.custom_gradient\ndef log(x):\n    return tf.math.log(x), lambda dy: dy / x\n",
@@ -200,7 +200,7 @@ FORMS = [
                 return p, lambda dp: p * (dp - tf.reduce_sum(dp * p, axis=-1, keepdims=True))
             return shares(x)
         """,
-        "normalised.shares", "undecided", "right at these inputs; with x float32[2, 3, 4]", "x float32[3, 4]",
+        "normalised.shares", "undecided", "right at these inputs; with x float32[3, 2, 4]", "x float32[3, 4]",
     ),
     (
         """
@@ -300,7 +300,7 @@ FORMS = [
         "    def grad(dy):\n        rest = tf.zeros_like(flow[..., 1:])\n"
         "        return dy * by, tf.concat([tf.reduce_sum(dy * image, -1, True), rest], -1)\n"
         "    return image * by, grad\n"),
-        "moved", "right", "calls", "image float32[1, 6, 5, 2] (name), flow float32[1, 6, 5, 2] (name)",
+        "moved", "right", "calls", "image float32[3, 6, 5, 2] (name), flow float32[3, 6, 5, 2] (name)",
     ),
     (
         ("@tf.custom_gradient\ndef squared(z):\n    '''z: complex tensor of shape [batch, 3].'''\n"

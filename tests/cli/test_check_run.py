@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from pullback import inputs
 from pullback.cli import app
-from pullback.cli.checking.outcome import Item, Outcome
+from pullback.cli.checking.outcome import Ending, Item, Outcome
 from pullback.cli.checking.select import is_selected
 from pullback.cli.checking.show.files import as_github, as_junit
 from pullback.cli.settings import project
@@ -176,9 +176,12 @@ def test_what_would_break_a_format_is_escaped():
         as_github(outcome)
         == "::warning file=a%2Cb.py,line=3,title=pullback%3A f<g>::100 %25%0Aand <more>"
     )
-    assert ElementTree.fromstring(as_junit([outcome], 1.0))[0].get("name") == "f<g>"
+    assert ElementTree.fromstring(as_junit([outcome], Ending(1.0)))[0].get("name") == "f<g>"
     ignored = Outcome(Item("f"), "ignored", "ignored: a surrogate")
-    assert ElementTree.fromstring(as_junit([ignored], 1.0))[0][0].text == "ignored: a surrogate"
+    assert (
+        ElementTree.fromstring(as_junit([ignored], Ending(1.0)))[0][0].text
+        == "ignored: a surrogate"
+    )
 
 
 def test_pyproject_says_what_is_meant(tmp_path):
@@ -296,7 +299,11 @@ def test_what_is_wrong_is_run_again_by_the_command_that_found_it(tmp_path):
 
 UNLOADABLE = {
     "syntax": ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax"),
-    "ended": ("import sys\n\n\nsys.exit(3)\n", 4, "SystemExit: 3"),
+    "ended": (
+        "import sys\n\n\nsys.exit(3)\n",
+        4,
+        "it ends its process when it is imported: sys.exit(3)",
+    ),
     "wordless": ("x = 1\n\nassert x == 2\n" + GOOD, 3, "AssertionError"),
 }
 

@@ -44,6 +44,10 @@ class Catalogue(Protocol):
         """Other names of the same function."""
         ...
 
+    def listed_as(self, name: str) -> str:
+        """The one of `names` that means the same as any name that a user may write; empty where none does."""
+        ...
+
     def cases(self, name: str, *, careful: bool = False) -> Sequence[Case]:
         """Calls that run, the plainest first; raises `NotCallable`. Careful ones avoid what may end the process."""
         ...

@@ -1,6 +1,7 @@
 """One run of `pullback audit`."""
 
 import datetime
+import difflib
 import importlib
 import json as json_format
 import re
@@ -45,13 +46,11 @@ def run(
         return UNKNOWN
     make = partial(_Auditor, framework)
     spare = [Apart(make, timeout)]
-    head, names = _listed(console, framework, spare[0])
-    wanted = [k for k, name in enumerate(names) if re.search(only, name)]
+    head, listed = _listed(console, framework, spare[0])
+    names, wanted = list(listed), _wanted(listed, only, spare[0])
     if not wanted:
         spare[0].close()
-        console.print(
-            f"? {framework}  --only {only!r} is in none of {len(names)} names", markup=False
-        )
+        console.print(f"? {framework}  {_nothing(listed, only)}", markup=False)
         return UNKNOWN
 
     def worker() -> _Apart:
@@ -92,17 +91,20 @@ class _Auditor:
         self._names: list[str] = []
 
     def names(self) -> list[str]:
-        """The version of the framework, then everything there is to audit."""
+        """The version of the framework, then everything there is to audit, each with its other names behind it."""
         try:
             importlib.import_module(self._framework)
             self._catalogue = load(self._framework).catalogue
         except ImportError as error:
             raise NotLoaded(f"{self._framework} cannot be imported: {error}") from error
         self._names = list(self._catalogue.names())
-        return [self._catalogue.version, *self._names]
+        known = self._catalogue
+        return [known.version, *(" ".join([one, *known.aliases(one)]) for one in self._names)]
 
-    def outcome(self, index: int, options: dict[str, Any]) -> r.Result:
-        """What comes of one function."""
+    def outcome(self, index: int | str, options: dict[str, Any]) -> r.Result | str:
+        """What comes of one function; of a name, what it is listed as."""
+        if isinstance(index, str):
+            return self._catalogue.listed_as(index)
         name = self._names[index]
         try:
             return judged(self._catalogue, name, **options)
@@ -132,20 +134,43 @@ class _Apart:
         self._apart.close()
 
 
-def _listed(console: Console, framework: str, first: Apart) -> tuple[dict[str, str], list[str]]:
-    """What the run is of, and the names of all functions."""
+def _listed(
+    console: Console, framework: str, first: Apart
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """What the run is of, and the names of all functions, each with its other names."""
     if framework not in TABLE:
         console.print(f"? {framework}  there is no such engine. There are: {', '.join(TABLE)}.")
         raise typer.Exit(UNKNOWN)
     try:
-        version, *names = first.names()
+        version, *lines = first.names()
     except NotLoaded as error:
         first.close()
         console.print(f"? {framework}  {error}")
         raise typer.Exit(UNKNOWN) from error
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    head = {"framework": framework, "version": version, "date": today, "names": str(len(names))}
-    return head, names
+    head = {"framework": framework, "version": version, "date": today, "names": str(len(lines))}
+    return head, {line.split()[0]: line.split()[1:] for line in lines}
+
+
+def _wanted(listed: dict[str, list[str]], only: str, first: Apart) -> dict[int, str]:
+    """What a pattern means, by number: nothing where it is in the name, else the other name that it is in."""
+    known = {
+        name: [n for n in (name, *others) if re.search(only, n)] for name, others in listed.items()
+    }
+    if not any(known.values()) and (name := first.outcome(only, {})):
+        known[name] = [only]
+    numbers = {name: k for k, name in enumerate(listed)}
+    return {numbers[n]: "" if n in found else found[0] for n, found in known.items() if found}
+
+
+def _nothing(listed: dict[str, list[str]], only: str) -> str:
+    every = {alias: name for name, others in listed.items() for alias in (name, *others)}
+    by_end = {name.rpartition(".")[2].lower(): name for name in reversed(every)}
+    ends = difflib.get_close_matches(only.rpartition(".")[2].lower(), by_end)
+    near = [*difflib.get_close_matches(only, every), *(by_end[end] for end in ends)]
+    told = ", ".join(dict.fromkeys(every[one] for one in near))
+    hint = f"Near names: {told}." if told else "Without --only, all are audited."
+    return f"--only {only!r} is in none of {len(every)} names of {len(listed)} functions. {hint}"
 
 
 def _known(console: Console, state: Path | None, head: dict[str, str]) -> dict[str, r.Result]:
@@ -169,7 +194,7 @@ def _known(console: Console, state: Path | None, head: dict[str, str]) -> dict[s
 def _run(
     console: Console,
     names: list[str],
-    wanted: list[int],
+    wanted: dict[int, str],
     known: dict[str, r.Result],
     make: Any,
     jobs: int,
@@ -192,17 +217,18 @@ def _run(
             if state is not None:
                 with state.open("a", encoding="utf-8") as file:
                     file.write(r.as_line(result) + "\n")
-            console.print(_line(result))
+            console.print(_line(result, wanted[names.index(result.name)]))
     return [found[names[k]] for k in wanted if names[k] in found]
 
 
-def _line(result: r.Result) -> Text:
+def _line(result: r.Result, asked: str) -> Text:
     mark, style = _MARKS.get(result.status, ("✗" if result.is_fault else "?", "red"))
     fault = result.faults[0] if result.faults else None
     told = result.reason or (f"{fault.diagnosis} ({fault.what})" if fault else "")
     inputs = f"{result.cases} sets of inputs" if result.cases else ""
     text = "; ".join(filter(None, (result.status, told, inputs)))
-    return Text.assemble((f"{mark} ", style), (result.name, "bold"), f"  {text}")
+    also = f" ({asked})" if asked else ""
+    return Text.assemble((f"{mark} ", style), (result.name, "bold"), f"{also}  {text}")
 
 
 def _summary(console: Console, head: dict[str, str], found: list[r.Result]) -> None:

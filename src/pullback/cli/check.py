@@ -79,7 +79,7 @@ def check(
         full=full,
     )
     status = run.run(targets)
-    session.write(run.outcomes, run.seconds, json=json, junit=junit, html=html)
+    session.write(run, json=json, junit=junit, html=html)
     raise typer.Exit(status)
 
 

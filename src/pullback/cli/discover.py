@@ -4,7 +4,7 @@ import ast
 import inspect
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -32,14 +32,17 @@ class Candidate:
     owner: type | None = None
 
 
-def candidates(module: ModuleType, only: str | None = None) -> list[Candidate]:
+def candidates(
+    module: ModuleType, only: str | None = None, own: Collection[str] = ()
+) -> list[Candidate]:
     """The custom gradients that a module defines, in the order in which it does.
 
-    What `pullback_inputs` names is taken along, custom gradient or not.
+    What `pullback_inputs` names is taken along, custom gradient or not. Lists and dicts that are its `own` may have a
+    name in other modules as well.
     """
     if only is not None:
         return [named(module, only)]
-    found = [one for one in _members(module) if has_own_gradient(one.function)]
+    found = [one for one in _members(module, own) if has_own_gradient(one.function)]
     known = {one.name for one in found}
     more = [name for name in names_given(module) if name not in known]
     return found + [_or_nothing(module, name) for name in more]
@@ -108,7 +111,7 @@ def has_own_gradient(value: Any) -> bool:
     )
 
 
-def _members(module: ModuleType) -> Iterator[Candidate]:
+def _members(module: ModuleType, own: Collection[str]) -> Iterator[Candidate]:
     """What a module defines, and what the classes it defines hold."""
     for name, value in list(vars(module).items()):
         if name.startswith("__") or name == NAME:
@@ -120,10 +123,10 @@ def _members(module: ModuleType) -> Iterator[Candidate]:
         elif callable(value) and _is_from(value, module):
             yield Candidate(name, value)
         elif isinstance(value, dict | list | tuple):
-            yield from _held(name, value, module)
+            yield from _held(name, value, module, is_own=name in own)
 
 
-def _held(name: str, container: Any, module: ModuleType) -> Iterator[Candidate]:
+def _held(name: str, container: Any, module: ModuleType, *, is_own: bool) -> Iterator[Candidate]:
     """The custom gradients in a list or dict of a module that have no name there."""
     found = [
         Candidate(path, value)
@@ -131,7 +134,7 @@ def _held(name: str, container: Any, module: ModuleType) -> Iterator[Candidate]:
         if callable(value) and not isinstance(value, type) and has_own_gradient(value)
     ]
     others = [m for m in list(sys.modules.values()) if m is not module] if found else []
-    if _is_in(container, others):
+    if not is_own and _is_in(container, others):
         return
     yield from (one for one in found if not _is_in(one.function, [module, *others]))
 

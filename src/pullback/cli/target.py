@@ -1,10 +1,12 @@
 """What a target on the command line names: a file, a module, or a function in one of them."""
 
+import contextlib
 import importlib
 import importlib.util
 import re
 import sys
 import traceback
+from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -22,14 +24,27 @@ def load(target: str) -> tuple[ModuleType, str | None]:
     'sin'
     """
     place, name = split(target)
-    if place.endswith(".py"):
-        return _from_file(Path(place)), name
-    if "/" in place or place.startswith("."):
+    if not place.endswith(".py") and ("/" in place or place.startswith(".")):
         raise FileNotFoundError(
             f"{place} is no Python file: name a file, a module or module:function"
         )
-    enter_home(place)
-    return importlib.import_module(place), name
+    with _arguments_of_nobody(place):
+        if place.endswith(".py"):
+            return _from_file(Path(place)), name
+        enter_home(place)
+        return importlib.import_module(place), name
+
+
+@contextlib.contextmanager
+def _arguments_of_nobody(place: str) -> Generator[None]:
+    """What reads the command line when it is imported must not read this one, but find its defaults."""
+    before, alone = sys.argv, [place]
+    sys.argv = alone
+    try:
+        yield
+    finally:
+        if sys.argv is alone:
+            sys.argv = before
 
 
 def enter_home(place: str) -> None:
@@ -67,6 +82,8 @@ def why_not(error: BaseException, target: str) -> str:
 def reason_and_place(error: BaseException, target: str) -> tuple[str, str]:
     """What went wrong while a target was loaded, and where in the target: `file.py:12`, or nothing."""
     kind, said = type(error).__name__, str(error)
+    if isinstance(error, SystemExit):
+        kind, said = "it ends its process when it is imported", f"sys.exit({error.code!r})"
     name = Path(target.partition(".py:")[0]).stem
     frames = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno) for f in frames if Path(f.filename).stem == name]

@@ -303,6 +303,10 @@ class Probes(Protocol):
         """A type of op as a function whose gradient is registered as `label`; a `LookupError` where there is none."""
         ...
 
+    def changed_settings(self) -> Sequence[str]:
+        """Settings of the whole process that decide what functions compute, and are not as they are by default."""
+        ...
+
     def making(self, fn: Any, most: int) -> tuple[str, str] | None:
         """A name for a layer and the lines that make it, with its weights if these are at most so many numbers.
 

@@ -17,6 +17,7 @@ from pullback.cli.checking.variants import doubt_of_variants
 from pullback.cli.guess.calls import described
 from pullback.cli.guess.docstrings import says_tensor
 from pullback.cli.guess.names import is_data, is_setting, may_be_learnt
+from pullback.cli.guess.wanted import DEFAULT
 from pullback.errors import CheckError
 
 _ABSENT = ("none", "detached")  # kinds of findings: the rule gives nothing for an input
@@ -31,7 +32,8 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
         is_said = "against" in options or "tolerance" in options
         meant = "" if is_said or found.fault else meaning(found.function, guess.args, guess.kwargs)
         if meant:
-            return Outcome(item, UNKNOWN, f"{meant}. {HOW_TO_SAY}", inputs)
+            notes = (f"with {found.doubt}",) if found.doubt else ()
+            return Outcome(item, UNKNOWN, f"{meant}. {HOW_TO_SAY}", inputs, notes=notes)
         report, held = _checked(found, dict(options))
     except CheckError as error:
         blamed = f"with what {origin} gives: " if origin else ""
@@ -62,8 +64,7 @@ def _right(
     is_given: bool,
 ) -> Outcome:
     text = f"{report.calls} calls"
-    doc = inspect.getdoc(found.function) or ""
-    open_ = [n for n in held if may_be_learnt(_first(n)) or says_tensor(doc, _first(n))]
+    open_ = [name for name in held if _may_be_missed(_first(name), found)]
     if open_:
         text = (
             f"right, but there is no gradient for {_quoted(open_)}, on which it depends. "
@@ -115,6 +116,13 @@ def _checked(found: Found, options: dict[str, Any]) -> tuple[Report, list[str]]:
                 return report, held
             held.append(name)
             options["wrt"] = rest
+
+
+def _may_be_missed(name: str, found: Found) -> bool:
+    """Whether a setting that has no gradient may well be meant to have one."""
+    if found.guess.sources.get(name) == DEFAULT:
+        return False
+    return may_be_learnt(name) or says_tensor(inspect.getdoc(found.function) or "", name)
 
 
 def _may_be_held(name: str) -> bool:

@@ -38,8 +38,9 @@ def known_in(module: ModuleType, place: Place) -> dict[str, Known]:
     sites = sites_of(file)
     written = list(_written(module, file, sites))
     outside = file is None or not _is_within(place.only, [known.item.name for known in written])
-    members = candidates(module, place.only if outside else None)
-    held = {site: [m for m in members if site.held and _is_of(m, site, file)] for site in sites}
+    own = {site.name for site in sites if site.held}
+    members = candidates(module, place.only if outside else None, own)
+    held = {site: [m for m in members if site.held and _is_held(m, site, file)] for site in sites}
     found = {known.item.name: known for known in written if known.site and not held[known.site]}
     for one in members:
         at = [s for s in sites if _is_of(one, s, file)]
@@ -112,6 +113,11 @@ def _behind(thing: Any) -> Iterator[Any]:
 
 def _is_of(one: Candidate, site: Site, file: Path | None) -> bool:
     return file is not None and is_at(site, file, tuple(codes_of(one.function)))
+
+
+def _is_held(one: Candidate, site: Site, file: Path | None) -> bool:
+    """Whether a list or dict holds what is made at a site, of a function that may be written elsewhere."""
+    return _is_of(one, site, file) or one.name.startswith(f"{site.name}[")
 
 
 def _is_around(one: Candidate, found: Mapping[str, Any]) -> bool:

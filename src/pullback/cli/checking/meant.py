@@ -90,9 +90,9 @@ def _words_of_flat(probe: Probe, points: list[Arrays], k: int) -> str:
     return f"a surrogate: {why}"
 
 
-def _pairs(probe: Probe, points: list[Arrays], k: int) -> list[tuple[Any, Any]]:
+def _pairs(probe: Probe, points: list[Arrays], k: int, most: float = 10.0) -> list[tuple[Any, Any]]:
     """Upstreams of several sizes, and what the rule makes of them."""
-    sizes = np.geomspace(0.1, 10.0, len(points))
+    sizes = np.geomspace(1 / most, most, len(points))
     return [_upstream_and_gradient(probe, xs, k, s) for xs, s in zip(points, sizes, strict=True)]
 
 
@@ -114,22 +114,42 @@ def _of_identity(probe: Probe) -> str:
             pairs = _pairs(probe, points, k)
             if all(g is not None and np.allclose(g, w) for w, g in pairs):
                 return ""
-            return f"returns `{leaf.name}` as it is, and {_what_it_does(pairs)}"
+            return f"returns `{leaf.name}` as it is, and {_what_it_does(probe, points, k, pairs)}"
     return ""
 
 
-def _what_it_does(pairs: list[tuple[Any, Any]]) -> str:
+def _what_it_does(probe: Probe, points: list[Arrays], k: int, pairs: list[tuple[Any, Any]]) -> str:
     if any(g is None for _, g in pairs):
         return "gives no gradient"
-    ratios = np.concatenate([np.ravel(g / w) for w, g in pairs])
-    if ratios.size and np.allclose(ratios, ratios[0]):
-        if abs(ratios[0].imag) > _ALIKE * abs(ratios[0]):
-            return f"turns the gradient: {ratios[0]:.3g} times the upstream"
-        factor = float(ratios[0].real)
-        return f"{'reverses' if factor < 0 else 'scales'} the gradient: {factor:.3g} times the upstream"
-    if np.all(np.isclose(ratios, 1) | (ratios == 0)):
+    ratios = [np.ravel(g / w) for w, g in pairs]
+    every = np.concatenate(ratios)
+    if every.size and np.allclose(every, every[0]):
+        return _words_of_factor(every[0])
+    if np.all(np.isclose(every, 1) | (every == 0)):
         return "passes part of the upstream: a mask"
-    return "changes the upstream: clipped, normalised, masked or noisy"
+    others = [np.ravel(g / w) for w, g in _pairs(probe, points, k, most=0.1)]
+    if not all(np.allclose(a, b, rtol=_ALIKE) for a, b in zip(ratios, others, strict=True)):
+        return "changes the upstream, and not in proportion to it: clipped, normalised or noisy"
+    if all(np.allclose(one, one[0]) for one in ratios):
+        return _words_of_varying(probe, points, np.array([one[0] for one in ratios]))
+    return "changes the upstream in proportion to it: weighted, masked or mixed"
+
+
+def _words_of_factor(factor: Any, of: str = "") -> str:
+    """A multiple of the upstream; the factor may be a multiple `of` an input."""
+    if abs(factor.imag) > _ALIKE * abs(factor):
+        return f"turns the gradient: {factor:.3g} times {of}the upstream"
+    real = float(factor.real)
+    return f"{'reverses' if real < 0 else 'scales'} the gradient: {real:.3g} times {of}the upstream"
+
+
+def _words_of_varying(probe: Probe, points: list[Arrays], factors: Any) -> str:
+    """A multiple of the upstream that depends on the inputs, on one number in the plainest case."""
+    for j, leaf in enumerate(probe.inputs):
+        shares = factors / np.array([xs[j] for xs in points]).ravel() if leaf.size == 1 else [0, 1]
+        if np.allclose(shares, shares[0]):
+            return _words_of_factor(shares[0], f"`{leaf.name}` times ")
+    return "scales the gradient by a factor that depends on its inputs"
 
 
 def _of_gate(probe: Probe) -> str:

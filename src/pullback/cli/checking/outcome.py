@@ -23,10 +23,25 @@ class Item:
 
 @dataclass(frozen=True)
 class Unloaded:
-    """Why a place cannot be loaded, and where in it that is: `file.py:12`, or nothing."""
+    """Why a place cannot be loaded, and where in it that is: `file.py:12`, or nothing; or that it is `absent`."""
 
     text: str
     source: str = ""
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What there is to say of a whole run: how long it took, why it ended before all was checked, and notes."""
+
+    seconds: float
+    stopped: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All that is said in words."""
+        return (*filter(None, [self.stopped]), *self.notes)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from pullback.cli.checking.select import may_be_selected
 from pullback.cli.checking.sites import Site, sites_in
 from pullback.cli.target import split
 
 _SKIPPED = {"build", "dist", "node_modules", "site-packages", "__pycache__", "venv", "env"}
 _WANTED = "name a file, a folder, a module or module:function"
 _TELLING = ("pullback_inputs", "override(", "pb.inputs")
+_NAMING = ("pullback_inputs", "override(", "globals(", "setattr(", "import *")
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,26 @@ def _of_one(target: str) -> Iterator[Place]:
     place, only = split(target)
     path = Path(place)
     if path.is_dir():
-        yield from (Place(str(file), str(file)) for file in files_in(path))
+        yield from map(_of_file, files_in(path))
     elif only is None and not place.endswith(".py") and (folder := _package(place)):
-        yield from (Place(str(file), str(file)) for file in files_in(folder))
+        yield from map(_of_file, files_in(folder))
     else:
-        yield Place(place, place, only)
+        yield _of_file(path, only) if path.exists() else Place(place, place, only)
+
+
+def _of_file(path: Path, only: str | None = None) -> Place:
+    """What means the same wherever the process goes, called as it was written."""
+    return Place(str(path.absolute()), str(path), only)
 
 
 def not_there(place: Place) -> str:
     """Why a place cannot be meant: nothing is there, or no Python; nothing where it may be."""
     path, first = Path(place.target), place.target.partition(".")[0]
     if path.exists():
-        return "" if path.suffix == ".py" else f"is no Python file: {_WANTED}"
+        notebook = (
+            "jupyter nbconvert --to script writes one from it; " if path.suffix == ".ipynb" else ""
+        )
+        return "" if path.suffix == ".py" else f"is no Python file: {notebook}{_WANTED}"
     is_path = any(sign in place.target for sign in "/\\") or path.suffix == ".py" or not first
     if is_path or not _is_importable(first):
         return (
@@ -71,14 +81,18 @@ def _is_importable(name: str) -> bool:
         return True  # something is there, and importing it says what
 
 
-def files_in(folder: Path) -> Iterator[Path]:
-    """The files of a folder that may define custom gradients, without importing any."""
+def files_in(folder: Path, seen: set[Path] | None = None) -> Iterator[Path]:
+    """The files of a folder that may define custom gradients, without importing any; links are followed once."""
+    seen = set() if seen is None else seen
+    if folder.resolve() in seen:
+        return
+    seen.add(folder.resolve())
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.name in _SKIPPED or path.name.endswith(".egg-info"):
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").exists():
-            yield from files_in(path)
-        elif path.suffix == ".py" and _tells(path):
+            yield from files_in(path, seen)
+        elif path.suffix == ".py" and path.is_file() and _tells(path):
             yield path
 
 
@@ -89,6 +103,21 @@ def _tells(path: Path) -> bool:
         return bool(sites_in(text)) or any(word in text for word in _TELLING)
     except (SyntaxError, ValueError, OSError):
         return True
+
+
+def may_hold(place: Place, expression: str) -> bool:
+    """Whether a place may have a custom gradient that `-k` means, as far as its source tells.
+
+    What is put into dicts, or named by other means, has names that are known only once the file has run.
+    """
+    path = Path(place.target)
+    try:
+        sites = sites_of(path)
+        text = path.read_text(encoding="utf-8") if sites else ""
+    except (SyntaxError, ValueError, OSError):
+        return True
+    hidden = any(site.held for site in sites) or any(word in text for word in _NAMING)
+    return not sites or hidden or may_be_selected(expression, f"{place.label}:{text}")
 
 
 def sites_of(path: Path | None) -> list[Site]:

@@ -25,7 +25,8 @@ from pullback.cli.checking.recorder import codes_of, is_at, recorded
 from pullback.cli.checking.sites import DEFINE, Site
 from pullback.cli.discover import Candidate, has_own_gradient, named
 from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
-from pullback.cli.guess.reading import parameters_of, variations
+from pullback.cli.guess.calls import with_defaults
+from pullback.cli.guess.reading import variations
 from pullback.cli.guess.wanted import TRIED
 from pullback.cli.inputs import said_beside
 
@@ -129,7 +130,7 @@ class Search:
 
     def direct(self, function: Any) -> Iterator[Found]:
         """A function that has the gradient itself."""
-        doubt, answer = "", None
+        doubt, answer, is_first = "", None, True
         trying = guesses(function, direct=True)
         with contextlib.suppress(StopIteration):
             while self.budget.spend():
@@ -141,15 +142,23 @@ class Search:
                 if ran.refused:
                     self._failed(ran.refused)
                     continue
-                if ran.fault and (full := _with_defaults(function, guess)):
-                    # `tf.custom_gradient` wants a gradient for each argument that is given, and for no other
-                    again = only_engine().probes.trial(function, full.args, full.kwargs)
-                    guess, ran = (
-                        (full, again) if not (again.refused or again.fault) else (guess, ran)
-                    )
                 doubt = doubt or _doubt(ran, guess)
+                if ran.fault and is_first:
+                    yield from self._with_defaults(function, guess, ran.fault)
+                    is_first = False
                 yield Found(function, guess, ran.fault, doubt if _all_alike(guess) else "")
             self._failed("no arguments were found in time")
+
+    def _with_defaults(self, function: Any, guess: Guess, fault: str) -> Iterator[Found]:
+        """A rule that has gradients for what has a default as well: it is right only where that is given."""
+        for fuller in with_defaults(guess, function):
+            ran = only_engine().probes.trial(function, fuller.args, fuller.kwargs)
+            if self.budget.spend() and not (ran.refused or ran.fault):
+                added = ", ".join(
+                    f"`{name}`" for name in fuller.sources if name not in guess.sources
+                )
+                yield Found(function, fuller, doubt=f"{added} left out, {fault}")
+                return
 
     def _guesses(self, function: Any, *, direct: bool) -> Iterator[Guess]:
         for guess in guesses(function, direct=direct):
@@ -294,16 +303,6 @@ def given_call(function: Any, said: Inputs, origin: str) -> Guess:
     except (TypeError, ValueError):
         sources = {}
     return Guess(said.args, dict(said.kwargs), sources, hinted=True)
-
-
-def _with_defaults(function: Any, guess: Guess) -> Guess | None:
-    """The same call with the defaults of all other parameters given; nothing where there are none."""
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    rest = [p for p in parameters_of(function) if p.kind in by_position][len(guess.args) :]
-    if not rest or any(p.default is inspect.Parameter.empty for p in rest):
-        return None
-    sources = {**guess.sources, **{p.name: "default" for p in rest}}
-    return replace(guess, args=(*guess.args, *(p.default for p in rest)), sources=sources)
 
 
 def _doubt(ran: Ran, guess: Guess) -> str:

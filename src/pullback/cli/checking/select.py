@@ -18,6 +18,15 @@ def is_selected(expression: str, name: str) -> bool:
     return _Reader(expression).read(name.lower())
 
 
+def may_be_selected(expression: str, text: str) -> bool:
+    """Whether some name in a text may be meant: one that is made of words there, joined by anything else.
+
+    >>> may_be_selected("Layer.call and not relu", "class Layer: ...; def call(): ...")
+    True
+    """
+    return _Reader(expression, exactly=False).read(text.lower())
+
+
 def require_expression(expression: str) -> None:
     """Refuse what is no expression, before anything runs."""
     if expression:
@@ -27,8 +36,8 @@ def require_expression(expression: str) -> None:
 class _Reader:
     """Goes through an expression once; `not` binds closer than `and`, which binds closer than `or`."""
 
-    def __init__(self, expression: str) -> None:
-        self.expression = expression
+    def __init__(self, expression: str, *, exactly: bool = True) -> None:
+        self.expression, self.exactly = expression, exactly
         self.rest = re.findall(r"[()]|[^\s()]+", expression.lower())
 
     def read(self, name: str) -> bool:
@@ -52,7 +61,7 @@ class _Reader:
 
     def _one(self, name: str) -> bool:
         if self._next("not"):
-            return not self._one(name)
+            return not self._one(name) or not self.exactly  # other names may not have it
         if self._next("("):
             found = self._either(name)
             if not self._next(")"):
@@ -63,7 +72,9 @@ class _Reader:
             words.append(self.rest.pop(0))
         if not words:
             raise self._malformed()
-        return " ".join(words) in name
+        word = " ".join(words)
+        parts = [word] if self.exactly else re.findall(r"[^\W\d]\w*", word)
+        return all(part in name for part in parts)
 
     def _next(self, word: str) -> bool:
         """Whether a word comes next, which is then done with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import time
 import traceback
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from pullback.cli.checking.judge import judged
 from pullback.cli.checking.listing import Known, file_of, function_of, known_in
 from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome, Unloaded
 from pullback.cli.checking.places import Place
+from pullback.cli.checking.process import Settings
 from pullback.cli.checking.reach import Found, Search, Unreached, given_call, with_call
 from pullback.cli.checking.sites import REGISTER, Site
 from pullback.cli.discover import LAZY, Candidate, bound, named
@@ -41,14 +43,17 @@ class Here:
         self._project = project
         self._modules: dict[str, ModuleType] = {}
         self._known: dict[Place, dict[str, Known]] = {}
+        self._settings = Settings()
 
     def names(self) -> list[str]:
         """Nothing is known before a place is asked about."""
         return []
 
-    def outcome(self, question: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The items of `(place,)`, or the outcome of `(place, name)`."""
-        place, *name = question
+    def outcome(self, question: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, list[str]]:
+        """The items of `(place,)`, or the outcome of `(place, name)`; and which settings of the process are changed."""
+        return self._answer(*question, options=options), self._settings.changed()
+
+    def _answer(self, place: Place, *name: str, options: dict[str, Any]) -> Any:
         try:
             known = self._load(place)
         except NotLoaded as error:
@@ -72,9 +77,21 @@ class Here:
                 )
                 self._known[place] = known_in(self._modules[place.target], place)
             except (Exception, SystemExit) as error:
-                text, source = reason_and_place(error, place.target)
-                raise NotLoaded(Unloaded(f"cannot be loaded: {text}", source)) from error
+                raise NotLoaded(self._unloaded(place, error)) from error
         return self._known[place]
+
+    def _unloaded(self, place: Place, error: BaseException) -> Unloaded:
+        module, only = self._modules.get(place.target), place.only
+        if only and module and isinstance(error, AttributeError):
+            near = difflib.get_close_matches(only, dir(module))
+            hint = f". Near names: {', '.join(near)}" if near else ""
+            return Unloaded(f"{module.__name__} has no {only!r}{hint}", absent=True)
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{place.target}.".startswith(f"{missing}."):
+            how = "a function in a module is written module:function"
+            return Unloaded(f"there is no module {missing}: {how}", absent=True)
+        text, source = reason_and_place(error, place.target)
+        return Unloaded(f"cannot be loaded: {text}{_where(missing, place)}", source)
 
     def _outcome(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:
         began = time.perf_counter()
@@ -117,6 +134,16 @@ class Here:
             found = with_call(found, later.inputs, later.origin)
         everything = {**options, **later.inputs.options}
         return judged(known.item, found, everything, said.origin or later.origin)
+
+
+def _where(missing: str | None, place: Place) -> str:
+    """The folder above a file, or `src` in it, that has a module which is not installed."""
+    first = (missing or "").partition(".")[0]
+    folders = [folder for above in Path(place.target).parents for folder in (above, above / "src")]
+    for folder in folders if first else ():
+        if (folder / first).is_dir() or (folder / f"{first}.py").is_file():
+            return f". It is in {folder}: install it, or set PYTHONPATH={folder}"
+    return ""
 
 
 def _found(module: ModuleType, known: Known, said: Said) -> Found:

@@ -14,10 +14,19 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Item, Outcome, Unloaded
-from pullback.cli.checking.places import Place, not_there, places, sites_of
+from pullback.cli.checking.outcome import (
+    IGNORED,
+    RIGHT,
+    UNKNOWN,
+    WRONG,
+    Ending,
+    Item,
+    Outcome,
+    Unloaded,
+)
+from pullback.cli.checking.places import Place, may_hold, not_there, places, sites_of
 from pullback.cli.checking.select import is_selected
-from pullback.cli.checking.show.files import as_github, as_json, as_junit
+from pullback.cli.checking.show.files import as_github, as_json, as_junit, as_notice
 from pullback.cli.checking.show.lines import line, note, summary
 from pullback.cli.checking.show.page import as_page
 from pullback.cli.checking.workers import Asker, Crew, Task
@@ -35,7 +44,7 @@ def crew(settings: Project, seconds: float, jobs: int | None, *, isolate: bool) 
 
 
 class Session:
-    """Finds, checks and shows; `outcomes` and `seconds` are what came of it."""
+    """Finds, checks and shows; `outcomes` and `ending` are what came of it."""
 
     def __init__(
         self,
@@ -52,32 +61,35 @@ class Session:
         self.console, self.crew, self.options, self.github = console, crew, options, github
         self.select, self.fail_fast, self.full = select, fail_fast, full
         self.outcomes: list[Outcome] = []
-        self.seconds = 0.0
+        self.ending = Ending(0.0)
         self._status: Any = None
         self._names: dict[Item, str] = {}
         self._project = project
 
     def run(self, targets: Sequence[str]) -> int:
         """Check everything; the status with which the command ends."""
-        began = time.perf_counter()
+        began, stopped = time.perf_counter(), ""
         try:
             with self.console.status("loading") as self._status:
                 tasks = self._tasks(self._present(places(targets)))
                 if not tasks and not self.outcomes:
                     self._nothing(targets)
                 left = self._checked(tasks)
+                if left:
+                    stopped = f"stopped at the first wrong one: {left} not checked"
         except KeyboardInterrupt:
-            many = f"interrupted after {len(self.outcomes)} functions"
-            self.console.print(note("?", " ".join(targets), many))
+            stopped = f"interrupted after {len(self.outcomes)} functions"
+            self.console.print(note("?", " ".join(targets), stopped))
             return INTERRUPTED
         finally:
-            self.seconds = time.perf_counter() - began
+            self.ending = replace(self.ending, seconds=time.perf_counter() - began, stopped=stopped)
             self.crew.close()
         if not all(outcome.item.absent for outcome in self.outcomes):
-            text = summary(self.outcomes, self.seconds)
-            stopped = f"; stopped at the first wrong one: {left} not checked" if left else ""
-            self.console.print(Text(text + stopped, style="bold"))
+            text = summary(self.outcomes, self.ending)
+            self.console.print(Text(text, style="bold"))
         idle = self._without_effect(targets)
+        for remark in self.ending.remarks if self.github else ():
+            self.console.print(Text(as_notice(remark)))
         return exit_status([*(o.status for o in self.outcomes), *([UNKNOWN] if idle else [])])
 
     def _present(self, found: Sequence[Place]) -> list[Place]:
@@ -107,7 +119,7 @@ class Session:
         keys = self._project.without_effect(known, all_seen=all_seen)
         for key in keys:
             text = f'[tool.pullback.functions."{key}"] is about no custom gradient that was found'
-            self.console.print(note("?", str(file), text))
+            self._note(str(file), text)
         return bool(keys)
 
     def _tasks(self, found: Sequence[Place]) -> list[Task]:
@@ -116,6 +128,9 @@ class Session:
         several = len({place.target for place in found}) > 1
         for place in found:
             self._status.update(f"loading {place.label}")
+            if self.select and not may_hold(place, self.select):
+                self._names.update({item: item.name for item in _written(place)})
+                continue
             items = self.crew.first().items(place)
             reason = items if isinstance(items, Unloaded) else None
             known = _written(place) if isinstance(items, Unloaded) else items
@@ -126,12 +141,16 @@ class Session:
                 if not self.select or is_selected(self.select, f"{place.label}:{item.name}")
             ]
             self._names.update(named)
-            if reason:
+            if reason and (kept or not known):
                 self._unloaded(place, kept, reason)
             tasks += [] if reason else [(place, item) for item in kept]
         return tasks
 
     def _unloaded(self, place: Place, items: list[Item], reason: Unloaded) -> None:
+        if reason.absent:
+            name = ":".join(filter(None, (place.label, place.only)))
+            self._add(Outcome(Item(name, absent=True), UNKNOWN, reason.text))
+            return
         path, line = Path(place.target), reason.source.rpartition(":")[2]
         file = str(path.resolve()) if path.is_file() else ""
         for item in items or [Item(place.label, file, int(line or 1) if file else 0)]:
@@ -140,7 +159,12 @@ class Session:
     def _nothing(self, targets: Sequence[str]) -> None:
         left = f" that -k {self.select!r} means" if self.select else ""
         text = f"defines no custom gradient{left}. Name a function: module:function."
-        self.console.print(note("?", " ".join(targets), text))
+        self._note(" ".join(targets), text)
+
+    def _note(self, name: str, text: str) -> None:
+        """Something that is said of the whole run."""
+        self.console.print(note("?", name, text))
+        self.ending = replace(self.ending, notes=(*self.ending.notes, f"{name}  {text}"))
 
     def _show_running(self) -> None:
         running = ", ".join(sorted(self.crew.running.values()))
@@ -179,13 +203,13 @@ def exit_status(statuses: Sequence[str]) -> int:
     return ALL_RIGHT if statuses and len(decided) == len(statuses) else SOME_UNKNOWN
 
 
-def write(outcomes: Sequence[Outcome], seconds: float, *, json: str, junit: str, html: str) -> None:
+def write(run: Session, *, json: str, junit: str, html: str) -> None:
     """The files that are asked for; `-` prints JSON."""
     makers: dict[str, Callable[..., str]] = {junit: as_junit, html: as_page}
     if json == "-":
-        typer.echo(as_json(outcomes, seconds))
+        typer.echo(as_json(run.outcomes, run.ending))
     elif json:
         makers[json] = as_json
     for path, make in makers.items():
         if path:
-            Path(path).write_text(make(outcomes, seconds), encoding="utf-8")
+            Path(path).write_text(make(run.outcomes, run.ending), encoding="utf-8")

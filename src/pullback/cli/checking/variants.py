@@ -24,7 +24,7 @@ from pullback.errors import CheckError
 
 Variant = tuple[str, Found]
 _MOST = 6
-_FLAT, _DEEPER = (3, 4), (2, 3, 4)
+_FLAT, _DEEPER = (3, 4), (3, 2, 4)
 _AXIS = "axis axes *_axis dim"
 _MASKS = {"mask *_mask": "flags", "weights weight sample_weight* class_weight*": "positive"}
 

@@ -25,10 +25,13 @@ class Asker:
         make = partial(Here, project)
         self._runner: Any = Apart(make, seconds) if isolate else make()
         self._loaded: set[Place] = set()
+        self._changed: tuple[Place, list[str]] | None = None
         self._seconds = seconds
 
     def items(self, place: Place) -> list[Item] | Unloaded:
         """The custom gradients of a place, or why it cannot be loaded."""
+        if refused := self._refused(place):
+            return refused
         try:
             found = self._ask((place,), {}, max(self._seconds, LOADING) if self._seconds else 0)
         except Lost as lost:
@@ -39,9 +42,8 @@ class Asker:
     def outcome(self, task: Task, options: Mapping[str, Any]) -> Outcome:
         """What comes of one of them."""
         place, item = task
-        if isinstance(self._runner, Apart) and not self._runner.is_running:
-            self._loaded.clear()
-        if place not in self._loaded:
+        refused = self._refused(place)
+        if refused or place not in self._loaded:
             found = self.items(place)
             if isinstance(found, Unloaded):
                 return Outcome(item, UNKNOWN, found.text, source=found.source)
@@ -54,10 +56,28 @@ class Asker:
         """End its process."""
         self._runner.close()
 
-    def _ask(self, question: Any, options: dict[str, Any], seconds: float) -> Any:
+    def _refused(self, place: Place) -> Unloaded | None:
+        """A file that has changed settings for all others keeps its process; why not, where there is no other."""
+        by, what = self._changed or (place, [])
         if isinstance(self._runner, Apart):
-            return self._runner.outcome(question, options, seconds)
-        return self._runner.outcome(question, options)
+            if by.target != place.target:
+                self._runner.close()
+            if not self._runner.is_running:
+                self._loaded.clear()
+                self._changed = None
+        elif by.target != place.target:
+            return Unloaded(
+                f"cannot be checked here: {by.label} has changed {', '.join(what)} for the whole process. "
+                "Leave out --no-isolate"
+            )
+        return None
+
+    def _ask(self, question: Any, options: dict[str, Any], seconds: float) -> Any:
+        limit = (seconds,) if isinstance(self._runner, Apart) else ()
+        answer, changed = self._runner.outcome(question, options, *limit)
+        if changed:
+            self._changed = (question[0], changed)
+        return answer
 
 
 @dataclass

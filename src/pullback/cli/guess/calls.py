@@ -6,12 +6,12 @@ import functools
 import inspect
 import itertools
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pullback.cli.guess.reading import parameters_of, readings
 from pullback.cli.guess.shapes import tried
-from pullback.cli.guess.wanted import TRIED, Shape, Wanted, made, shape_of, sizes
+from pullback.cli.guess.wanted import DEFAULT, TRIED, Shape, Wanted, made, shape_of, sizes
 
 NOT_FINITE, DOUBTFUL = "not finite", "doubtful"
 _VALUES = ("", "positive", "unit", "above one", "definite")
@@ -45,7 +45,8 @@ def guesses(function: Any, *, direct: bool = True) -> Generator[Guess, str | Non
     kinds = list(_kinds(len(read)))
     for values, dtypes in kinds:
         for chosen in combinations:
-            if (values or any(dtypes)) and not any(one.may_vary for one in chosen):
+            may_vary = any(one.is_real if "float64" in dtypes else one.may_vary for one in chosen)
+            if (values or any(dtypes)) and not may_vary:
                 continue
             for shapes in _shapes(chosen):
                 made_up = functools.partial(_made, chosen, shapes, dtypes)
@@ -79,6 +80,18 @@ def _guess(
         hinted=not any(one.is_open or one.soft for one in chosen),
         soft=any(one.soft for one in chosen),
     )
+
+
+def with_defaults(guess: Guess, function: Any) -> Iterator[Guess]:
+    """The same call with one default after another given as well, real numbers as tensors."""
+    for p in parameters_of(function):
+        if p.name in guess.sources or p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            continue
+        is_real = isinstance(p.default, float)
+        value = made(Wanted(dims=(), values=f"={p.default}"), (), 0) if is_real else p.default
+        sources = {**guess.sources, p.name: DEFAULT}
+        guess = replace(guess, args=(*guess.args, value), sources=sources)
+        yield guess
 
 
 def _combinations(wanted: list[list[Wanted]]) -> Iterator[tuple[Wanted, ...]]:
@@ -115,7 +128,7 @@ def described(guess: Guess, function: Any) -> str:
     pairs = zip([*(n for n in names if n not in guess.kwargs), *guess.kwargs], values, strict=False)
     told = [f"{spec(name, value)} ({guess.sources.get(name, TRIED)})" for name, value in pairs]
     kept = [
-        f"{spec(p.name, p.default)} (default)"
+        f"{spec(p.name, p.default)} ({DEFAULT})"
         for p in parameters_of(function)
         if isinstance(p.default, bool | str) and p.name not in {*guess.sources, *guess.kwargs}
     ]

@@ -12,6 +12,7 @@ from pullback._engine import only_engine
 
 NOTHING: Any = object()
 ANNOTATION, DOCSTRING, NAME, SOURCE, TRIED = "annotation", "docstring", "name", "source", "tried"
+DEFAULT = "default"
 Shape = tuple[int, ...]
 Dims = tuple[str | int, ...]
 
@@ -49,7 +50,12 @@ class Wanted:
     @property
     def may_vary(self) -> bool:
         """Whether other numbers and dtypes may be tried in place of these."""
-        return self.is_tensor and not self.values and self.dtype == "float32"
+        return self.is_real and not self.values
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is a tensor of real numbers, which may have more digits."""
+        return self.is_tensor and self.dtype == "float32"
 
 
 def sizes(all_dims: Sequence[Dims]) -> dict[str, int]:
@@ -71,7 +77,8 @@ def made(wanted: Wanted, shape: Shape, which: int, values: str = "", dtype: str 
     if wanted.may_vary:
         values, dtype = values or wanted.values, dtype or wanted.dtype
     else:
-        values, dtype = wanted.values, wanted.dtype
+        digits = dtype if dtype == "float64" and wanted.is_real else wanted.dtype
+        values, dtype = wanted.values, digits
     tensor = only_engine().probes.tensor
     several = [
         tensor(numbers(shape, values, dtype, (which, k)), dtype) for k in range(wanted.items or 1)

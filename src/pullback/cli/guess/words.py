@@ -68,10 +68,10 @@ IMAGES = "image images img imgs *_image *_img frame frames picture feature_map*"
 PLACES = "flow flows *_flow grid *_grid coords coordinates *_coords warp warps displacement*"
 POINTS = "points query_* queries *_points locations"
 BESIDE: list[tuple[str, str, tuple[int, ...]]] = [
-    (IMAGES, f"{PLACES} {POINTS}", (1, 6, 5, 2)),
-    (PLACES, IMAGES, (1, 6, 5, 2)),
-    ("grid", POINTS, (1, 6, 5, 2)),
-    (POINTS, f"{IMAGES} grid", (1, 7, 2)),
+    (IMAGES, f"{PLACES} {POINTS}", (3, 6, 5, 2)),
+    (PLACES, IMAGES, (3, 6, 5, 2)),
+    ("grid", POINTS, (3, 6, 5, 2)),
+    (POINTS, f"{IMAGES} grid", (3, 7, 2)),
 ]
 VALUES: dict[str, str] = {
     "prob probs probabilities *_probs p_hat": "shares",

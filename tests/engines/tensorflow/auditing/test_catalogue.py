@@ -52,6 +52,30 @@ def test_calls_run_and_differ(name: str, least: int) -> None:
         function(*args)
 
 
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("tf.math.xlogy", "tf.raw_ops.Xlogy"),
+        ("keras.ops.arctan2", "tf.raw_ops.Atan2"),
+        ("tf.sin", "tf.raw_ops.Sin"),
+    ],
+)
+def test_a_function_gets_the_inputs_of_the_op_that_it_is(name: str, op: str) -> None:
+    def inputs_of(name: str) -> set[tuple[str, ...]]:
+        return {
+            (case.what, *(f"{v.shape}{v.dtype}{v.tolist()}" for v in case.inputs.values()))
+            for case in auditing.cases(name)
+        }
+
+    assert inputs_of(op) <= inputs_of(name)
+
+
+def test_a_name_is_listed_as_what_it_means() -> None:
+    assert auditing.listed_as("tf.keras.layers.AvgPool1D") == "keras.layers.AveragePooling1D"
+    assert auditing.listed_as("tf.math.atan2") == "tf.atan2"
+    assert auditing.listed_as("tf.nowhere.atan2") == auditing.listed_as("numpy.sin") == ""
+
+
 def test_inputs_of_a_call_are_named_shaped_and_of_a_kind() -> None:
     call, inputs = filling.parsed("f({x:2,3}, {a:3,3:definite}, {s:})")
     assert call == "f(x, a, s)"

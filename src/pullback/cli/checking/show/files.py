@@ -7,31 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Outcome
+from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Ending, Outcome
 
 _BREAKS = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _IN_PROPERTIES = {**_BREAKS, ":": "%3A", ",": "%2C"}
 
 
-def as_json(outcomes: Sequence[Outcome], seconds: float) -> str:
+def as_json(outcomes: Sequence[Outcome], ending: Ending) -> str:
     """All that is known, without the pictures."""
     kinds = (RIGHT, WRONG, UNKNOWN, IGNORED)
     counts = {kind: sum(o.status == kind for o in outcomes) for kind in kinds}
     data = {
         "counts": counts,
-        "seconds": round(seconds, 3),
+        "seconds": round(ending.seconds, 3),
+        "stopped": ending.stopped or None,
+        "notes": list(ending.notes),
         "results": [o.to_dict() for o in outcomes],
     }
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
-def as_junit(outcomes: Sequence[Outcome], seconds: float) -> str:
+def as_junit(outcomes: Sequence[Outcome], ending: Ending) -> str:
     """A wrong gradient is a failure, an undecided one an error, an ignored one skipped."""
     wrong, unknown = (sum(o.status == kind for o in outcomes) for kind in (WRONG, UNKNOWN))
     skipped = sum(o.status == IGNORED for o in outcomes)
     counts = {"tests": len(outcomes), "failures": wrong, "errors": unknown, "skipped": skipped}
     attributes = {name: str(count) for name, count in counts.items()}
-    attributes |= {"name": "pullback check", "time": f"{seconds:.3f}"}
+    attributes |= {"name": "pullback check", "time": f"{ending.seconds:.3f}"}
     suite = ElementTree.Element("testsuite", attributes)
     tags = {WRONG: "failure", UNKNOWN: "error", IGNORED: "skipped"}
     for outcome in outcomes:
@@ -47,6 +49,8 @@ def as_junit(outcomes: Sequence[Outcome], seconds: float) -> str:
         if outcome.status in tags:
             inner = ElementTree.SubElement(case, tags[outcome.status], message=outcome.text)
             inner.text = outcome.text + (f"\nwith {outcome.inputs}" if outcome.inputs else "")
+    if ending.remarks:
+        ElementTree.SubElement(suite, "system-out").text = "\n".join(ending.remarks)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(
         suite, encoding="unicode"
     )
@@ -61,6 +65,11 @@ def as_github(outcome: Outcome) -> str:
     title = _escaped(f"pullback: {outcome.item.name}", _IN_PROPERTIES)
     place = f"file={_escaped(file, _IN_PROPERTIES)},line={line}," if file else ""
     return f"::{level} {place}title={title}::{_escaped(outcome.text, _BREAKS)}"
+
+
+def as_notice(text: str) -> str:
+    """An annotation of the whole run."""
+    return f"::notice title=pullback check::{_escaped(text, _BREAKS)}"
 
 
 def _line_of_rule(outcome: Outcome) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from pullback.cli.checking.outcome import IGNORED, MARKS, RIGHT, UNKNOWN, WRONG, Outcome
+from pullback.cli.checking.outcome import IGNORED, MARKS, RIGHT, UNKNOWN, WRONG, Ending, Outcome
 
 _STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
 
@@ -40,11 +40,12 @@ def place_of(outcome: Outcome) -> str:
     return f"{Path(item.file).name}:{item.line}" if item.file and item.line else ""
 
 
-def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
-    """How many of each, and how long it took."""
+def summary(outcomes: Sequence[Outcome], ending: Ending) -> str:
+    """How many of each, how long it took, and why it ended before all was checked."""
     outcomes = [outcome for outcome in outcomes if not outcome.item.absent]
     counts = Counter(outcome.status for outcome in outcomes)
     words = {RIGHT: "right", WRONG: "wrong", UNKNOWN: "undecided", IGNORED: "ignored"}
     told = [f"{MARKS[s]} {counts[s]} {word}" for s, word in words.items() if counts[s]]
     many = "1 custom gradient" if len(outcomes) == 1 else f"{len(outcomes)} custom gradients"
-    return f"{many}: {', '.join(told)} in {seconds:.0f} s"
+    stopped = f"; {ending.stopped}" if ending.stopped else ""
+    return f"{many}: {', '.join(told)} in {ending.seconds:.0f} s{stopped}"

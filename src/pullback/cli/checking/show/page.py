@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pullback.check.report.page import as_html
-from pullback.cli.checking.outcome import Outcome
+from pullback.cli.checking.outcome import Ending, Outcome
 from pullback.cli.checking.show.files import shown
 from pullback.cli.checking.show.lines import summary
 
 
-def as_page(outcomes: Sequence[Outcome], seconds: float) -> str:
+def as_page(outcomes: Sequence[Outcome], ending: Ending) -> str:
     """A whole document."""
     style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-    rows = "\n".join(map(_row, outcomes))
-    head = html.escape(summary(outcomes, seconds))
+    notes = [f'<p class="summary">{html.escape(note)}</p>' for note in ending.notes]
+    rows = "\n".join([*notes, *map(_row, outcomes)])
+    head = html.escape(summary(outcomes, ending))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>'

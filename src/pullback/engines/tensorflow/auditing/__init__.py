@@ -12,6 +12,7 @@ from pullback.engines.tensorflow.auditing.calls import cases as cases
 from pullback.engines.tensorflow.auditing.calls import operations as _operations
 from pullback.engines.tensorflow.auditing.design import by_design as by_design
 from pullback.engines.tensorflow.auditing.design import mended_by as mended_by
+from pullback.engines.tensorflow.auditing.listing import listed_as as listed_as
 from pullback.engines.tensorflow.auditing.scripts import script as script
 from pullback.extend import Case
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -100,8 +102,10 @@ def _cases(name: str, careful: bool) -> Iterator[Case]:
     plan = _templates(name)
     setup, first = plan[0]
     dtype = _COMPLEX if _runs(setup, first, filling.between, _FLOAT) is None else _FLOAT
-    one_op = _is_one_op(name, first, dtype)
-    brief = one_op or name.startswith(_BUILT_ON_OTHERS)
+    one_op = _only_op(name, first, dtype)
+    brief = bool(one_op) or name.startswith(_BUILT_ON_OTHERS)
+    if one_op:
+        yield from _as_op(name, first, one_op, careful)
     if not brief:
         yield from _thorough(first, dtype)
     for made, template in plan:
@@ -137,13 +141,40 @@ def _briefly(setup: str, template: str, dtype: str, with_complex: bool) -> Itera
         yield from _of_kinds("", template, {"complex numbers": filling.complex_numbers}, _COMPLEX)
 
 
-def _is_one_op(name: str, template: str, dtype: str) -> bool:
-    """Whether a function is one op under another name: the op is audited by itself."""
+def _only_op(name: str, template: str, dtype: str) -> str:
+    """The op that a function is another name of, and which is audited by itself; nothing where it runs several."""
     case = None if _op(name) else _runs("", template, filling.between, dtype)
-    if case is None:
-        return False
-    types = {op for op in operations(case) if op not in _PLUMBING}
-    return len(types) == 1 and f"tf.raw_ops.{types.pop()}" in listing.catalogue()
+    types = {f"tf.raw_ops.{op}" for op in operations(case) if op not in _PLUMBING} if case else ()
+    known = [op for op in types if op in listing.catalogue()]
+    return known[0] if len(types) == len(known) == 1 else ""
+
+
+def _as_op(name: str, template: str, op: str, careful: bool) -> Iterator[Case]:
+    """The calls of the op with the same inputs, where op and function take tensors and nothing else.
+
+    A fault of the op is one of the function, and is explained there.
+    """
+    call, inputs = filling.parsed(template)
+    own = _only_tensors(call, {one for one, _, _ in inputs})
+    order = list(inspect.signature(listing.catalogue()[op]).parameters)
+    for case in _cases(op, careful) if own else ():
+        given = _only_tensors(case.call, case.inputs)
+        if given and len(given) == len(own):
+            args = ", ".join(given[parameter] for parameter in sorted(given, key=order.index))
+            same = replace(case, call=f"{name}({args})", explain=False)
+            with contextlib.suppress(Exception):
+                function_of(same)(*arguments(same.inputs))
+                yield same
+
+
+def _only_tensors(call: str, inputs: Container[str]) -> dict[str, str]:
+    """The input by parameter, or by place, where a call is given inputs and nothing else."""
+    node = ast.parse(call, mode="eval").body
+    if not isinstance(node, ast.Call):
+        return {}
+    pairs = [*enumerate(node.args), *((k.arg, k.value) for k in node.keywords)]
+    given = {str(key): value.id for key, value in pairs if isinstance(value, ast.Name)}
+    return given if len(given) == len(pairs) and all(v in inputs for v in given.values()) else {}
 
 
 def operations(case: Case) -> list[str]:

@@ -65,6 +65,15 @@ def aliases() -> dict[str, list[str]]:
     return found
 
 
+def listed_as(name: str) -> str:
+    """The name in the list of what has any name: `tf.keras.layers.AvgPool1D` is `keras.layers.AveragePooling1D`."""
+    first, *parts = name.split(".")
+    value: Any = {"tf": tf, "tensorflow": tf, "keras": keras}.get(first)
+    for part in parts:
+        value = getattr(value, part, None)
+    return next((known for known, one in catalogue().items() if one is value), "")
+
+
 def ops() -> list[str]:
     """The types of op with a registered gradient, and those registered to have none though they compute numbers."""
     registered = [name for name in private.registered_ops() if hasattr(tf.raw_ops, name)]

@@ -53,6 +53,11 @@ def function_of(fn: Any) -> tuple[Callable[..., Any], str]:
 
 def require_eager() -> None:
     """A check runs its function with many numbers, which a graph under construction has none of."""
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        raise CheckError(
+            "eager execution is switched off for the whole process (tf.compat.v1.disable_eager_execution), and check "
+            "needs it: switch it off only where the file is run as a program, under if __name__ == '__main__'."
+        )
     if not tf.executing_eagerly():
         raise CheckError(
             "check runs a function again and again with other numbers, so it cannot itself run "

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.callee import REGISTERED_AS, RawOp, described
+from pullback.engines.tensorflow.probing.callee import (
+    REGISTERED_AS,
+    RawOp,
+    described,
+    require_eager,
+)
 from pullback.engines.tensorflow.tf_private import registered_gradient
 from pullback.engines.tensorflow.tf_private.recording import custom_gradients_seen
 from pullback.extend import Ran, Reached
@@ -40,6 +45,7 @@ def tensor(values: Any, dtype: str) -> Any:
 
 def trial(fn: Callable[..., Any], args: Any, kwargs: Any) -> Ran:
     """Run a function once, forward and backward."""
+    require_eager()
     sources = [v for v in tf.nest.flatten((args, kwargs)) if _carries_gradient(v)]
     with tf.GradientTape() as tape:
         tape.watch(sources)

@@ -1,0 +1,31 @@
+"""Settings of the whole process that decide what functions compute."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pullback.engines.tensorflow import tf_private as private
+
+# What switches them, and whether they are as TensorFlow and Keras have them by default.
+_DEFAULT: dict[str, Callable[[], Any]] = {
+    "tf.compat.v1.disable_eager_execution": tf.compat.v1.executing_eagerly_outside_functions,
+    "tf.compat.v1.disable_control_flow_v2": tf.compat.v1.control_flow_v2_enabled,
+    "tf.compat.v1.disable_resource_variables": tf.compat.v1.resource_variables_enabled,
+    "tf.config.run_functions_eagerly": lambda: not tf.config.functions_run_eagerly(),
+    "tf.config.optimizer.set_jit": lambda: not tf.config.optimizer.get_jit(),
+    "tf.config.experimental.enable_tensor_float_32_execution": (
+        tf.config.experimental.tensor_float_32_execution_enabled
+    ),
+    "tf.experimental.numpy.experimental_enable_numpy_behavior": lambda: "T" not in vars(tf.Tensor),
+    "tf.debugging.enable_check_numerics": lambda: not private.op_callbacks(),
+    "keras.config.set_dtype_policy": lambda: keras.config.dtype_policy().name == "float32",
+    "keras.config.set_floatx": lambda: keras.config.floatx() == "float32",
+    "keras.config.set_epsilon": lambda: keras.config.epsilon() == 1e-7,
+}
+
+
+def changed_settings() -> list[str]:
+    """Those that are not as they are by default, by what switches them."""
+    return [name for name, is_default in _DEFAULT.items() if not is_default()]

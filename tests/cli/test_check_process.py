@@ -1,0 +1,58 @@
+"""`pullback check` over files that change settings of the whole process."""
+
+from typer.testing import CliRunner
+
+from pullback.cli import app
+
+SINE = "import tensorflow as tf\n@tf.custom_gradient\ndef {0}(x):\n    return tf.sin(x), lambda dy: dy * tf.cos(x)\n"
+LOUD = """
+import os, sys, warnings, logging
+import keras, numpy as np, tensorflow as tf
+keras.mixed_precision.set_global_policy("mixed_float16")
+keras.backend.set_floatx("float64")
+tf.config.run_functions_eagerly(True)
+tf.random.set_seed(0)
+logging.disable()
+sys.argv = ["train.py", "--epochs"]
+warnings.simplefilter("error")
+np.seterr(all="raise")
+os.chdir("/")
+"""
+SENSITIVE = """
+import argparse, os, warnings
+import keras, numpy as np
+argparse.ArgumentParser().parse_args()
+warnings.warn("careful")
+np.float32(1) / np.float32(0)
+assert os.getcwd() != "/" and keras.config.floatx() == "float32"
+"""
+
+
+def folder_of(tmp_path, **files):
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_what_a_file_changes_for_the_whole_process_is_not_changed_for_others(tmp_path, monkeypatch):
+    eager = "import tensorflow as tf\ntf.compat.v1.disable_eager_execution()\n"
+    monkeypatch.chdir(
+        folder_of(
+            tmp_path,
+            a_graph=eager + SINE.format("a"),
+            b_loud=LOUD + SINE.format("b"),
+            c_after=SENSITIVE + SINE.format("c"),
+        )
+    )
+    told = CliRunner().invoke(app, ["check", ".", "--quick", "-j", "1"]).output
+    assert "? a_graph.py:a  eager execution is switched off for the whole process" in told
+    assert "✓ b_loud.py:b  " in told
+    assert "✓ c_after.py:c  " in told
+
+
+def test_without_another_process_it_is_said_who_changed_what(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder_of(tmp_path, a="import os\nos.chdir('/')\n" + SINE.format("a"), b=SINE.format("b"))
+    told = CliRunner().invoke(app, ["check", ".", "--quick", "--no-isolate"]).output
+    assert "✓ a.py:a  " in told
+    assert "? b.py:b  cannot be checked here: a.py has changed the working folder for the" in told
