@@ -111,7 +111,7 @@ FORMS = [
         def powers(x, order=2, scale=3.0):
             return scale * x**order, lambda dy: (dy * scale * order * x ** (order - 1), None, None)
         """,
-        "powers", "undecided", "right at these inputs; with `order`, `scale` left out, ", "order=2 (default), scale float32[] (default)",
+        "powers", "undecided", "with `order`, `scale` left out, ", "order=2 (default), scale float32[] (default)",
     ),
 ]  # fmt: skip
 
