@@ -33,6 +33,8 @@ def with_own_gradient(fn: F) -> F:
             kwargs = {n: _packed(xp, v) if n in required else v for n, v in kwargs.items()}
         return inner(*args, **kwargs)
 
+    # A tf.function passes on what is under `__wrapped__` in place of an argument: that has the gradient, too.
+    called.__wrapped__ = inner
     return called  # pyright: ignore[reportReturnType]  # of the same signature
 
 

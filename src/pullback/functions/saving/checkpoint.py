@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -72,6 +74,10 @@ class Checkpointed:
     ) -> None:
         self.fn, self.policy, self._keep = fn, policy, keep
         functools.update_wrapper(self, fn, updated=())
+        # A tf.function passes on what is under `__wrapped__` in place of an argument.
+        del self.__dict__["__wrapped__"]
+        with contextlib.suppress(TypeError, ValueError):  # some callables of C have none
+            self.__signature__ = inspect.signature(fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""

@@ -8,6 +8,7 @@ that are loaded already. Nothing is imported because a file says so.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import warnings
 from collections.abc import Callable
@@ -167,7 +168,7 @@ def override_config(lines: Lines, model: Any) -> dict[str, Any]:
 def _function_config(function: GradientFunction) -> dict[str, Any]:
     reduced, reference = function.__reduce__(), reference_to(function)
     around = find(reference)  # which the ready-made functions are in
-    if isinstance(reduced, str) or getattr(around, "__wrapped__", None) is function.__wrapped__:
+    if isinstance(reduced, str) or inspect.unwrap(around) is function.__wrapped__:
         if reference.module == "__main__":
             _warn_of_main(reference, f"the function {reference.name!r}")
         return {"by_name": reference._asdict()}
