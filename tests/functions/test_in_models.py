@@ -80,3 +80,52 @@ def test_external_code_that_is_found_by_its_name_is_saved(tmp_path: Path) -> Non
     model_of(by_name, [ROWS]).save(tmp_path / "model.keras")
     loaded: Any = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded(ROWS), 2.0 * ROWS)
+
+
+def dense() -> Any:
+    return keras.layers.Dense(4)
+
+
+def reversed_pair(x: Any) -> Any:
+    one, two = pb.functions.reversible(dense(), dense())(x, x)
+    return one + two
+
+
+def settled(x: Any) -> Any:
+    inner = dense()
+    return pb.functions.fixed_point(lambda z, v: tf.tanh(0.1 * inner(z) + v), x, x)
+
+
+def flowing(x: Any) -> Any:
+    inner = dense()
+    return pb.functions.odeint(lambda y, t: inner(y), x, [0.0, 1.0])[-1]
+
+
+def ruled(x: Any) -> Any:
+    inner = dense()
+    return pb.with_gradient(lambda v: inner(v), lambda dy: 2.0 * dy)(x)
+
+
+AROUND_LAYERS = {
+    "reversible": (reversed_pair, 4),
+    "fixed_point": (settled, 2),
+    "odeint": (flowing, 2),
+    "checkpoint": (lambda x: pb.functions.checkpoint(dense())(x), 2),
+    "with_gradient": (ruled, 2),
+}
+
+
+@pytest.mark.parametrize("name", AROUND_LAYERS)
+def test_layers_inside_of_a_node_are_trained(name: str) -> None:
+    make, count = AROUND_LAYERS[name]
+    x = keras.Input([4])
+    model = keras.Model(x, keras.layers.Dense(1)(make(x)))
+    assert len(model.trainable_variables) == count + 2
+    before = [v.numpy() for v in model.trainable_variables]
+    model.compile("sgd", "mse")
+    data = np.random.default_rng(0).normal(size=[8, 4]).astype(np.float32)
+    model.fit(data, data[:, :1], verbose=0)
+    moved = [
+        np.any(v.numpy() != old) for v, old in zip(model.trainable_variables, before, strict=True)
+    ]
+    assert all(moved)

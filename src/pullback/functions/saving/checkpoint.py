@@ -83,7 +83,10 @@ class Checkpointed:
         """Call the function."""
         if self.policy == "everything":
             return self.fn(*args, **kwargs)
-        xp = engine_of([*flatten((args, kwargs))[0], self.fn]).arrays
+        leaves = flatten((args, kwargs))[0]
+        xp = engine_of([*leaves, self.fn]).arrays
+        if any(xp.is_symbolic([leaf]) for leaf in leaves):
+            return xp.as_node(self, *args, **kwargs)
         self._require_known_operations(xp)
         run, rule, more, outputs = xp.checkpointed(self.fn, args, kwargs, self._keep)
         return outputs(with_gradient(run, rule)(args, kwargs, *more))

@@ -14,7 +14,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.array_functions.for_functions import is_array
-from pullback.engines.tensorflow.attach.graph import GradientOperation
+from pullback.engines.tensorflow.attach.model_nodes import call_as_node
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import Kind
 
@@ -34,7 +34,7 @@ def is_symbolic(leaves: Sequence[Any]) -> bool:
 
 def as_node(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """The call of a function as a node of the model that is being built."""
-    return GradientOperation(function)(*args, **options)
+    return call_as_node(function, args, options)
 
 
 def runnable(function: Callable[..., Any]) -> Callable[..., Any]:

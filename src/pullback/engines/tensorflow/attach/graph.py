@@ -12,13 +12,13 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import recorded
 from pullback.engines.tensorflow.attach.closed_over import Variables, reads_outside
+from pullback.engines.tensorflow.attach.model_nodes import call_as_node
 from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Recorded
 from pullback.engines.tensorflow.attach.splice import capture_ahead
 from pullback.engines.tensorflow.tf_private import overriding
@@ -26,12 +26,7 @@ from pullback.errors import ExportError
 from pullback.extend import (
     Call,
     ForwardResult,
-    GradientFunction,
-    Reference,
     Rule,
-    find,
-    find_in_file,
-    reference_to,
     unflatten,
     walk,
 )
@@ -209,49 +204,10 @@ def _in_this(graph: Any, tensor: Any) -> Any:
     return graph.capture(tensor)
 
 
-@keras.saving.register_keras_serializable(package="pullback")
-class GradientOperation(keras.Operation):
-    """A function with its own gradient as a node of a functional model."""
-
-    def __init__(self, function: Any, name: str | None = None) -> None:
-        super().__init__(name=name)
-        self.function = function
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
-        return self.function(*args, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        """What Keras writes to a file."""
-        if isinstance(self.function, GradientFunction):
-            written = keras.saving.serialize_keras_object(self.function)
-            return {"name": self.name, "function": written}
-        reference = reference_to(self.function)
-        if find(reference) is not self.function:
-            name = getattr(self.function, "__name__", type(self.function).__name__)
-            raise ExportError(
-                f"{name} cannot be written to a .keras file, because loading could not find it again by its name. Call "
-                "it in a layer of your own, whose class is registered by keras.saving.register_keras_serializable, or "
-                "save the weights alone: model.save_weights(...)."
-            )
-        return {"name": self.name, "by_name": reference._asdict()}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> GradientOperation:
-        """The operation that a file describes."""
-        if "by_name" not in config:
-            return cls(keras.saving.deserialize_keras_object(config["function"]), config["name"])
-        reference = Reference(**config["by_name"])
-        found = find_in_file(reference)
-        if found is None:
-            raise ExportError(
-                f"the file names the function {reference.name} of {reference.module}, which cannot be imported here. "
-                "Make that module importable."
-            )
-        return cls(found, config["name"])
-
-
 def attach_symbolic(call: Call, leaves: Sequence[Any]) -> Any:
     """Make the call a node of the model."""
-    operation = GradientOperation(call.definition.owner)
+
+    def operation(*args: Any, **kwargs: Any) -> Any:
+        return call_as_node(call.definition.owner, args, kwargs)
+
     return call.plan.call(operation, unflatten(call.structure, leaves))

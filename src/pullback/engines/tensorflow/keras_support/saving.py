@@ -168,7 +168,10 @@ def override_config(lines: Lines, model: Any) -> dict[str, Any]:
 def _function_config(function: GradientFunction) -> dict[str, Any]:
     reduced, reference = function.__reduce__(), reference_to(function)
     around = find(reference)  # which the ready-made functions are in
-    if isinstance(reduced, str) or inspect.unwrap(around) is function.__wrapped__:
+    is_around = (
+        around is not function.__wrapped__ and inspect.unwrap(around) is function.__wrapped__
+    )
+    if isinstance(reduced, str) or is_around:
         if reference.module == "__main__":
             _warn_of_main(reference, f"the function {reference.name!r}")
         return {"by_name": reference._asdict()}
