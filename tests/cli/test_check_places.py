@@ -30,6 +30,15 @@ def test_what_a_module_does_not_have_is_an_error_and_no_custom_gradient(target, 
     assert "custom gradient" not in told
 
 
+def test_what_a_file_does_not_have_is_an_error_where_the_whole_file_is_checked_too(tmp_path):
+    file = tmp_path / "ops.py"
+    file.write_text(GOOD, encoding="utf-8")
+    told = check(tmp_path, f"{file}:good", f"{file}:nope", status=2)
+    assert f"? {file}:nope  ops has no 'nope'" in told
+    assert told.count("✓ good") == 1
+    assert "1 custom gradient: ✓ 1 right" in told
+
+
 def test_a_module_that_misses_another_is_there(tmp_path, monkeypatch):
     (tmp_path / "lacking.py").write_text("import not_there_at_all\n" + GOOD, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

@@ -17,14 +17,15 @@ sys.argv = ["train.py", "--epochs"]
 warnings.simplefilter("error")
 np.seterr(all="raise")
 os.chdir("/")
+tf.nn.relu = lambda x: x
 """
 SENSITIVE = """
 import argparse, os, warnings
-import keras, numpy as np
+import keras, numpy as np, tensorflow as tf
 argparse.ArgumentParser().parse_args()
 warnings.warn("careful")
 np.float32(1) / np.float32(0)
-assert os.getcwd() != "/" and keras.config.floatx() == "float32"
+assert os.getcwd() != "/" and keras.config.floatx() == "float32" and tf.nn.relu(-1.0) == 0
 """
 
 

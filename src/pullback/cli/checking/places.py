@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -20,11 +20,15 @@ _NAMING = ("pullback_inputs", "override(", "globals(", "setattr(", "import *")
 
 @dataclass(frozen=True)
 class Place:
-    """A file or module to look at, the function that is asked for, and how to call it in the output."""
+    """A file or module to look at, the function that is asked for, and how to call it in the output.
+
+    A function is `covered` where its whole file is looked at as well: it need only be there.
+    """
 
     target: str
     label: str
     only: str | None = None
+    covered: bool = False
 
 
 def places(targets: Sequence[str]) -> list[Place]:
@@ -33,7 +37,10 @@ def places(targets: Sequence[str]) -> list[Place]:
     for place in (place for target in targets for place in _of_one(target)):
         found.setdefault((_identity(place.target), place.only), place)
     whole = {target for target, only in found if only is None}
-    return [place for (target, only), place in found.items() if only is None or target not in whole]
+    return [
+        replace(place, covered=only is not None and target in whole)
+        for (target, only), place in found.items()
+    ]
 
 
 def _identity(target: str) -> str:

@@ -138,10 +138,9 @@ class Here:
 
 def _where(missing: str | None, place: Place) -> str:
     """The folder above a file, or `src` in it, that has a module which is not installed."""
-    first = (missing or "").partition(".")[0]
     folders = [folder for above in Path(place.target).parents for folder in (above, above / "src")]
-    for folder in folders if first else ():
-        if (folder / first).is_dir() or (folder / f"{first}.py").is_file():
+    for folder in folders if missing and "." not in missing else ():
+        if (folder / f"{missing}.py").is_file() or any((folder / f"{missing}").glob("*.py")):
             return f". It is in {folder}: install it, or set PYTHONPATH={folder}"
     return ""
 

@@ -125,7 +125,7 @@ class Session:
     def _tasks(self, found: Sequence[Place]) -> list[Task]:
         """What is to be checked; a place that cannot be loaded has a line for all that its source defines."""
         tasks: list[Task] = []
-        several = len({place.target for place in found}) > 1
+        several = len({place.target for place in found if not place.covered}) > 1
         for place in found:
             self._status.update(f"loading {place.label}")
             if self.select and not may_hold(place, self.select):
@@ -133,6 +133,8 @@ class Session:
                 continue
             items = self.crew.first().items(place)
             reason = items if isinstance(items, Unloaded) else None
+            if place.covered and not (reason and reason.absent):
+                continue
             known = _written(place) if isinstance(items, Unloaded) else items
             named = {item: f"{place.label}:{item.name}" if several else item.name for item in known}
             kept = [

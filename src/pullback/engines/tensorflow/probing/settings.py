@@ -26,6 +26,34 @@ _DEFAULT: dict[str, Callable[[], Any]] = {
 }
 
 
+# Where a file may have put a function of its own in place of the framework's.
+_PLACES = {
+    "tf": tf,
+    "tf.nn": tf.nn,
+    "tf.math": tf.math,
+    "tf.linalg": tf.linalg,
+    "tf.raw_ops": tf.raw_ops,
+    "keras.activations": keras.activations,
+    "keras.layers": keras.layers,
+    "keras.losses": keras.losses,
+    "keras.ops": keras.ops,
+}
+
+
 def changed_settings() -> list[str]:
-    """Those that are not as they are by default, by what switches them."""
-    return [name for name, is_default in _DEFAULT.items() if not is_default()]
+    """Those that are not as they are by default, by what switches them; and functions that were replaced."""
+    switched = [name for name, is_default in _DEFAULT.items() if not is_default()]
+    return [
+        *switched,
+        *(
+            f"{place}.{name}"
+            for place, module in _PLACES.items()
+            for name, value in list(vars(module).items())
+            if callable(value) and not name.startswith("_") and _is_foreign(value)
+        ),
+    ]
+
+
+def _is_foreign(value: Any) -> bool:
+    home = getattr(value, "__module__", None)
+    return isinstance(home, str) and home.partition(".")[0] not in ("tensorflow", "keras")
