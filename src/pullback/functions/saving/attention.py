@@ -46,8 +46,8 @@ def attention(
       `[..., heads, queries, keys]`. `causal=True` lets a query look at keys up to its own place, the last query being
       at the last key; `window=w` at those less than `w` places away. A query that may look at nothing gives 0.
     - `score(scores, queries, keys)` changes a block of scores `[…, queries, keys]`, given the places of its queries and
-      keys, the last query being at the last key; for all heads alike. What it closes over has its gradient too. `soft_cap` makes scores `cap · tanh(score / cap)`
-      after that.
+      keys, the last query being at the last key; for all heads alike. What it closes over has its gradient too.
+      `soft_cap` makes scores `cap · tanh(score / cap)` after that.
     - `dropout` is the share of weights that are dropped, by `seed` (two whole numbers; drawn anew if it is not given).
     - With `return_logsumexp` the result is `(attention, log-sum-exp of each query's scores)`; both have gradients.
 
