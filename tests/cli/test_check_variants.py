@@ -113,6 +113,50 @@ FORMS = [
         """,
         "powers", "undecided", "with `order`, `scale` left out, ", "order=2 (default), scale float32[] (default)",
     ),
+    (
+        """
+        def make_focus(gamma=2.0):
+            @tf.custom_gradient
+            def focus(x):
+                y = tf.abs(x) ** gamma
+                return y, lambda dy: dy * 2.0 * tf.sign(x) * tf.abs(x) ** (gamma - 1.0)
+            return focus
+        """,
+        "make_focus.focus", "undecided", "right at these inputs; with gamma=3.0,", "",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def log_rest(x):
+            '''log(1 - exp(x)), for x < 0.'''
+            return tf.math.log(-tf.math.expm1(x)), lambda dy: -dy / tf.math.expm1(-x)
+        """,
+        "log_rest", "right", "calls", "x float32[3, 4] (tried)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def root(cov):
+            values, basis = tf.linalg.eigh(0.5 * (cov + tf.transpose(cov)))
+            roots = tf.sqrt(tf.maximum(values, 1e-12))
+            def grad(dy):
+                inner = tf.transpose(basis) @ (0.5 * (dy + tf.transpose(dy))) @ basis
+                return basis @ (inner / (roots[:, None] + roots[None, :])) @ tf.transpose(basis)
+            return (basis * roots) @ tf.transpose(basis), grad
+        """,
+        "root", "undecided", "right at these inputs, which are positive definite, but else", "cov float32[3, 3]",
+    ),
+    (
+        """
+        def channels(x):
+            @tf.custom_gradient
+            def summed(x):
+                tf.debugging.assert_less(tf.rank(x), 3)
+                return tf.reduce_sum(x), lambda dy: dy * tf.ones_like(tf.reduce_sum(x, [0, 1, 2]))
+            return summed(x)
+        """,
+        "channels.summed", "undecided", "wrong at all inputs that were tried: the rule raises", "(by channels)",
+    ),
 ]  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from pullback._engine import only_engine
 from pullback.check import Report
 from pullback.cli.checking.reach import Found
@@ -17,6 +19,7 @@ from pullback.errors import CheckError
 
 Check = Callable[[Found, dict[str, Any]], Report]
 _NEARLY = 0.01  # share of the gradient by which an approximation may be off; mistakes are larger
+_IGNORE = "@pb.inputs(ignore='why')"
 _POSITIVE = (0.05, 20.0)
 _INSIDE = (0.05, 0.95)  # away from the ends, at which guards against zero set in
 # What a function does that is meant for some numbers only.
@@ -37,10 +40,23 @@ def doubt_of(report: Report, found: Found, options: Mapping[str, Any], check: Ch
         return f"right in eager code, but {said}"
     if finding.kind == "second":
         return f"right, but {said}. If second derivatives do not matter: @pb.inputs(order=1)"
+    if finding.made_up and any(map(_is_definite, found.guess.args)):
+        return f"right at these inputs, which are positive definite, but else {said}. If others never come: {_IGNORE}"
     if _is_right(found, {**options, "tolerance": _NEARLY}, check):
         told = f"right to {_NEARLY:.0%}, but {said}"
         return f"{told}. If it is an approximation: @pb.inputs(tolerance=…)"
     return _below_zero(found, options, check, said) or _outside_domain(found, options, check, said)
+
+
+def _is_definite(value: Any) -> bool:
+    """Whether an argument is a matrix that was made positive definite."""
+    shape = tuple(getattr(value, "shape", ()))
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+        return False
+    matrix = np.asarray(value)
+    is_real = np.issubdtype(matrix.dtype, np.floating)
+    symmetric = is_real and np.allclose(matrix, np.swapaxes(matrix, -1, -2))
+    return bool(symmetric and np.linalg.eigvalsh(matrix).min() > 0)
 
 
 def _below_zero(found: Found, options: Mapping[str, Any], check: Check, said: str) -> str:

@@ -44,8 +44,8 @@ class Unreached(Exception):
 class Found:
     """A function to check with arguments that run; `outer` is the call through which it was reached.
 
-    `factory` is the call that returned it.
-    `fault` is what is wrong with its gradient at first sight, `unsure` that its inputs may be to blame; `doubt` says
+    `factory` is the call that returned it. `fault` is what is wrong with its gradient at first sight, where it `raises`
+    what was raised, `unsure` that its inputs may be to blame; `doubt` says
     what a likelier reading of its parameters came to.
     """
 
@@ -53,6 +53,7 @@ class Found:
     guess: Guess
     fault: str = ""
     doubt: str = ""
+    raises: bool = False
     unsure: bool = False
     outer: tuple[Any, Guess] | None = None
     factory: tuple[Any, Guess] | None = None
@@ -87,7 +88,8 @@ class Search:
                 return found
             self.best = self.best or found
         if self.best is not None:
-            return replace(self.best, unsure=_tensors(self.best.guess) > 1)
+            # a rule that raises may be meant for other shapes
+            return replace(self.best, unsure=self.best.raises or _tensors(self.best.guess) > 1)
         raise Unreached(self.why or "nothing in its module calls it")
 
     def _ways(self) -> Iterator[Found]:
@@ -146,7 +148,8 @@ class Search:
                 if ran.fault and is_first:
                     yield from self._with_defaults(function, guess, ran.fault)
                     is_first = False
-                yield Found(function, guess, ran.fault, doubt if _all_alike(guess) else "")
+                told = doubt if _all_alike(guess) else ""
+                yield Found(function, guess, ran.fault, told, raises=_raises(ran))
             self._failed("no arguments were found in time")
 
     def _with_defaults(self, function: Any, guess: Guess, fault: str) -> Iterator[Found]:
@@ -274,7 +277,7 @@ class Search:
             _names_of(hit), f"by {getattr(outer, '__name__', type(outer).__name__)}"
         )
         call = Guess(hit.args, hit.kwargs, sources, guess.hinted)
-        yield Found(hit.function, call, ran.fault, outer=(outer, guess))
+        yield Found(hit.function, call, ran.fault, raises=_raises(ran), outer=(outer, guess))
 
     def _instances(self, kind: type) -> Iterator[Any]:
         """Objects of a class, for arguments that its constructor takes."""
@@ -303,6 +306,10 @@ def given_call(function: Any, said: Inputs, origin: str) -> Guess:
     except (TypeError, ValueError):
         sources = {}
     return Guess(said.args, dict(said.kwargs), sources, hinted=True)
+
+
+def _raises(ran: Ran) -> bool:
+    return bool(ran.fault) and not ran.is_misshapen
 
 
 def _doubt(ran: Ran, guess: Guess) -> str:

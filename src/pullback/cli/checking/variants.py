@@ -24,6 +24,7 @@ from pullback.errors import CheckError
 
 Variant = tuple[str, Found]
 _MOST = 6
+_SMALL = 0.01  # numbers below only guard against zero
 _FLAT, _DEEPER = (3, 4), (3, 2, 4)
 _AXIS = "axis axes *_axis dim"
 _MASKS = {"mask *_mask": "flags", "weights weight sample_weight* class_weight*": "positive"}
@@ -125,13 +126,13 @@ def _others(name: str, default: Any, text: str, found: Found) -> list[Any]:
         return _masks(name, found)
     if isinstance(default, int) and means(_AXIS, name):
         return [axis for axis in (0, -1) if axis != default][:1]
-    if isinstance(default, int | float) and default in (
-        0,
-        1,
-    ):  # as whole numbers only where the name is that of a number in between
-        number = number_for(name) or (0.7 if isinstance(default, float) else None)
-        return [] if number is None else [number]
-    return []
+    if not isinstance(default, int | float) or 0 < abs(default) < _SMALL:
+        return []
+    if default not in (0, 1):
+        return [default + 1 if isinstance(default, int) else 1.5 * default]
+    # a whole number may be a count, unless its name says otherwise
+    number = number_for(name) or (0.7 if isinstance(default, float) else None)
+    return [] if number is None else [number]
 
 
 def _masks(name: str, found: Found) -> list[Any]:

@@ -14,7 +14,7 @@ from pullback.cli.guess.shapes import tried
 from pullback.cli.guess.wanted import DEFAULT, TRIED, Shape, Wanted, made, shape_of, sizes
 
 NOT_FINITE, DOUBTFUL = "not finite", "doubtful"
-_VALUES = ("", "positive", "unit", "above one", "definite")
+_VALUES = ("", "positive", "negative", "unit", "above one", "definite")
 _MOST_COMBINATIONS = 12  # of readings of the parameters
 _MOST_READINGS = 4096  # that are looked through for the likeliest
 

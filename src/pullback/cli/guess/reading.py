@@ -51,7 +51,8 @@ def needed(function: Any) -> list[inspect.Parameter]:
 def readings(function: Any, *, direct: bool) -> list[tuple[inspect.Parameter, list[Wanted]]]:
     """Each parameter that must be given, with what may suit it."""
     asked = needed(function)
-    doc, text = inspect.getdoc(function) or "", source_of(function)
+    text = source_of(function)
+    doc = "\n".join([inspect.getdoc(function) or "", "", *re.findall(r"# ?(.*)", text)])
     names = [p.name for p in asked]
     return [(p, _of_one(p, names, doc, text, direct)) for p in asked]
 

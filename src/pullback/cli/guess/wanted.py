@@ -126,6 +126,7 @@ def _shares(x: Any, _: Any) -> Any:
 
 _KINDS: dict[str, Any] = {
     "positive": lambda x, rng: rng.uniform(0.3, 2, x.shape),
+    "negative": lambda x, rng: -rng.uniform(0.3, 2, x.shape),
     "unit": lambda x, rng: rng.uniform(0.1, 0.9, x.shape),
     "above one": lambda x, rng: rng.uniform(1.1, 2, x.shape),
     "definite": _definite,
