@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
-# glibc keeps freed blocks below this size; a low bound shows what is really held. It slows all that allocates: each block
-# is then mapped anew, and its pages are written for the first time.
+# glibc keeps freed blocks below this size; a low bound shows what is really held. It slows all that allocates: each
+# block is then mapped anew, and its pages are written for the first time.
 ALONE = {**QUIET, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 Case = Callable[[], object]
