@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
-# glibc keeps freed blocks below this size; a low bound shows what is really held.
+# glibc keeps freed blocks below this size; a low bound shows what is really held. It slows all that allocates: each
+# block is then mapped anew, and its pages are written for the first time.
 ALONE = {**QUIET, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 Case = Callable[[], object]
@@ -122,8 +123,11 @@ def _mark(ok: bool, bar: float | None) -> str:
     return "" if bar is None else ("[green]✓[/]" if ok else "[red]✗[/]")
 
 
-def alone(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function returns in a process of its own; its arguments and result are plain data."""
+def alone(function: Callable[..., Any], *args: Any, timed: bool = False) -> Any:
+    """What a function returns in a process of its own; its arguments and result are plain data.
+
+    If it is `timed`, memory is allocated as in any process, and not so that what is held can be measured.
+    """
     path = Path(function.__code__.co_filename).resolve()
     program = (
         "import json, runpy, sys; path, name, args = sys.argv[1:];"
@@ -131,7 +135,11 @@ def alone(function: Callable[..., Any], *args: Any) -> Any:
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(path), function.__name__, json.dumps(args)],
-        env={**os.environ, **ALONE, "PYTHONPATH": os.pathsep.join([str(path.parent), *sys.path])},
+        env={
+            **os.environ,
+            **(QUIET if timed else ALONE),
+            "PYTHONPATH": os.pathsep.join([str(path.parent), *sys.path]),
+        },
         capture_output=True,
         text=True,
         check=False,

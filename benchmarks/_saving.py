@@ -77,7 +77,7 @@ def measure(
     """Peak memory and CPU time of each kind in each mode."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for mode in modes:
-        seconds = alone(times, mode, *args)
+        seconds = alone(times, mode, *args, timed=True)
         found[mode] = {kind: (alone(memory, kind, mode, *args), seconds[kind]) for kind in kinds}
     return found
 

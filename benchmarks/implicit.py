@@ -108,7 +108,7 @@ def main(names: list[str]) -> bool:
             found["plain"].append(plain)
             found["ours"].append(ours)
             found["memory"].append(ours / plain)
-            found["time"].append(alone(times, name, mode)[0])
+            found["time"].append(alone(times, name, mode, timed=True)[0])
         for what in ("memory", "time"):
             bars = BARS[name][what]
             amounts = [

@@ -29,8 +29,9 @@ UPSTREAM = RANDOM.normal(size=(2, TOKENS))
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of tokens and of classes, the last of which overlap."""
     monkeypatch.setattr(module, "_TOKENS", 8)
-    monkeypatch.setattr(module, "_ENTRIES", 8 * 7)
+    monkeypatch.setattr(module, "_CLASSES", 7)
     monkeypatch.setattr(module, "_HELD_TOKENS", 8)
+    monkeypatch.setattr(module, "_HELD_CLASSES", 7)
 
 
 def in_float64(x: Any, w: Any, b: Any, y: Any, scale: Any, smoothing: float, cap: Any) -> Any:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from pullback.functions._arguments import arrays_for
 
-# A block of logits has as many entries at most: 8 MiB of float32.
-_TOKENS, _ENTRIES = 1024, 2**21
-# The logits of as many tokens are held at a time. For fewer, gradients of all weights are added to too often.
-_HELD_TOKENS = 512
+# A block of logits has as many tokens and classes at most: 8 MiB of float32.
+_TOKENS, _CLASSES = 1024, 2048
+# The logits of as many tokens are held at a time, and pulled back for as many classes at a time: what is held is then
+# half of the weights of depth 512. For fewer tokens, gradients of all weights are added to too often.
+_HELD_TOKENS, _HELD_CLASSES = 256, 1024
 
 
 class Options(NamedTuple):
@@ -58,20 +59,20 @@ class _ByToken(NamedTuple):
 
 
 class _Grid:
-    """Blocks of tokens by blocks of classes."""
+    """Blocks of tokens by blocks of classes, of as many as `most` says."""
 
-    def __init__(self, given: Given, options: Options, most: int) -> None:
+    def __init__(self, given: Given, options: Options, most: tuple[int, int]) -> None:
         self.xp: Any = arrays_for(given.x)
         self.given, self.options = given, options
         xp = self.xp
         self.tokens = xp.extent(given.x, 0)
         self.classes = xp.extent(given.weights, options.class_axis)
-        self.most_down, self.rows = xp.equal_blocks(self.tokens, most)
+        self.most_down, self.rows = xp.equal_blocks(self.tokens, most[0])
         alone = isinstance(self.most_down, int) and self.most_down == 1
         self.down = self.most_down
         if given.count is not None and not alone:
             self.down = -(-given.count // xp.maximum(self.rows, 1))
-        self.across, self.columns = xp.equal_blocks(self.classes, _ENTRIES // _TOKENS)
+        self.across, self.columns = xp.equal_blocks(self.classes, most[1])
         even = isinstance(self.classes, int) and self.across * self.columns == self.classes
         self.overlaps = not even
         self.dtype = xp.wide(given.x).dtype
@@ -195,7 +196,7 @@ class _Grid:
 
 def forward(given: Given, *, options: Options) -> tuple[Any, Any]:
     """The loss of each token and the log-sum-exp of its logits; 0 for those that are not counted."""
-    grid = _Grid(given, options, _TOKENS)
+    grid = _Grid(given, options, (_TOKENS, _CLASSES))
     xp = grid.xp
     own, whole = grid.shares()
 
@@ -224,7 +225,7 @@ def backward(
     given: Given, sums: Any, dlosses: Any, dsums: Any, *, options: Options
 ) -> tuple[Any, Any, Any]:
     """The gradients of `x`, weights and bias for an upstream per token."""
-    grid = _Grid(given, options, _TOKENS)
+    grid = _Grid(given, options, (_TOKENS, _CLASSES))
     xp, dtype, last = grid.xp, grid.dtype, options.class_axis == 1
     own, whole = grid.shares()
     per_token = _ByToken(sums, dlosses * whole + dsums, dlosses * own, dlosses)
@@ -267,7 +268,7 @@ def forward_and_backward(
 
     All of them are of one dtype.
     """
-    grid = _Grid(given, options, _HELD_TOKENS)
+    grid = _Grid(given, options, (_HELD_TOKENS, _HELD_CLASSES))
     xp, dtype = grid.xp, grid.dtype
     own, whole = grid.shares()
 
