@@ -135,19 +135,6 @@ FORMS = [
     ),
     (
         """
-        @tf.custom_gradient
-        def root(cov):
-            values, basis = tf.linalg.eigh(0.5 * (cov + tf.transpose(cov)))
-            roots = tf.sqrt(tf.maximum(values, 1e-12))
-            def grad(dy):
-                inner = tf.transpose(basis) @ (0.5 * (dy + tf.transpose(dy))) @ basis
-                return basis @ (inner / (roots[:, None] + roots[None, :])) @ tf.transpose(basis)
-            return (basis * roots) @ tf.transpose(basis), grad
-        """,
-        "root", "undecided", "right at these inputs, which are positive definite, but else", "cov float32[3, 3]",
-    ),
-    (
-        """
         def channels(x):
             @tf.custom_gradient
             def summed(x):
@@ -179,3 +166,21 @@ def test_each_form_has_its_line(results, form):
     assert results[name]["status"] == status, results[name]
     assert text in results[name]["text"]
     assert inputs in results[name]["inputs"]
+
+
+ROOT = """
+        @tf.custom_gradient
+        def root(cov):
+            values, basis = tf.linalg.eigh(0.5 * (cov + tf.transpose(cov)))
+            roots = tf.sqrt(tf.maximum(values, 1e-12))
+            def grad(dy):
+                inner = tf.transpose(basis) @ (0.5 * (dy + tf.transpose(dy))) @ basis
+                return basis @ (inner / (roots[:, None] + roots[None, :])) @ tf.transpose(basis)
+            return (basis * roots) @ tf.transpose(basis), grad
+        """
+
+
+def test_a_function_of_definite_matrices_is_not_wrong_elsewhere(tmp_path):
+    (tmp_path / "root.py").write_text(HEAD + textwrap.dedent(ROOT), encoding="utf-8")
+    done = CliRunner().invoke(app, ["check", str(tmp_path), "--no-isolate"])
+    assert "right at these inputs, which are positive definite, but else" in done.output
