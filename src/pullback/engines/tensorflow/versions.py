@@ -11,5 +11,6 @@ def unsupported(part: str) -> EngineError:
 
     return EngineError(
         f"this is TensorFlow {tf.__version__}; pullback works with {SUPPORTED}, and an internal part that it "
-        f"builds on is not as it was there ({part}). Install a TensorFlow of that range."
+        f"builds on is not as it was there ({part}). Install a TensorFlow of that range; if it is, another package has "
+        "replaced the part: import pullback before that."
     )
