@@ -9,11 +9,11 @@ from typing import Any
 
 from pullback.check import Report, progress
 from pullback.check import check as check_gradient
-from pullback.cli.checking.doubts import doubt_of
+from pullback.cli.checking.caveats import caveat_of
 from pullback.cli.checking.meant import HOW_TO_SAY, meaning
 from pullback.cli.checking.outcome import RIGHT, UNKNOWN, WRONG, Item, Outcome
 from pullback.cli.checking.reach import Found
-from pullback.cli.checking.variants import doubt_of_variants
+from pullback.cli.checking.variants import caveat_of_variants
 from pullback.cli.guess.calls import described
 from pullback.cli.guess.docstrings import says_tensor
 from pullback.cli.guess.names import is_data, is_setting, may_be_learnt
@@ -32,7 +32,7 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
         is_said = "against" in options or "tolerance" in options
         meant = "" if is_said or found.fault else meaning(found.function, guess.args, guess.kwargs)
         if meant:
-            notes = (f"with {found.doubt}",) if found.doubt else ()
+            notes = (f"with {found.caveat}",) if found.caveat else ()
             return Outcome(item, UNKNOWN, f"{meant}. {HOW_TO_SAY}", inputs, notes=notes)
         report, held = _checked(found, dict(options))
     except CheckError as error:
@@ -71,11 +71,11 @@ def _right(
             f"If that is meant: @pb.inputs(wrt={[line.leaf.name for line in report.inputs]})"
         )
         return replace(outcome, status=UNKNOWN, text=text)
-    doubt = found.doubt
-    if not (doubt or is_given):
-        doubt = doubt_of_variants(found, options, lambda *call: _checked(*call)[0])
-    if doubt:
-        text = f"right at these inputs; with {doubt.removesuffix('.')}. @pb.inputs(...) says which are meant"
+    caveat = found.caveat
+    if not (caveat or is_given):
+        caveat = caveat_of_variants(found, options, lambda *call: _checked(*call)[0])
+    if caveat:
+        text = f"right at these inputs; with {caveat.removesuffix('.')}. @pb.inputs(...) says which are meant"
         return replace(outcome, status=UNKNOWN, text=text)
     if not options.get("wrt") and (lost := _lost_outside(found)):
         return replace(outcome, status=UNKNOWN, text=lost)
@@ -96,8 +96,8 @@ def _wrong(
         wrt = list(
             names.values()
         )  # a gradient of labels that is there, and wrong, is no other input's affair
-    doubt = doubt_of(report, found, {"wrt": wrt, **options}, lambda *call: _checked(*call)[0])
-    return replace(outcome, status=UNKNOWN, text=doubt) if doubt else outcome
+    caveat = caveat_of(report, found, {"wrt": wrt, **options}, lambda *call: _checked(*call)[0])
+    return replace(outcome, status=UNKNOWN, text=caveat) if caveat else outcome
 
 
 def _checked(found: Found, options: dict[str, Any]) -> tuple[Report, list[str]]:

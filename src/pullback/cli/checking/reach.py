@@ -45,14 +45,14 @@ class Found:
     """A function to check with arguments that run; `outer` is the call through which it was reached.
 
     `factory` is the call that returned it. `fault` is what is wrong with its gradient at first sight, where it `raises`
-    what was raised, `unsure` that its inputs may be to blame; `doubt` says
+    what was raised, `unsure` that its inputs may be to blame; `caveat` says
     what a likelier reading of its parameters came to.
     """
 
     function: Any
     guess: Guess
     fault: str = ""
-    doubt: str = ""
+    caveat: str = ""
     raises: bool = False
     unsure: bool = False
     outer: tuple[Any, Guess] | None = None
@@ -132,7 +132,7 @@ class Search:
 
     def direct(self, function: Any) -> Iterator[Found]:
         """A function that has the gradient itself."""
-        doubt, answer, is_first = "", None, True
+        caveat, answer, is_first = "", None, True
         trying = guesses(function, direct=True)
         with contextlib.suppress(StopIteration):
             while self.budget.spend():
@@ -144,11 +144,11 @@ class Search:
                 if ran.refused:
                     self._failed(ran.refused)
                     continue
-                doubt = doubt or _doubt(ran, guess)
+                caveat = caveat or _caveat(ran, guess)
                 if ran.fault and is_first:
                     yield from self._with_defaults(function, guess, ran.fault)
                     is_first = False
-                told = doubt if _all_alike(guess) else ""
+                told = caveat if _all_alike(guess) else ""
                 yield Found(function, guess, ran.fault, told, raises=_raises(ran))
             self._failed("no arguments were found in time")
 
@@ -160,7 +160,7 @@ class Search:
                 added = ", ".join(
                     f"`{name}`" for name in fuller.sources if name not in guess.sources
                 )
-                yield Found(function, fuller, doubt=f"{added} left out, {fault}")
+                yield Found(function, fuller, caveat=f"{added} left out, {fault}")
                 return
 
     def _guesses(self, function: Any, *, direct: bool) -> Iterator[Guess]:
@@ -312,7 +312,7 @@ def _raises(ran: Ran) -> bool:
     return bool(ran.fault) and not ran.is_misshapen
 
 
-def _doubt(ran: Ran, guess: Guess) -> str:
+def _caveat(ran: Ran, guess: Guess) -> str:
     """A likelier reading than the one that is used, under which the gradient has the wrong shape."""
     if not ran.is_misshapen:
         return ""
@@ -383,4 +383,4 @@ def _names_of(hit: Reached) -> list[str]:
 
 def with_call(found: Found, said: Inputs, origin: str) -> Found:
     """The same function with arguments that somebody gave for it."""
-    return replace(found, guess=given_call(found.function, said, origin), fault="", doubt="")
+    return replace(found, guess=given_call(found.function, said, origin), fault="", caveat="")

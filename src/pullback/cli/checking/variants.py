@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from pullback._engine import only_engine
-from pullback.cli.checking.doubts import Check, doubt_of
+from pullback.cli.checking.caveats import Check, caveat_of
 from pullback.cli.checking.reach import Found, callables_in, called, signature_holder
 from pullback.cli.checking.recorder import codes_of
 from pullback.cli.guess.calls import described, spec
@@ -30,7 +30,7 @@ _AXIS = "axis axes *_axis dim"
 _MASKS = {"mask *_mask": "flags", "weights weight sample_weight* class_weight*": "positive"}
 
 
-def doubt_of_variants(found: Found, options: Mapping[str, Any], check: Check) -> str:
+def caveat_of_variants(found: Found, options: Mapping[str, Any], check: Check) -> str:
     """With what a function is wrong that is right at its inputs; nothing where none is found."""
     for words, one in itertools.islice(_variants(found), _MOST):
         ran = only_engine().probes.trial(one.function, one.guess.args, one.guess.kwargs)
@@ -40,7 +40,7 @@ def doubt_of_variants(found: Found, options: Mapping[str, Any], check: Check) ->
             report = check(one, {**options, "quick": True})
         except CheckError:
             continue
-        if report.verdict == "wrong" and not doubt_of(report, one, options, check):
+        if report.verdict == "wrong" and not caveat_of(report, one, options, check):
             return f"{words}, {report.diagnosis}"
     return ""
 

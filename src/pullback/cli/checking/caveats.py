@@ -28,7 +28,7 @@ _HAS_A_DOMAIN = re.compile(
 )
 
 
-def doubt_of(report: Report, found: Found, options: Mapping[str, Any], check: Check) -> str:
+def caveat_of(report: Report, found: Found, options: Mapping[str, Any], check: Check) -> str:
     """A sentence on what may be to blame; nothing where it is the rule."""
     finding, said = report.findings[0], report.diagnosis.removesuffix(".")
     if found.unsure:
