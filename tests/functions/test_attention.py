@@ -184,3 +184,41 @@ def test_dropout_keeps_the_mean() -> None:
 def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         call()
+
+
+@pytest.mark.parametrize("shared", [1, 2, 4], ids=["own keys", "two groups", "one group"])
+@pytest.mark.parametrize("run", [lambda f: f, tf.function, tf.function(jit_compile=True)])
+def test_score_may_tell_heads_apart(run: Any, shared: int) -> None:
+    rng = np.random.default_rng(5)
+    q = tf.constant(rng.normal(size=[3, 4, 5, 2]), tf.float32)
+    k, v = (tf.constant(rng.normal(size=[3, 4 // shared, 5, 2]), tf.float32) for _ in range(2))
+    slopes = tf.constant([0.5, 0.25, 2.0, 1.0])
+
+    def sloped(scores: Any, queries: Any, keys: Any, heads: Any) -> Any:
+        return scores - tf.gather(slopes, heads) * tf.cast(queries - keys, scores.dtype)
+
+    def ours() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([q, k, v, slopes])
+            y = tf.reduce_sum(attention(q, k, v, causal=True, score=sloped) ** 2)
+        return [tf.convert_to_tensor(g) for g in tape.gradient(y, [q, k, v, slopes])]
+
+    def plainly() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([q, k, v, slopes])
+            keys, values = (tf.repeat(a, shared, axis=1) for a in (k, v))
+            scores = tf.matmul(q, keys, transpose_b=True) / 2**0.5
+            ahead = tf.range(5.0)[:, None] - tf.range(5.0)[None, :]
+            scores = tf.where(ahead >= 0, scores - slopes[:, None, None] * ahead, -1e30)
+            y = tf.reduce_sum(tf.matmul(tf.nn.softmax(scores), values) ** 2)
+        return tape.gradient(y, [q, k, v, slopes])
+
+    for found, wanted in zip(run(ours)(), plainly(), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+def test_heads_must_be_known_for_a_score_function_of_heads() -> None:
+    unknown = tf.TensorSpec([1, None, 5, 2])
+    run = tf.function(lambda q: attention(q, q, q, score=lambda s, a, b, h: s))
+    with pytest.raises(ArgumentError, match=r"score function of heads.*ensure_shape"):
+        run.get_concrete_function(unknown)

@@ -13,7 +13,12 @@ from pullback._project import describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import arrays_for, in_models, require_rank, with_own_gradient
 from pullback.functions.saving.attention_arguments import NAME as _NAME
-from pullback.functions.saving.attention_arguments import agree, require_arrays, require_options
+from pullback.functions.saving.attention_arguments import (
+    agree,
+    groups_for_score,
+    require_arrays,
+    require_options,
+)
 
 # A block of weights has as many entries at most: 4 MiB of float32.
 _ENTRIES = 2**20
@@ -46,7 +51,8 @@ def attention(
       `[..., heads, queries, keys]`. `causal=True` lets a query look at keys up to its own place, the last query being
       at the last key; `window=w` at those less than `w` places away. A query that may look at nothing gives 0.
     - `score(scores, queries, keys)` changes a block of scores `[…, queries, keys]`, given the places of its queries and
-      keys, the last query being at the last key; for all heads alike. What it closes over has its gradient too.
+      keys, the last query being at the last key. One of four parameters is given the numbers of the heads as well, of
+      a shape that broadcasts to the scores: `tf.gather(slopes, heads)`. What it closes over has its gradient too.
       `soft_cap` makes scores `cap · tanh(score / cap)` after that.
     - `dropout` is the share of weights that are dropped, by `seed` (two whole numbers; drawn anew if it is not given).
     - With `return_logsumexp` the result is `(attention, log-sum-exp of each query's scores)`; both have gradients.
@@ -80,6 +86,7 @@ def attention(
         float(dropout),
         share,
         (False, False) if mask is None else (mask.shape[0] != 1, mask.shape[2] != 1),
+        None if score is None else groups_for_score(score, k.shape[-3]),
     )
     grouped = xp.reshape(q, [-1, share, sizes.queries, sizes.depth])
     groups = xp.extent(grouped, 0)
@@ -107,6 +114,7 @@ class _Options(NamedTuple):
     dropout: float
     share: int  # query heads for each head of keys
     mask_axes: tuple[bool, bool]  # whether a mask differs between groups, and between queries
+    groups: int | None  # of an example, where the score function asks for heads
 
 
 class _Sizes(NamedTuple):
@@ -206,11 +214,19 @@ class _Blocks:
         queries = start + xp.arange(self.rows) + (self.keys - self.queries)
         return queries[:, None], xp.arange(self.keys)[None, :]
 
-    def changed(self, scores: Any, start: Any) -> Any:
+    def heads(self, at: Any) -> list[Any]:
+        """The numbers of the heads of a block, where the score function asks for them."""
+        xp, share, groups = self.xp, self.options.share, self.options.groups
+        if groups is None:
+            return []
+        first = (at + xp.arange(self.groups)) % groups * share
+        return [(first[:, None] + xp.arange(share)[None, :])[:, :, None, None]]
+
+    def changed(self, scores: Any, at: Any, start: Any) -> Any:
         """The scores after the score function and the cap."""
         xp, options = self.xp, self.options
         if options.score is not None:
-            changed = options.score(scores, *self.places(start))
+            changed = options.score(scores, *self.places(start), *self.heads(at))
             scores = xp.like_block(changed, scores, _NAME)
         return scores if options.cap is None else options.cap * xp.tanh(scores / options.cap)
 
@@ -260,7 +276,7 @@ def _forward(given: _Given, *, options: _Options) -> tuple[Any, Any]:
 
         def queries(j: Any, found: Any, sums: Any) -> tuple[Any, Any]:
             start, new = blocks.row(j)
-            s = blocks.changed(blocks.scores(blocks.of_rows(q, start), k), start)
+            s = blocks.changed(blocks.scores(blocks.of_rows(q, start), k), at, start)
             allowed = blocks.allowed(at, start)
             s = s if allowed is None else xp.where(allowed, s, xp.minus_infinity(s))
             top = xp.max(s, 3, keepdims=True)
@@ -326,7 +342,7 @@ def _to_scores(
     xp, options = blocks.xp, blocks.options
     q, found, sums, dfound, dsums = rows
     plain = blocks.scores(q, k)
-    s = blocks.changed(plain, start)
+    s = blocks.changed(plain, at, start)
     allowed = blocks.allowed(at, start)
     s = s if allowed is None else xp.where(allowed, s, xp.minus_infinity(s))
     sums = xp.where(xp.isfinite(sums), sums, xp.zeros_like(sums))
@@ -339,7 +355,7 @@ def _to_scores(
     mean = xp.sum(dfound * found, 2, keepdims=True) - dsums[..., None]
     ds = weights * (dweights - mean)
     if options.score is not None or options.cap is not None:
-        ds = blocks.flat(xp.vjp(lambda p: blocks.changed(p, start), plain, blocks.unflat(ds)))
+        ds = blocks.flat(xp.vjp(lambda p: blocks.changed(p, at, start), plain, blocks.unflat(ds)))
     return ds, dropped
 
 

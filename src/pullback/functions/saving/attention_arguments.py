@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from pullback._project import describe
@@ -9,6 +10,7 @@ from pullback.errors import ArgumentError
 from pullback.functions._arguments import require_number, require_rank
 
 NAME = "attention"
+_WITH_HEADS = 4  # parameters of a score function that asks for heads
 
 
 def require_arrays(xp: Any, q: Any, k: Any, v: Any) -> None:
@@ -60,3 +62,21 @@ def require_options(window: Any, scale: Any, cap: Any, score: Any, dropout: Any)
             f"pb.functions.{NAME} got score={score!r}; wanted a function of scores, queries and keys."
         )
     require_number(NAME, dropout, "dropout", 0.0, 0.999999)
+
+
+def groups_for_score(score: Any, groups: int | None) -> int | None:
+    """The number of heads of keys, if a score function has a fourth parameter for the heads."""
+    try:
+        parameters = inspect.signature(score).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in parameters if p.kind in by_position and p.default is p.empty]
+    if len(needed) < _WITH_HEADS:
+        return None
+    if groups is None:
+        raise ArgumentError(
+            f"pb.functions.{NAME} got a score function of heads, whose number is not known when the program is traced; "
+            "wanted k with a known number of heads, as with ensure_shape."
+        )
+    return groups
