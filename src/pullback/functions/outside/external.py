@@ -23,6 +23,7 @@ from pullback.functions.outside.results import outs_of
 Batch = Literal["loop", "threads", "whole"]
 _BATCHES = ("loop", "threads", "whole")
 _RULES = ("differences",)
+_DIFFERENTIABLE = {"floating", "complex"}
 
 
 class _Settings(NamedTuple):
@@ -54,11 +55,12 @@ def external(
     made before the rule has run, that is zeros.
 
     `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
-    given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
-    the first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on
-    meanwhile). After `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported
-    models, no Python can run: both are errors that say so. So is forward mode through a tf.function, which transposes
-    the rule; around code that runs at once it works.
+    given, the result is like the first input. Results are cast to its dtype, where that loses digits only: float64 into
+    float32, but not floating-point numbers into whole ones, nor complex ones into real ones, which is an error. With
+    `batch="loop"` the function sees one example at a time, without the first axis, `out` is that of one example;
+    `"threads"` runs them at once (for code that lets Python go on meanwhile). After `timeout` seconds a call is given
+    up with an error. In programs compiled by XLA, and in exported models, no Python can run: both are errors that say
+    so. So is forward mode through a tf.function, which transposes the rule; around code that runs at once it works.
 
     >>> import numpy as np, pullback as pb, tensorflow as tf
     >>> sinc = pb.functions.external(np.sinc, rule="differences")
@@ -122,7 +124,11 @@ class _External:
         xp.require_python(f"{settings.name} under pb.functions.external")
         if xp.is_symbolic(args):
             return xp.as_node(self, *args)
-        return self._differentiable(*(xp.asarray(a) for a in args))
+        inputs = [xp.asarray(a) for a in args]
+        kinds = map(xp.kind_of, _specs(xp, settings, inputs))
+        if settings.rule is None and not _DIFFERENTIABLE.intersection(kinds):
+            return self._run(*inputs)[0]
+        return self._differentiable(*inputs)
 
     def _run(self, *inputs: Any) -> Any:
         xp, settings = arrays_for(*inputs), self._settings
@@ -147,7 +153,7 @@ class _External:
         whole = [
             xp.zeros_like(y) if u is None else u for u, y in zip(upstream, outputs, strict=True)
         ]
-        taking = [i for i, x in enumerate(inputs) if xp.kind_of(x) in ("floating", "complex")]
+        taking = [i for i, x in enumerate(inputs) if xp.kind_of(x) in _DIFFERENTIABLE]
         specs = [xp.spec_like(inputs[i]) for i in taking]
         backward = _Backward(settings, len(outputs), taking)
         found = iter(self._gradients(xp, backward, [*whole, *outputs, *inputs], specs))
@@ -163,13 +169,19 @@ class _External:
             raise _no_rule(settings)
         xp = arrays_for(*given)
         outs = _specs(xp, settings, given)
-        taking = [i for i, x in enumerate(given) if xp.kind_of(x) in ("floating", "complex")]
+        taking = [i for i, x in enumerate(given) if xp.kind_of(x) in _DIFFERENTIABLE]
         along = [
             t if t is not None else xp.zeros_like(x) for t, x in zip(tangents, given, strict=True)
         ]
         forward = _Tangents(settings, len(given), taking)
         arrays = [*(along[i] for i in taking), *given]
-        found = xp.python_call(forward, arrays, outs, settings.name)
+        moving = [xp.kind_of(out) in _DIFFERENTIABLE for out in outs]
+        wide = [
+            out if moves else xp.spec_of(out.shape, "float64")
+            for out, moves in zip(outs, moving, strict=True)
+        ]
+        found = xp.python_call(forward, arrays, wide, settings.name)
+        found = [t if moves else None for t, moves in zip(found, moving, strict=True)]
         return found[0] if len(found) == 1 else tuple(found)
 
     def _gradients(self, xp: Any, backward: Any, given: Sequence[Any], specs: Any) -> Any:
@@ -206,7 +218,13 @@ class _Forward:
         return _on_batch(self.settings, self._one, arrays)
 
     def _one(self, *arrays: Any) -> list[Any]:
-        return listed(self.settings.fn(*arrays))
+        found = listed(self.settings.fn(*arrays))
+        if any(each is None for each in found):
+            raise ExternalError(
+                f"{self.settings.name} under pb.functions.external returned None; wanted an array for each result. "
+                "Let it end in return."
+            )
+        return found
 
 
 class _Backward:
