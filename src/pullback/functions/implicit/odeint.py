@@ -17,6 +17,7 @@ from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged
 from pullback.functions._arguments import arrays_for
 from pullback.functions.implicit.equation import Equation, equation_of, real_array
+from pullback.functions.implicit.iterations import mean_size
 from pullback.functions.implicit.runge_kutta import (
     METHODS,
     Slope,
@@ -199,7 +200,7 @@ class _Solver:
             w = xp.where(last, 1.0 - s, w)
             moved, error = runge_kutta(self.tableau, slope, y, t0 + s * length, w * length)
             scale = tolerance * (1.0 + xp.maximum(xp.magnitude(y), xp.magnitude(moved)))
-            size = xp.sqrt(xp.mean(xp.square(error / scale)))
+            size = mean_size(xp, error / scale)
             fine = size <= 1.0
             at, starts, widths = (
                 xp.where(fine, xp.with_entry(a, k, v), a)

@@ -18,7 +18,7 @@ from pullback._tree import flatten
 from pullback.errors import ArgumentError, ExternalError
 from pullback.functions._arguments import arrays_for
 from pullback.functions.outside.differences import differences, listed
-from pullback.functions.outside.results import outs_of
+from pullback.functions.outside.results import no_rows, outs_of, specs_of
 
 Batch = Literal["loop", "threads", "whole"]
 _BATCHES = ("loop", "threads", "whole")
@@ -125,14 +125,14 @@ class _External:
         if xp.is_symbolic(args):
             return xp.as_node(self, *args)
         inputs = [xp.asarray(a) for a in args]
-        kinds = map(xp.kind_of, _specs(xp, settings, inputs))
+        kinds = map(xp.kind_of, specs_of(xp, settings.out, settings.batch, inputs))
         if settings.rule is None and not _DIFFERENTIABLE.intersection(kinds):
             return self._run(*inputs)[0]
         return self._differentiable(*inputs)
 
     def _run(self, *inputs: Any) -> Any:
         xp, settings = arrays_for(*inputs), self._settings
-        outs = _specs(xp, settings, inputs)
+        outs = specs_of(xp, settings.out, settings.batch, inputs)
         found = xp.python_call(_Forward(settings), inputs, outs, settings.name)
         single = len(outs) == 1
 
@@ -168,7 +168,7 @@ class _External:
         if settings.rule is None:
             raise _no_rule(settings)
         xp = arrays_for(*given)
-        outs = _specs(xp, settings, given)
+        outs = specs_of(xp, settings.out, settings.batch, given)
         taking = [i for i, x in enumerate(given) if xp.kind_of(x) in _DIFFERENTIABLE]
         along = [
             t if t is not None else xp.zeros_like(x) for t, x in zip(tangents, given, strict=True)
@@ -215,7 +215,9 @@ class _Forward:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """One array for each result."""
-        return _on_batch(self.settings, self._one, arrays)
+        return _on_batch(
+            self.settings, self._one, arrays, lambda: no_rows(self.settings.out, arrays[0])
+        )
 
     def _one(self, *arrays: Any) -> list[Any]:
         found = listed(self.settings.fn(*arrays))
@@ -238,7 +240,10 @@ class _Backward:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """One array for each input that takes a gradient."""
-        return _on_batch(self.settings, self.one, arrays)
+        inputs = arrays[2 * self.outs :]
+        return _on_batch(
+            self.settings, self.one, arrays, lambda: [np.zeros_like(inputs[i]) for i in self.taking]
+        )
 
     def one(self, *arrays: Any) -> list[Any]:
         """The same for one example."""
@@ -276,7 +281,10 @@ class _Tangents:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """One array for each result."""
-        return _on_batch(self.settings, self._one, arrays)
+        first = arrays[len(self.taking)]
+        return _on_batch(
+            self.settings, self._one, arrays, lambda: no_rows(self.settings.out, first)
+        )
 
     def _one(self, *arrays: Any) -> list[Any]:
         tangents, inputs = arrays[: len(self.taking)], arrays[len(self.taking) :]
@@ -332,11 +340,17 @@ def _like_input(settings: _Settings, gradient: Any, x: Any) -> Any:
 
 
 def _on_batch(
-    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+    settings: _Settings,
+    one: Callable[..., list[Any]],
+    arrays: Sequence[Any],
+    none: Callable[[], list[Any]],
 ) -> list[Any]:
-    """Run for the whole, or for one example after the other, or for all of them at once; no longer than is allowed."""
+    """Run for the whole, or for one example after the other, or for all of them at once; no longer than is allowed.
+
+    `none` makes what there is of no examples, for which nothing is run.
+    """
     try:
-        return _on_rows(settings, one, arrays)
+        return _on_rows(settings, one, arrays, none)
     except Exception as error:
         if not isinstance(error, ExternalError):
             error.add_note(f"raised by {settings.name} under pb.functions.external, or by its rule")
@@ -344,7 +358,10 @@ def _on_batch(
 
 
 def _on_rows(
-    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+    settings: _Settings,
+    one: Callable[..., list[Any]],
+    arrays: Sequence[Any],
+    none: Callable[[], list[Any]],
 ) -> list[Any]:
     if settings.batch == "whole":
         return _in_time(settings, lambda: one(*arrays))
@@ -356,9 +373,7 @@ def _on_rows(
         )
     rows = list(zip(*arrays, strict=True))
     if not rows:
-        raise ExternalError(
-            f"{settings.name} under pb.functions.external got a batch of no examples."
-        )
+        return none()
     if settings.batch == "loop":
         found = _in_time(settings, lambda: [one(*row) for row in rows])
     else:
@@ -380,11 +395,3 @@ def _in_time(settings: _Settings, run: Callable[[], Any]) -> Any:
         ) from None
     finally:
         pool.shutdown(wait=False)
-
-
-def _specs(xp: Any, settings: _Settings, inputs: Sequence[Any]) -> list[Any]:
-    """Shape and dtype of each result, with the axis of examples in front."""
-    if settings.out is None:
-        return [xp.spec_like(inputs[0])]
-    front = () if settings.batch == "whole" else tuple(inputs[0].shape[:1])
-    return [xp.spec_of(front + o.shape, o.dtype or inputs[0].dtype) for o in settings.out]
