@@ -99,6 +99,11 @@ def not_converged(
     steps, which, other = options.max_steps, "", _ELSE[options.name]
     if kind == "backward":
         steps, which, other = options.solver_steps, "solver_", "another solver"
+        if options.batch_dims:
+            # Products then have terms of other systems, and the solution is none of theirs.
+            other += (
+                f", fewer batch_dims than {options.batch_dims} where one system depends on another"
+            )
     return (
         f"pb.functions.{options.name}: the {kind} solve ended after {_short(taken)} steps of {steps} with a residual "
         f"of {_short(residual)}; wanted {wanted}. Give more {which or 'max_'}steps, a larger {which}tolerance, "

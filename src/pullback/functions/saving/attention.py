@@ -13,7 +13,12 @@ from pullback._project import describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import arrays_for, in_models, require_rank, with_own_gradient
 from pullback.functions.saving.attention_arguments import NAME as _NAME
-from pullback.functions.saving.attention_arguments import agree, require_arrays, require_options
+from pullback.functions.saving.attention_arguments import (
+    agree,
+    require_arrays,
+    require_options,
+    seed_of,
+)
 
 # A block of weights has as many entries at most: 4 MiB of float32.
 _ENTRIES = 2**20
@@ -70,7 +75,7 @@ def attention(
     share = 1 if sizes.heads is None else sizes.heads // sizes.groups
     mask = None if mask is None else _mask(xp, mask, sizes)
     if dropout:
-        seed = xp.random_seed() if seed is None else xp.astype(xp.packed(seed), "int32")
+        seed = xp.random_seed() if seed is None else seed_of(xp, seed)
     options = _Options(
         causal,
         window,
