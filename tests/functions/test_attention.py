@@ -179,6 +179,10 @@ def test_dropout_keeps_the_mean() -> None:
         (lambda: attention(Q, K, V, window=0), "window=0"),
         (lambda: attention(Q, K, V, dropout=1.0), "dropout=1.0"),
         (lambda: attention(Q, K, V, score=3.0), "score=3.0; wanted a function"),
+        *(
+            (lambda s=s: attention(Q, K, V, dropout=0.1, seed=s), r"wanted two .* seed=\[1, 2\]")
+            for s in (3, "ab", [1, 2, 3], [0.5, 1.0], ["a", "b"], [[1, 2]])
+        ),
     ],
 )
 def test_an_error_says_what_is_wanted(call: Callable[[], Any], words: str) -> None:

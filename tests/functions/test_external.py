@@ -236,6 +236,60 @@ def test_what_does_not_fit(function: Callable[..., Any], words: str) -> None:
         eager(function, [X])
 
 
+LOSSES = {
+    "fractions": (lambda n: n * 0.5, [1, 2], None, "float64; wanted int32.*'float32'"),
+    "fractions of booleans": (lambda n: n * 0.5, [True], None, "wanted bool.*'float32'"),
+    "counts as booleans": (lambda n: n + np.int64(2), [True], None, "int64; wanted bool.*'int64'"),
+    "imaginary parts": (lambda x: x * 1j, [1.0], None, "complex64; wanted float32.*'complex64'"),
+    "said so": (lambda x: x / 2.0, [3.0], "int32", "float32; wanted int32.*'float32'"),
+    "nothing": (lambda x: None, [3.0], None, "external returned None; wanted an array"),
+}
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("batch", ["whole", "loop", "threads"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_a_dtype_cannot_hold_is_refused(loss: str, batch: Any, traced: bool) -> None:
+    fn, at, dtype, words = LOSSES[loss]
+    shape = (len(at),) if batch == "whole" else ()
+    function = external(fn, batch=batch, out=None if dtype is None else (shape, dtype))
+    with pytest.raises(Exception, match=f"ExternalError.*{words}" if traced else words):
+        (tf.function(function) if traced else function)(tf.constant(at))
+
+
+@pytest.mark.parametrize(
+    "fn, at, dtype, wanted",
+    [
+        (lambda x: np.float64(0.1) * np.asarray(x, np.float64), tf.constant([3.0]), None, [0.3]),
+        (lambda x: np.arange(1, 3), X, None, [1.0, 2.0]),
+        (lambda x: x > 1.0, X, None, [0.0, 1.0]),
+        (lambda x: x, X, "complex64", X),
+        (lambda x: np.float64(0.5), tf.constant(1.0, tf.bfloat16), None, 0.5),
+    ],
+    ids=["precision", "whole numbers", "booleans", "real numbers", "bfloat16"],
+)
+def test_what_a_dtype_can_hold_is_cast(fn: Any, at: Any, dtype: Any, wanted: Any) -> None:
+    found = external(fn, out=None if dtype is None else (tuple(at.shape), dtype))(at)
+    assert found.dtype == (dtype or at.dtype)
+    np.testing.assert_allclose(np.asarray(found, np.complex64), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "graph"])
+def test_whole_numbers_of_floating_point_ones(traced: bool) -> None:
+    place = external(np.argmax, out=((), "int64"))
+    assert int((tf.function(place) if traced else place)(X)) == 1
+
+
+def test_whole_numbers_have_no_tangents() -> None:
+    both = external(
+        lambda x: (2.0 * x, np.argmax(x)), rule=lambda da, _: 2.0 * da, out=[(2,), ((), "int64")]
+    )
+    with tf.autodiff.ForwardAccumulator(X, Y) as accumulator:
+        twice, place = both(X)
+    np.testing.assert_allclose(accumulator.jvp(twice), 2.0 * Y)
+    assert accumulator.jvp(place) is None
+
+
 @pytest.mark.parametrize(
     "call, words",
     [

@@ -74,6 +74,17 @@ def test_a_backward_failure_is_an_error() -> None:
         tape.gradient(x, a)
 
 
+def test_systems_that_depend_on_each_other_point_at_batch_dims() -> None:
+    a = tf.ones([3, 2])
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        x = f.fixed_point(
+            lambda x, a: 0.5 * tf.reverse(x, [0]) + a, tf.zeros_like(a), a, batch_dims=1
+        )
+    with pytest.raises(NotConverged, match=r"backward solve.*fewer batch_dims than 1 where one"):
+        tape.gradient(x, a, tf.constant([[1.0], [2.0], [4.0]]) * tf.ones_like(a))
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_equation_that_does_not_depend_on_x_is_an_error(count: int) -> None:
     a = tf.ones(count)

@@ -106,6 +106,9 @@ def test_steps_end_where_the_solution_does() -> None:
     assert len(calls) < 7 * 200  # seven a step
 
 
+OPTIONS = [{}, {"method": "rk4", "steps": 4}, {"adjoint": "continuous"}]
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_times_that_are_not_reached_are_nan(compiled: bool) -> None:
     def run() -> Any:
@@ -138,6 +141,39 @@ def test_a_failure_that_is_accepted_keeps_the_last_state(adjoint: Any) -> None:
     np.testing.assert_allclose(tape.gradient(last, y0), last / 2.0, rtol=1e-3)
 
 
+def test_the_limit_of_steps_is_a_whole_number() -> None:
+    with pytest.raises(NotConverged, match=r"after 1200 of at most 1200; wanted to reach t = 100"):
+        odeint(lambda y, t: 1e4 * tf.sin(1e4 * t) * y, Y0, [0.0, 100.0], max_steps=1200)
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("of_times", ["float16", "float32", "float64", "int32"])
+@pytest.mark.parametrize("of_state", ["float16", "float32", "float64"])
+def test_times_of_another_dtype(of_state: str, of_times: str, options: Any, traced: bool) -> None:
+    """y = e^(−t²/2), whose derivative towards the last time is −t y."""
+    y0, t = tf.cast([1.0], of_state), tf.cast([0, 1, 2], of_times)
+
+    def solution(y0: Any, t: Any) -> Any:
+        return odeint(lambda y, t: -t * y, y0, t, **options)[-1]
+
+    with tf.GradientTape() as tape:
+        tape.watch([v for v in (y0, t) if v.dtype.is_floating])
+        y = (tf.function(solution) if traced else solution)(y0, t)
+    to_start, to_times = tape.gradient(y, [y0, t])
+    assert y.dtype == to_start.dtype == of_state
+    np.testing.assert_allclose([y[0], to_start[0]], 2 * [np.exp(-2.0)], rtol=2e-2)
+    assert (to_times is None) == (of_times == "int32")
+    if to_times is not None:
+        assert to_times.dtype == of_times
+        np.testing.assert_allclose(to_times[-1], -2.0 * np.exp(-2.0), rtol=2e-2)
+
+
+def test_times_in_a_list_have_all_their_digits() -> None:
+    y = odeint(lambda y, t: tf.ones_like(y), tf.zeros([], tf.float64), [0.0, 0.1])[-1]
+    assert float(y) == pytest.approx(0.1, rel=1e-15)
+
+
 def test_a_slope_without_numbers() -> None:
     with pytest.raises(NotConverged, match=r"ended at t = 0, .*f returned no numbers"):
         odeint(lambda y, t: np.nan * y, tf.constant([1.0], tf.float64), [0.0, 2.0])
@@ -153,7 +189,14 @@ def test_a_slope_without_numbers() -> None:
         (lambda: odeint(lambda y, t: y, Y0, T, method="lsoda"), "method='lsoda'"),
         (lambda: odeint(lambda y, t: y, Y0, T, steps=0), "steps=0"),
         (lambda: odeint(lambda y, t: y, Y0, T, adjoint="exact"), "adjoint='exact'"),
-        (lambda: odeint(lambda y, t: y[:1], Y0, T), "wanted the structure, shapes"),
+        (lambda: odeint(lambda y, t: y[:1], Y0, T), "for y of .*wanted the structure.* of y0"),
+        (lambda: odeint(lambda y, t: y, {}, T), "got y0 without any array"),
+        (lambda: odeint(lambda y, t: y, tf.constant(1), T), "got y0 with int32"),
+        (lambda: odeint(lambda y, t: y, tf.constant(1j), T), "got y0 with complex128"),
+        (
+            lambda: odeint(lambda y, t: y, [Y0, tf.cast(Y0, tf.float64)], T),
+            r"got y0 with .*wanted arrays of one dtype\. Cast them\.$",
+        ),
     ],
 )
 def test_bad_input(call: Callable[[], Any], words: str) -> None:

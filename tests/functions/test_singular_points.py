@@ -26,6 +26,21 @@ def gradient(function: Callable[..., Any], *xs: Any) -> list[Any]:
     return [tf.convert_to_tensor(g).numpy().tolist() for g in tape.gradient(y, tensors)]
 
 
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("alpha", [None, 0.25, 1.0])
+def test_focal_loss_of_infinite_logits(alpha: float | None, gamma: float) -> None:
+    """Right with certainty: no loss. Wrong with certainty: that of the cross-entropy, with its slope, weighed."""
+    labels, up = [1.0, 0.0, 1.0, 0.0], INF
+    one, zero = (1.0, 1.0) if alpha is None else (alpha, 1.0 - alpha)
+
+    def loss(z: Any) -> Any:
+        return f.binary_focal_cross_entropy(labels, z, alpha, gamma, axis=None)
+
+    at = [up, -up, -up, up]
+    np.testing.assert_array_equal(loss(tf.constant(at)), [0.0, 0.0, INF, INF if zero else 0.0])
+    np.testing.assert_allclose(gradient(loss, at), [[0.0, 0.0, -one, zero]])
+
+
 @pytest.mark.parametrize(
     "function, at, wanted",
     [
@@ -38,6 +53,9 @@ def gradient(function: Callable[..., Any], *xs: Any) -> list[Any]:
         (f.sqrt, [0.0], [0.0]),
         (f.normalize, [0.0, 0.0], [0.0, 0.0]),
         (f.logsumexp, [-INF, -INF], [0.0, 0.0]),
+        (f.logsumexp, [INF, 1.0, -INF], [1.0, 0.0, 0.0]),
+        (f.logsumexp, [INF, 1.0, INF], [0.5, 0.0, 0.5]),
+        (f.logsumexp, [math.nan, INF], [math.nan, math.nan]),
         (f.cumprod, [0.0, 2.0, 3.0], [9.0, 0.0, 0.0]),
         (f.cumprod, [1e-30, 1e-30], [1.0, 1e-30]),
         (lambda x: f.safe_where(x > 0, tf.math.log, tf.zeros_like, x), [0.0, 2.0], [0.0, 0.5]),

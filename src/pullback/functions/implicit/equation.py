@@ -52,11 +52,11 @@ class Equation:
         self.xp, self.options = xp, options
         leaves, self.structure = flatten(x0)
         # Without a gradient: it is no source of the solution, unless the user's function reads it itself.
-        self.start = [xp.stop_gradient(real_array(xp, options.name, leaf)) for leaf in leaves]
+        self.start = [xp.stop_gradient(real_array(xp, options, leaf)) for leaf in leaves]
         self.like = [xp.spec_of(leaf.shape, leaf.dtype) for leaf in self.start]
         if not leaves:
             raise ArgumentError(
-                f"pb.functions.{options.name} got x0 without any array. Give it at least one."
+                f"pb.functions.{options.name} got {options.unknown}0 without any array. Give it at least one."
             )
         self.layout = Layout(xp, options, self.start)
         self._args, self._args_structure = flatten(args)
@@ -92,10 +92,11 @@ class Equation:
             self.xp.fits(leaf, x) for leaf, x in zip(leaves, xs, strict=True)
         )
         if not fits:
+            x = self.options.unknown
             raise ArgumentError(
-                f"pb.functions.{self.options.name} got a function that returns {described(leaves)} for x of "
-                f"{described(xs)}; wanted the structure, shapes and dtypes of x0. Let the function keep them, or "
-                "give x0 as the function returns it."
+                f"pb.functions.{self.options.name} got a function that returns {described(leaves)} for {x} of "
+                f"{described(xs)}; wanted the structure, shapes and dtypes of {x}0. Let the function keep them, or "
+                f"give {x}0 as the function returns it."
             )
         return [self.xp.same_shape(leaf, x) for leaf, x in zip(leaves, xs, strict=True)]
 
@@ -154,12 +155,13 @@ def described(leaves: Arrays) -> str:
     return ", ".join(map(describe, leaves)) or "nothing"
 
 
-def real_array(xp: Any, name: str, value: Any) -> Any:
+def real_array(xp: Any, options: Options, value: Any) -> Any:
     """A value as an array of real numbers."""
     array = xp.asarray(value)
     if xp.kind_of(array) != "floating":
         raise ArgumentError(
-            f"pb.functions.{name} got x0 with {describe(array)}; wanted real floating-point numbers. Cast it before."
+            f"pb.functions.{options.name} got {options.unknown}0 with {describe(array)}; wanted real floating-point "
+            "numbers. Cast it before."
         )
     return array
 

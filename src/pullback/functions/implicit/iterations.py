@@ -15,8 +15,8 @@ Rows = Callable[[Any], Any]
 
 
 def mean_size(xp: Any, a: Any) -> Any:
-    """The root of the mean square."""
-    return xp.sqrt(xp.mean(xp.square(a)))
+    """The root of the mean square; of no numbers, as of a batch of no examples, 0."""
+    return xp.sqrt(xp.divide_or_zero(xp.sum(xp.square(a)), xp.size(a, (0, 1))))
 
 
 def beside(xp: Any, residual: Any, x: Any) -> Any:

@@ -22,9 +22,13 @@ class Layout:
         for leaf in leaves:
             if leaf.dtype != self.dtype or len(leaf.shape) < options.batch_dims:
                 came = ", ".join(map(describe, leaves))
+                batch = f", with at least batch_dims={options.batch_dims} axes" * bool(
+                    self.batch_dims
+                )
+                fewer = ", or give fewer batch_dims" * bool(self.batch_dims)
                 raise ArgumentError(
-                    f"pb.functions.{options.name} got x0 with {came}; wanted arrays of one dtype, with at least "
-                    f"batch_dims={options.batch_dims} axes. Cast them, or give fewer batch_dims."
+                    f"pb.functions.{options.name} got {options.unknown}0 with {came}; wanted arrays of one dtype"
+                    f"{batch}. Cast them{fewer}."
                 )
         self.sizes = [xp.static_size(leaf, slice(self.batch_dims, None)) for leaf in leaves]
         self.count = None if None in self.sizes else sum(n for n in self.sizes if n is not None)

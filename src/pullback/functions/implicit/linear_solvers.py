@@ -121,7 +121,7 @@ def lowest_curvature(xp: Any, apply: Apply, like: Any) -> Any:
         return k + 1, w, v, after, xp.with_row(alphas, k, alpha), xp.with_row(betas, k, after)
 
     _, start = unit(_irregular(xp, like))
-    none = xp.zeros_like(start[:, :1])
+    none = xp.zeros_like(xp.sum(start, -1, keepdims=True))
     many = xp.rows_like(none, count)
     state = (0, start, xp.zeros_like(start), none, many, many)
     *_, alphas, betas = xp.loop(lambda k, *_: k < count, step, state)
@@ -188,7 +188,7 @@ def dense(xp: Any, apply: Apply, b: Any, tolerance: float | None, most: int) -> 
     """The matrix of each row, made of its products with unit vectors, and one elimination."""
     del tolerance, most
     count = b.shape[-1]
-    if count == 1:
+    if count <= 1:
         w = b / apply(xp.ones_like(b))
     else:
         columns = xp.rows_of(lambda i: apply(xp.unit_like(b, i)), count, b)

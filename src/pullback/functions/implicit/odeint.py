@@ -17,6 +17,7 @@ from pullback._tree import flatten, unflatten
 from pullback.errors import ArgumentError, NotConverged
 from pullback.functions._arguments import arrays_for
 from pullback.functions.implicit.equation import Equation, equation_of, real_array
+from pullback.functions.implicit.iterations import mean_size
 from pullback.functions.implicit.runge_kutta import (
     METHODS,
     Slope,
@@ -61,7 +62,7 @@ def odeint(
     `adjoint="discrete"`, the default, is the exact gradient of the steps taken and keeps one state a step.
     `"continuous"` solves the adjoint equation backwards: it keeps the states at the times t alone, and is right only as
     far as the equation can be run backwards in time. Variables and tensors that f closes over are found, and have their
-    gradients; so have the times.
+    gradients; so have the times, which may be of any real dtype.
 
     >>> import pullback as pb, tensorflow as tf
     >>> k = tf.constant(0.5)
@@ -85,7 +86,8 @@ def odeint(
         }
         return xp.as_node(lambda y0, t, *args: odeint(f, y0, t, *args, **keep), y0, t, *args)
     equation = equation_of(options, y0, args, lambda _: lambda *_: [])
-    times = xp.wide(xp.asarray(t, equation.layout.dtype))
+    dtype = xp.wide(equation.start[0]).dtype
+    times = xp.astype(xp.asarray(t, dtype), dtype)
     count = xp.static_size(times, slice(None))
     if len(times.shape) != 1 or count is None or count < 2:
         raise ArgumentError(
@@ -94,7 +96,7 @@ def odeint(
         )
     solver = _Solver(equation, f, METHODS[method], count - 1, steps)
     # The equation's own start has no gradient, which is right where a solution does not depend on it.
-    start = [real_array(xp, "odeint", leaf) for leaf in flatten(y0)[0]]
+    start = [real_array(xp, options, leaf) for leaf in flatten(y0)[0]]
     rows = solver.solution(start, times, adjoint)
     leaves = equation.layout.unpack_many(rows, count)
     return unflatten(equation.structure, leaves)
@@ -199,7 +201,7 @@ class _Solver:
             w = xp.where(last, 1.0 - s, w)
             moved, error = runge_kutta(self.tableau, slope, y, t0 + s * length, w * length)
             scale = tolerance * (1.0 + xp.maximum(xp.magnitude(y), xp.magnitude(moved)))
-            size = xp.sqrt(xp.mean(xp.square(error / scale)))
+            size = mean_size(xp, error / scale)
             fine = size <= 1.0
             at, starts, widths = (
                 xp.where(fine, xp.with_entry(a, k, v), a)

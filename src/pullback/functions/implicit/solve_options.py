@@ -47,6 +47,11 @@ class Options(NamedTuple):
     on_failure: OnFailure
     log: SolveLog | None
 
+    @property
+    def unknown(self) -> str:
+        """The name of the solution in messages; that of the start has a 0 more."""
+        return "y" if self.name == "odeint" else "x"
+
     def check(self) -> None:
         """Complain of what makes no sense."""
         for name in ("tolerance", "solver_tolerance"):
@@ -78,6 +83,7 @@ class Options(NamedTuple):
         )
 
 
+_COUNTS = 1e7  # above any number of steps that somebody waits for
 _ELSE = {
     "fixed_point": "another x0, damping or method",
     "root": "another x0, or a step of your own",
@@ -93,6 +99,11 @@ def not_converged(
     steps, which, other = options.max_steps, "", _ELSE[options.name]
     if kind == "backward":
         steps, which, other = options.solver_steps, "solver_", "another solver"
+        if options.batch_dims:
+            # Products then have terms of other systems, and the solution is none of theirs.
+            other += (
+                f", fewer batch_dims than {options.batch_dims} where one system depends on another"
+            )
     return (
         f"pb.functions.{options.name}: the {kind} solve ended after {_short(taken)} steps of {steps} with a residual "
         f"of {_short(residual)}; wanted {wanted}. Give more {which or 'max_'}steps, a larger {which}tolerance, "
@@ -120,4 +131,7 @@ def ended_early(taken: Any, most: int, time: Any, wanted: Any) -> str:
 
 
 def _short(number: Any) -> Any:
-    return f"{number:.3g}" if isinstance(number, float) else number
+    """A number with three digits, or all those of a count."""
+    if not isinstance(number, float):
+        return number
+    return f"{number:.0f}" if number.is_integer() and number < _COUNTS else f"{number:.3g}"

@@ -18,11 +18,12 @@ from pullback._tree import flatten
 from pullback.errors import ArgumentError, ExternalError
 from pullback.functions._arguments import arrays_for
 from pullback.functions.outside.differences import differences, listed
-from pullback.functions.outside.results import outs_of
+from pullback.functions.outside.results import no_rows, outs_of, specs_of
 
 Batch = Literal["loop", "threads", "whole"]
 _BATCHES = ("loop", "threads", "whole")
 _RULES = ("differences",)
+_DIFFERENTIABLE = {"floating", "complex"}
 
 
 class _Settings(NamedTuple):
@@ -54,11 +55,12 @@ def external(
     made before the rule has run, that is zeros.
 
     `out` is the shape of the result, or `(shape, dtype)`, or a list of these for several results; where it is not
-    given, the result is like the first input. With `batch="loop"` the function sees one example at a time, without
-    the first axis, `out` is that of one example; `"threads"` runs them at once (for code that lets Python go on
-    meanwhile). After `timeout` seconds a call is given up with an error. In programs compiled by XLA, and in exported
-    models, no Python can run: both are errors that say so. So is forward mode through a tf.function, which transposes
-    the rule; around code that runs at once it works.
+    given, the result is like the first input. Results are cast to its dtype, where that loses digits only: float64 into
+    float32, but not floating-point numbers into whole ones, nor complex ones into real ones, which is an error. With
+    `batch="loop"` the function sees one example at a time, without the first axis, `out` is that of one example;
+    `"threads"` runs them at once (for code that lets Python go on meanwhile). After `timeout` seconds a call is given
+    up with an error. In programs compiled by XLA, and in exported models, no Python can run: both are errors that say
+    so. So is forward mode through a tf.function, which transposes the rule; around code that runs at once it works.
 
     >>> import numpy as np, pullback as pb, tensorflow as tf
     >>> sinc = pb.functions.external(np.sinc, rule="differences")
@@ -122,11 +124,15 @@ class _External:
         xp.require_python(f"{settings.name} under pb.functions.external")
         if xp.is_symbolic(args):
             return xp.as_node(self, *args)
-        return self._differentiable(*(xp.asarray(a) for a in args))
+        inputs = [xp.asarray(a) for a in args]
+        kinds = map(xp.kind_of, specs_of(xp, settings.out, settings.batch, inputs))
+        if settings.rule is None and not _DIFFERENTIABLE.intersection(kinds):
+            return self._run(*inputs)[0]
+        return self._differentiable(*inputs)
 
     def _run(self, *inputs: Any) -> Any:
         xp, settings = arrays_for(*inputs), self._settings
-        outs = _specs(xp, settings, inputs)
+        outs = specs_of(xp, settings.out, settings.batch, inputs)
         found = xp.python_call(_Forward(settings), inputs, outs, settings.name)
         single = len(outs) == 1
 
@@ -147,7 +153,7 @@ class _External:
         whole = [
             xp.zeros_like(y) if u is None else u for u, y in zip(upstream, outputs, strict=True)
         ]
-        taking = [i for i, x in enumerate(inputs) if xp.kind_of(x) in ("floating", "complex")]
+        taking = [i for i, x in enumerate(inputs) if xp.kind_of(x) in _DIFFERENTIABLE]
         specs = [xp.spec_like(inputs[i]) for i in taking]
         backward = _Backward(settings, len(outputs), taking)
         found = iter(self._gradients(xp, backward, [*whole, *outputs, *inputs], specs))
@@ -162,14 +168,20 @@ class _External:
         if settings.rule is None:
             raise _no_rule(settings)
         xp = arrays_for(*given)
-        outs = _specs(xp, settings, given)
-        taking = [i for i, x in enumerate(given) if xp.kind_of(x) in ("floating", "complex")]
+        outs = specs_of(xp, settings.out, settings.batch, given)
+        taking = [i for i, x in enumerate(given) if xp.kind_of(x) in _DIFFERENTIABLE]
         along = [
             t if t is not None else xp.zeros_like(x) for t, x in zip(tangents, given, strict=True)
         ]
         forward = _Tangents(settings, len(given), taking)
         arrays = [*(along[i] for i in taking), *given]
-        found = xp.python_call(forward, arrays, outs, settings.name)
+        moving = [xp.kind_of(out) in _DIFFERENTIABLE for out in outs]
+        wide = [
+            out if moves else xp.spec_of(out.shape, "float64")
+            for out, moves in zip(outs, moving, strict=True)
+        ]
+        found = xp.python_call(forward, arrays, wide, settings.name)
+        found = [t if moves else None for t, moves in zip(found, moving, strict=True)]
         return found[0] if len(found) == 1 else tuple(found)
 
     def _gradients(self, xp: Any, backward: Any, given: Sequence[Any], specs: Any) -> Any:
@@ -203,10 +215,18 @@ class _Forward:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """One array for each result."""
-        return _on_batch(self.settings, self._one, arrays)
+        return _on_batch(
+            self.settings, self._one, arrays, lambda: no_rows(self.settings.out, arrays[0])
+        )
 
     def _one(self, *arrays: Any) -> list[Any]:
-        return listed(self.settings.fn(*arrays))
+        found = listed(self.settings.fn(*arrays))
+        if any(each is None for each in found):
+            raise ExternalError(
+                f"{self.settings.name} under pb.functions.external returned None; wanted an array for each result. "
+                "Let it end in return."
+            )
+        return found
 
 
 class _Backward:
@@ -220,7 +240,10 @@ class _Backward:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """One array for each input that takes a gradient."""
-        return _on_batch(self.settings, self.one, arrays)
+        inputs = arrays[2 * self.outs :]
+        return _on_batch(
+            self.settings, self.one, arrays, lambda: [np.zeros_like(inputs[i]) for i in self.taking]
+        )
 
     def one(self, *arrays: Any) -> list[Any]:
         """The same for one example."""
@@ -258,7 +281,10 @@ class _Tangents:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """One array for each result."""
-        return _on_batch(self.settings, self._one, arrays)
+        first = arrays[len(self.taking)]
+        return _on_batch(
+            self.settings, self._one, arrays, lambda: no_rows(self.settings.out, first)
+        )
 
     def _one(self, *arrays: Any) -> list[Any]:
         tangents, inputs = arrays[: len(self.taking)], arrays[len(self.taking) :]
@@ -314,11 +340,17 @@ def _like_input(settings: _Settings, gradient: Any, x: Any) -> Any:
 
 
 def _on_batch(
-    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+    settings: _Settings,
+    one: Callable[..., list[Any]],
+    arrays: Sequence[Any],
+    none: Callable[[], list[Any]],
 ) -> list[Any]:
-    """Run for the whole, or for one example after the other, or for all of them at once; no longer than is allowed."""
+    """Run for the whole, or for one example after the other, or for all of them at once; no longer than is allowed.
+
+    `none` makes what there is of no examples, for which nothing is run.
+    """
     try:
-        return _on_rows(settings, one, arrays)
+        return _on_rows(settings, one, arrays, none)
     except Exception as error:
         if not isinstance(error, ExternalError):
             error.add_note(f"raised by {settings.name} under pb.functions.external, or by its rule")
@@ -326,7 +358,10 @@ def _on_batch(
 
 
 def _on_rows(
-    settings: _Settings, one: Callable[..., list[Any]], arrays: Sequence[Any]
+    settings: _Settings,
+    one: Callable[..., list[Any]],
+    arrays: Sequence[Any],
+    none: Callable[[], list[Any]],
 ) -> list[Any]:
     if settings.batch == "whole":
         return _in_time(settings, lambda: one(*arrays))
@@ -338,9 +373,7 @@ def _on_rows(
         )
     rows = list(zip(*arrays, strict=True))
     if not rows:
-        raise ExternalError(
-            f"{settings.name} under pb.functions.external got a batch of no examples."
-        )
+        return none()
     if settings.batch == "loop":
         found = _in_time(settings, lambda: [one(*row) for row in rows])
     else:
@@ -362,11 +395,3 @@ def _in_time(settings: _Settings, run: Callable[[], Any]) -> Any:
         ) from None
     finally:
         pool.shutdown(wait=False)
-
-
-def _specs(xp: Any, settings: _Settings, inputs: Sequence[Any]) -> list[Any]:
-    """Shape and dtype of each result, with the axis of examples in front."""
-    if settings.out is None:
-        return [xp.spec_like(inputs[0])]
-    front = () if settings.batch == "whole" else tuple(inputs[0].shape[:1])
-    return [xp.spec_of(front + o.shape, o.dtype or inputs[0].dtype) for o in settings.out]

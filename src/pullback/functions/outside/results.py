@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from pullback.errors import ArgumentError
 
@@ -41,3 +44,17 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, tuple) and all(
         n is None or (isinstance(n, int) and not isinstance(n, bool)) for n in value
     )
+
+
+def specs_of(xp: Any, outs: list[Out] | None, batch: str, inputs: Sequence[Any]) -> list[Any]:
+    """Shape and dtype of each result, with the axis of examples in front."""
+    if outs is None:
+        return [xp.spec_like(inputs[0])]
+    front = () if batch == "whole" else tuple(inputs[0].shape[:1])
+    return [xp.spec_of(front + o.shape, o.dtype or inputs[0].dtype) for o in outs]
+
+
+def no_rows(outs: list[Out] | None, first: Any) -> list[Any]:
+    """The results of no examples, of a dtype that can be cast into any other."""
+    shapes = [first.shape[1:]] if outs is None else [out.shape for out in outs]
+    return [np.zeros([0, *(n or 0 for n in shape)], bool) for shape in shapes]

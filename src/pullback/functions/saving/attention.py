@@ -18,6 +18,7 @@ from pullback.functions.saving.attention_arguments import (
     groups_for_score,
     require_arrays,
     require_options,
+    seed_of,
 )
 
 # A block of weights has as many entries at most: 4 MiB of float32.
@@ -76,7 +77,7 @@ def attention(
     share = 1 if sizes.heads is None else sizes.heads // sizes.groups
     mask = None if mask is None else _mask(xp, mask, sizes)
     if dropout:
-        seed = xp.random_seed() if seed is None else xp.astype(xp.packed(seed), "int32")
+        seed = xp.random_seed() if seed is None else seed_of(xp, seed)
     options = _Options(
         causal,
         window,

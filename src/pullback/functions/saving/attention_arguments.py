@@ -46,6 +46,18 @@ def agree(a: int | None, b: int | None) -> bool:
     return a is None or b is None or a == b
 
 
+def seed_of(xp: Any, seed: Any) -> Any:
+    """The seed as an array; anything but two whole numbers is refused."""
+    pair = xp.packed(seed)
+    whole = xp.is_numeric(pair) and xp.kind_of(pair) == "other"
+    rank = xp.rank_of(pair)
+    if not whole or not (rank is None or (rank == 1 and agree(pair.shape[0], 2))):
+        raise ArgumentError(
+            f"pb.functions.{NAME} got seed={seed!r}; wanted two whole numbers, as seed=[1, 2]."
+        )
+    return xp.astype(pair, "int32")
+
+
 def require_options(window: Any, scale: Any, cap: Any, score: Any, dropout: Any) -> None:
     """Refuse options outside of their ranges."""
     whole = isinstance(window, int) and not isinstance(window, bool)

@@ -212,7 +212,8 @@ def _arrays(xp: Any, x: Any, weights: Any, bias: Any, labels: Any, axis: int) ->
     numbers = xp.class_numbers(labels)
     if numbers is None or xp.kind_of(xp.packed(labels)) == "floating":
         raise ArgumentError(
-            f"pb.functions.{_NAME} got labels {describe(xp.packed(labels))}; wanted class numbers, as int32 or int64."
+            f"pb.functions.{_NAME} got labels {describe(xp.packed(labels))}; wanted class numbers, as int32 or int64. "
+            "Write tf.cast(labels, tf.int32)."
         )
     require_rank(_NAME, x=x, weights=weights, bias=bias, labels=numbers)
     _require_shapes(x, weights, bias, numbers, axis)

@@ -21,8 +21,9 @@ from pullback.functions._arguments import (
 def cumprod(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
     """Cumulative products, as `tf.math.cumprod`, whose gradient is wrong where an entry is 0: it divides by entries.
 
-    Use it for transmittances, survival probabilities and other products that may reach 0 or leave the range of the
-    dtype. Its gradient multiplies only, in about log₂ n steps.
+    Use it for transmittances, survival probabilities and other products that may reach 0, as an entry or by underflow.
+    Its gradient multiplies only, in about log₂ n steps. A product that overflows is infinite, and what comes after it
+    infinite or NaN.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.constant([0.0, 2.0, 3.0])

@@ -202,7 +202,7 @@ def below_largest(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any
 
 @with_own_gradient
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """The logarithm of Σ exp(x) along axes. Where every entry is −inf it is −inf, with the gradient 0.
+    """The logarithm of Σ exp(x) along axes: of −inf alone −inf, with the gradient 0; entries of +inf share theirs.
 
     Use it where rows may be masked out altogether by −inf, of which TensorFlow's gradient is NaN.
 
@@ -225,7 +225,9 @@ def _log_of_total(a: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     # In float64, as the largest entry and the logarithm of the rest may cancel.
     wide = xp.widest(a)
     largest = xp.stop_gradient(xp.max(wide, axes, keepdims=True))
-    parts = xp.exp(wide - xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest)))
+    below = wide - xp.where(largest == -math.inf, xp.zeros_like(largest), largest)
+    # Equal infinities share.
+    parts = xp.exp(xp.where(wide == math.inf, xp.zeros_like(wide), below))
     whole = xp.sum(parts, axes, keepdims=True)
 
     def logsumexp_pullback(dy: Any) -> Any:

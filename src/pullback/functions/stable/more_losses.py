@@ -73,8 +73,8 @@ def _focal(
         return {name: xp.astype(gradient, dtype) for name, gradient in found.items()}
 
     one, zero, _, _ = _focal_terms(xp, z, gamma, slopes=False)
-    losses = xp.times_or_zero(weights[0] * one, labels)
-    losses += xp.times_or_zero(weights[1] * zero, 1.0 - labels)
+    losses = xp.times_or_zero(one, weights[0] * labels)
+    losses += xp.times_or_zero(zero, weights[1] * (1.0 - labels))
     return xp.astype(xp.mean(losses, axes), dtype), focal_pullback
 
 
@@ -87,8 +87,9 @@ def _focal_terms(xp: Any, z: Any, gamma: float, *, slopes: bool) -> tuple[Any, A
     )
     if not slopes:
         return weigh_down * miss, weigh_up * hit, None, None
-    to_one = weigh_down * (gamma * up * miss + down)
-    to_zero = weigh_up * (gamma * down * hit + up)
+    # Of infinite logits, the smaller probability is 0 and outweighs the loss.
+    to_one = weigh_down * (xp.times_or_zero(miss, gamma * up) + down)
+    to_zero = weigh_up * (xp.times_or_zero(hit, gamma * down) + up)
     return weigh_down * miss, weigh_up * hit, to_one, to_zero
 
 

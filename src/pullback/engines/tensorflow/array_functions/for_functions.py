@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Number
 from typing import Any
 
 import keras
@@ -46,6 +47,10 @@ def asarray(value: Any, dtype: Any = None) -> Any:
     """A value as a tensor; what is not the framework's own is of the dtype, and Python's numbers are float32."""
     if is_array(value) or (dtype is None and hasattr(value, "dtype")):
         return tf.convert_to_tensor(value)
+    if dtype is not None and not [v for v in tf.nest.flatten(value) if not isinstance(v, Number)]:
+        value = np.asarray(
+            value
+        )  # with all digits, of which a tensor of Python's numbers has those of float32
     return tf.cast(value, tf.float32 if dtype is None else dtype)
 
 

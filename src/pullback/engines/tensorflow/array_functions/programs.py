@@ -157,7 +157,13 @@ def entry(array: Any, index: Any) -> Any:
 def rows_at(array: Any, indices: Any) -> Any:
     """Some entries of the first axis."""
     # Its gradients of any order are tensors. Those of a gather are `IndexedSlices`, on which nested accumulators fail.
-    return tf.gather_nd(array[None], tf.stack([tf.zeros_like(indices), indices], -1))
+    if static_size(array, slice(None)):
+        return tf.gather_nd(array[None], tf.stack([tf.zeros_like(indices), indices], -1))
+    # Of an array without entries it takes no rows.
+    count = tf.size(indices)
+    kept = indices[: tf.where(tf.size(array) > 0, count, 0)]
+    found = tf.gather_nd(array[None], tf.stack([tf.zeros_like(kept), kept], -1))
+    return tf.reshape(found, [indices.shape[0] or count, *shape_of(array)[1:]])
 
 
 def with_entry(vector: Any, index: Any, value: Any) -> Any:

@@ -74,7 +74,10 @@ def python_call(
 def _fitted(
     function: Callable[..., Sequence[Any]], specs: Sequence[tf.TensorSpec], title: str, *arrays: Any
 ) -> list[Any]:
-    """The results in the promised dtypes; a shape that was not promised is an error."""
+    """The results in the promised dtypes; a shape that was not promised is an error, and so is a dtype of another kind.
+
+    Precision may be lost, as NumPy computes in float64 by default; fractions, signs and imaginary parts may not.
+    """
     found = [np.asarray(a) for a in function(*arrays)]
     wanted = ", ".join(str(s.shape) for s in specs)
     fits = len(found) == len(specs) and all(
@@ -86,7 +89,18 @@ def _fitted(
             f"{title} returned arrays of shapes {came}; wanted {wanted}. Say so by out=..., the shape of one result or "
             "a list of them (for batch='loop' and 'threads' that of one example)."
         )
+    for a, s in zip(found, specs, strict=True):
+        if not np.can_cast(a.dtype, s.dtype.as_numpy_dtype, "same_kind"):
+            raise ExternalError(
+                f"{title} returned {a.dtype}; wanted {s.dtype.name}, as of the first input or of out=..., which cannot "
+                f"hold it. Write out=(shape, {_held_by(a.dtype)!r}), or cast it in the function."
+            )
     return [np.asarray(a, s.dtype.as_numpy_dtype) for a, s in zip(found, specs, strict=True)]
+
+
+def _held_by(dtype: np.dtype[Any]) -> str:
+    """The dtype to ask for: of floating and complex numbers the one that is usual here."""
+    return {"float64": "float32", "complex128": "complex64"}.get(dtype.name, dtype.name)
 
 
 @functools.cache
