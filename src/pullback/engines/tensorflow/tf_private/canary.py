@@ -188,7 +188,7 @@ def _loops_are_wrapped() -> bool:
 
 
 def _captures_are_known_to_tapes() -> bool:
-    variable, other = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
+    variable, other = (tf.Variable(tf.constant(start)) for start in ([1.0, 2.0], [3.0, 4.0]))
 
     def translate(tensor: Any) -> Any:
         return other.handle if tensor is variable.handle else tensor
@@ -196,7 +196,8 @@ def _captures_are_known_to_tapes() -> bool:
     graph = private.FuncGraph("captures")
     with graph.as_default(), tf.GradientTape() as tape, private.capturing(graph, translate):
         row = tf.gather(variable, [1])
-        return tape.gradient(row, variable) is not None
+        found: Any = tape.gradient(row, variable)
+    return found is not None
 
 
 def _recording_can_go_on() -> bool:
