@@ -225,9 +225,10 @@ def _log_of_total(a: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     # In float64, as the largest entry and the logarithm of the rest may cancel.
     wide = xp.widest(a)
     largest = xp.stop_gradient(xp.max(wide, axes, keepdims=True))
-    below = wide - xp.where(largest == -math.inf, xp.zeros_like(largest), largest)
-    # Equal infinities share.
-    parts = xp.exp(xp.where(wide == math.inf, xp.zeros_like(wide), below))
+    # Infinite entries count as the largest number, so that their difference is 0.
+    most = float(xp.limits(wide).max)
+    top = xp.where(largest == -math.inf, xp.zeros_like(largest), xp.minimum(largest, most))
+    parts = xp.exp(xp.minimum(wide, most) - top)
     whole = xp.sum(parts, axes, keepdims=True)
 
     def logsumexp_pullback(dy: Any) -> Any:

@@ -22,9 +22,11 @@ from pullback.functions._arguments import (
 )
 from pullback.functions._units import in_one_unit, in_units
 
+_INFINITE = 1e150  # beside numbers of float32 as good as infinity, and its square is a number
+
 
 def norm(x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
-    """The Euclidean norm along axes, as `tf.norm`; at 0 its gradient is 0.
+    """The Euclidean norm along axes, as `tf.norm`; at 0 its gradient is 0, and infinite entries share theirs.
 
     Use it where vectors may be 0 (TensorFlow's gradient is NaN there), or so long or short that their squares leave
     the range of the dtype (where TensorFlow gives infinity or 0). Along several axes it is the root of all squares,
@@ -80,18 +82,37 @@ def _measure(x: Any, *, axis: Any, keepdims: bool, spread: bool) -> Any:
 def _measured(own: Any, *, axes: tuple[int, ...], keepdims: bool, spread: bool) -> Any:
     xp = arrays_for(own)
     a = _with_room(xp, own)
-    scale, length = _scaled(xp, a, axes, spread, roomy=a.dtype != own.dtype)
+    roomy = a.dtype != own.dtype
+    if roomy and not spread:
+        a = xp.maximum(xp.minimum(a, _INFINITE), -_INFINITE)
+    scale, length = _scaled(xp, a, axes, spread, roomy=roomy)
 
     def measure_pullback(dy: Any, *, outputs: Any) -> Any:
         dy = with_axes(xp, xp.astype(dy, a.dtype), axes, keepdims)
         measured = with_axes(xp, xp.astype(outputs, a.dtype), axes, keepdims)
-        dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
         if not spread:
-            return xp.astype(a / scale * dy, own.dtype)
+            entries, whole = (a, length) if roomy else _beside(xp, a, scale, length, axes)
+            dy = xp.divide_or_zero(dy, exactly(xp, whole, measured / scale))
+            return xp.astype(entries * dy, own.dtype)
+        dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
         return xp.astype(_centred(xp, a / scale, axes) * (dy / xp.size(a, axes)), own.dtype)
 
     measured = xp.astype(scale * length, own.dtype)
     return measured if keepdims else xp.squeeze(measured, axes), measure_pullback
+
+
+def _beside(xp: Any, a: Any, scale: Any, length: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Entries beside a scale, and their length; beside infinite entries the others are 0, and they of one size."""
+    infinite = xp.isinf(length)
+
+    def of_infinities() -> tuple[Any, Any]:
+        signs = xp.where(xp.isinf(a), xp.sign(a), xp.zeros_like(a))
+        whole = xp.where(infinite, _plain(xp, signs, axes, spread=False), length)
+        return xp.where(infinite, signs, a / scale), whole
+
+    if xp.compiled_here():
+        return of_infinities()
+    return xp.cond(xp.any(infinite), of_infinities, lambda: (a / scale, length))
 
 
 @with_own_gradient
