@@ -31,6 +31,8 @@ def said(f: str, at: str, got: str) -> tuple[bool, bool]:
             "np.array([1e12])",
             False,
         ),  # too steep to tell
+        ("np.sum(np.cos(x))", "[0.0]", "np.array([np.nan])", True),  # a slope of nothing
+        ("np.sum(x > 0)", "[0.0]", "np.array([3.0])", False),  # a jump
         ("np.sum((x * x).real)", "[1.0 + 2.0j]", "2 * np.conj(x)", False),
         ("np.sum((x * x).real)", "[1.0 + 2.0j]", "2 * x", True),
     ],

@@ -123,8 +123,10 @@ def _one_sided(
         fine = ((here - at[1]) / step, (at[2] - here) / step)
         better = [2 * f1 - c for f1, c in zip(fine, coarse, strict=True)]
         error = max(abs(b - f1) for b, f1 in zip(better, fine, strict=True))
+        # at a jump quotients grow as the step shrinks; where a slope is next to nothing they shrink with it
         moved = max(
-            abs(a - b) - _SETTLED * (abs(a) + abs(b)) for a, b in zip(fine, coarse, strict=True)
+            abs(a) - abs(b) - _SETTLED * (abs(a) + abs(b))
+            for a, b in zip(fine, coarse, strict=True)
         )
         rounding = abs(here) * np.finfo(value.dtype).eps / step
         settled = moved <= _SAFETY * 4 * rounding + _NOTHING
