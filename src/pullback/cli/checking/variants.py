@@ -109,6 +109,8 @@ def _other_settings(
     function: Any, found: Found, given: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[inspect.Parameter, Any]]:
     """Parameters that keep their defaults, each with values that it may have as well."""
+    if getattr(function, "__name__", "") == "<lambda>":
+        return  # `lambda x, k=k: ...` has no settings, but holds what k is now
     own = found.guess
     taken = {*(own.kwargs if given is None else given), *(own.sources if given is None else ())}
     text = source_of(function)

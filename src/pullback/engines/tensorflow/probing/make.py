@@ -29,7 +29,7 @@ from pullback.extend import Array, Leaf, OutsideDomain, Probe, describe, refusal
 _FINE = 1e-10
 # Values of a short format may be off by so many units of rounding.
 _ROUNDINGS = 4
-_REDRAWN = 8
+_REDRAWN = 16  # a coin falls alike so often once in 65,536 times
 _LEAST_REDRAWN = 2  # a generator of somebody's own does not show that it is drawn from
 _FLOAT64, _SHORT = 2.0**-52, 2.0**-23  # beyond the latter, rounding makes stairs of a function
 
