@@ -1,15 +1,14 @@
 """What is right with its defaults is checked with other settings; shapes are read wherever a docstring has them."""
 
-import json
 import textwrap
 
 import pytest
 from typer.testing import CliRunner
 
 from pullback.cli import app
+from tests.cli.forms import assert_line, results_of
 
 HEAD = "import tensorflow as tf\n"
-# What a file says; the name of the line; its status; what its text says; what it says of the inputs.
 FORMS = [
     (
         """
@@ -149,23 +148,12 @@ FORMS = [
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """One run over a file of all forms: what it says, by name."""
-    folder = tmp_path_factory.mktemp("variants")
-    text = HEAD + "\n\n".join(textwrap.dedent(form[0]) for form in FORMS)
-    (folder / "forms.py").write_text(text, encoding="utf-8")
-    words = ["check", str(folder), "--no-isolate", "--quick", "--json", str(folder / "out.json")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 1, done.output
-    data = json.loads((folder / "out.json").read_text(encoding="utf-8"))
-    return {one["name"]: one for one in data["results"]}
+    return results_of(tmp_path_factory.mktemp("variants"), HEAD, FORMS)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=[form[1] for form in FORMS])
 def test_each_form_has_its_line(results, form):
-    _, name, status, text, inputs = form
-    assert results[name]["status"] == status, results[name]
-    assert text in results[name]["text"]
-    assert inputs in results[name]["inputs"]
+    assert_line(results[form[1]], form)
 
 
 ROOT = """

@@ -24,6 +24,7 @@ from pullback.errors import CheckError
 
 Variant = tuple[str, Found]
 _MOST = 6
+_LARGER, _BETWEEN = 1.5, 0.7  # far enough from a default, and from 0 and 1, for a factor to show
 _SMALL = 0.01  # numbers below only guard against zero
 _FLAT, _DEEPER = (3, 4), (3, 2, 4)
 _AXIS = "axis axes *_axis dim"
@@ -131,9 +132,9 @@ def _others(name: str, default: Any, text: str, found: Found) -> list[Any]:
     if not isinstance(default, int | float) or 0 < abs(default) < _SMALL:
         return []
     if default not in (0, 1):
-        return [default + 1 if isinstance(default, int) else 1.5 * default]
+        return [default + 1 if isinstance(default, int) else _LARGER * default]
     # a whole number may be a count, unless its name says otherwise
-    number = number_for(name) or (0.7 if isinstance(default, float) else None)
+    number = number_for(name) or (_BETWEEN if isinstance(default, float) else None)
     return [] if number is None else [number]
 
 
