@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from pullback.engines.tensorflow.keras_support.saving import function_in, kept_function
+from pullback.engines.tensorflow.names_in_files import keras_object, operation_of_keras
 from pullback.extend import rules, with_gradient
 
 registered = keras.saving.register_keras_serializable("pullback")
@@ -281,8 +282,8 @@ def _function(named: Any) -> Callable[..., Any]:
     if callable(named):
         return named
     if isinstance(named, dict):
-        return keras.saving.deserialize_keras_object(named)
-    found = _by_name(str(named))
+        return keras_object(named)
+    found = operation_of_keras(str(named))
     if found is None:
         raise ValueError(
             f"StraightThrough got {named!r}; wanted a function, or the name of one in keras.ops or keras.activations."
@@ -290,15 +291,11 @@ def _function(named: Any) -> Callable[..., Any]:
     return found
 
 
-def _by_name(name: str) -> Callable[..., Any] | None:
-    return getattr(keras.ops, name, None) or getattr(keras.activations, name, None)
-
-
 def _saved(function: Any, what: str) -> Any:
     if not callable(function):
         return function
     name = getattr(function, "__name__", "")
-    if _by_name(name) is function:
+    if operation_of_keras(name) is function:
         return name
     if hasattr(function, "get_config"):
         return keras.saving.serialize_keras_object(function)

@@ -17,6 +17,7 @@ import numpy as np
 
 from pullback.engines.tensorflow.keras_support.quantize_layer import Quantize
 from pullback.engines.tensorflow.keras_support.saving import copy_of
+from pullback.engines.tensorflow.names_in_files import keras_object, passed
 from pullback.engines.tensorflow.tf_private import keras_models, overriding
 
 Spec = Mapping[str, Any]  # "weights": a Quantize for each by name; "activation": one, or None
@@ -231,8 +232,8 @@ class _Described:
         """The layer or model that a file describes."""
         if "quantized" not in config:  # of the layer's own class, for which Keras takes this one
             return vars(cls)["__pullback_class__"].from_config(config)
-        with keras.saving.custom_object_scope(custom_objects or {}):
-            layer = keras.saving.deserialize_keras_object(config["quantized"])
+        with passed(custom_objects):
+            layer = keras_object(config["quantized"])
             if "spec" in config:
                 return _quantized(layer, _read(config["spec"]))
             places = [(place, _read(spec)) for place, spec in config["places"]]
@@ -329,17 +330,13 @@ def _written(layer: Any) -> dict[str, Any]:
 
 
 def _read(spec: Any) -> Spec:
-    read = keras.saving.deserialize_keras_object
-    weights = {name: _live(read, each) for name, each in spec["weights"].items()}
-    return {
-        "weights": weights,
-        "activation": spec["activation"] and _live(read, spec["activation"]),
-    }
+    weights = {name: _live(each) for name, each in spec["weights"].items()}
+    return {"weights": weights, "activation": spec["activation"] and _live(spec["activation"])}
 
 
-def _live(read: Any, part: Any) -> Any:
+def _live(part: Any) -> Any:
     """A layer out of a file, or one that Keras has read already."""
-    return part if isinstance(part, keras.Layer) else read(part)
+    return part if isinstance(part, keras.Layer) else keras_object(part)
 
 
 def _as_it_was(layer: Any) -> Any:

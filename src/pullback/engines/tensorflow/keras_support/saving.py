@@ -1,8 +1,7 @@
 """Functions with their own gradient, and overrides, in `.keras` files.
 
 A file holds the way to make a function again (the verb and its parts), or the lines of an override. A part is a Keras
-object, a plain value, or a function by name; names are looked up among Keras' custom objects first, then in modules
-that are loaded already. Nothing is imported because a file says so.
+object, a plain value, or a function by name: `names_in_files` says which names a file may have.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,18 +17,17 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow.keras_support.lines import LayerAt, Lines
-from pullback.engines.tensorflow.override.op_names import public_name
+from pullback.engines.tensorflow.names_in_files import chosen, keras_object, named, passed, written
 from pullback.errors import ExportError
 from pullback.extend import (
     DEFAULT,
+    READY,
     RECIPES,
     GradientFunction,
     Inside,
     ReadyRule,
-    Reference,
     Where,
     find,
-    find_in_file,
     provide,
     reference_to,
 )
@@ -47,7 +44,7 @@ class SavedFunction:
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The function that a file describes."""
         if "by_name" in config:
-            return _found(**config["by_name"])
+            return named(config["by_name"])
         return remade(config["recipe"])
 
 
@@ -83,8 +80,8 @@ class SavedOverride:
         """The layer or model, under its override, that a configuration describes."""
         if "lines" not in config:  # of the layer's own class, for which Keras takes this one
             return vars(cls)["__pullback_class__"].from_config(config)
-        with keras.saving.custom_object_scope(custom_objects or {}):
-            model = Kept.read(config["model"], copy_of, keras.saving.deserialize_keras_object)
+        with passed(custom_objects):
+            model = Kept.read(config["model"], copy_of, keras_object)
             pairs = [
                 (Kept.read(e["target"], _same, _target), Kept.read(e["rule"], _same, _rule))
                 for e in config["lines"]
@@ -109,8 +106,10 @@ def kept_function(value: Any, what: str) -> Any:
 
     def named(function: Any) -> str:
         if not callable(function):
-            raise _unnamed(f"{what}, a {type(function).__name__},", _REGISTER)
-        return ":".join(_written(function, f"{what}, {function!r},", _REGISTER))
+            raise ExportError(
+                f"{what}, a {type(function).__name__}, cannot be written to a file, which has functions alone, by name."
+            )
+        return written(function, f"{what}, {function!r},")
 
     return Kept(value, named)
 
@@ -119,7 +118,7 @@ def function_in(option: Any) -> Any:
     """What such an option stands for; anything else is as it came."""
     inner: Any = option.get("config") if isinstance(option, dict) else None
     is_kept = isinstance(option, Kept) or (isinstance(inner, dict) and "described" in inner)
-    return Kept.read(option, _same, _found_text) if is_kept else option
+    return Kept.read(option, _same, named) if is_kept else option
 
 
 def install() -> None:
@@ -140,7 +139,8 @@ def described(recipe: tuple[Any, ...]) -> dict[str, Any]:
 
 def remade(description: dict[str, Any]) -> Any:
     """What a recipe makes."""
-    return RECIPES[description["verb"]](*[_restore(part) for part in description["parts"]])
+    verb = chosen(RECIPES, description["verb"], "a way to make a function")
+    return verb(*[_restore(part) for part in description["parts"]])
 
 
 def copied(recipe: tuple[Any, ...]) -> Any:
@@ -172,9 +172,9 @@ def _function_config(function: GradientFunction) -> dict[str, Any]:
         around is not function.__wrapped__ and inspect.unwrap(around) is function.__wrapped__
     )
     if isinstance(reduced, str) or is_around:
-        if reference.module == "__main__":
-            _warn_of_main(reference, f"the function {reference.name!r}")
-        return {"by_name": reference._asdict()}
+        return {
+            "by_name": written(around, f"the function {reference.name!r} of {reference.module}")
+        }
     return {"recipe": described(reduced)}
 
 
@@ -183,7 +183,7 @@ def _describe(part: Any) -> Any:
         return {key: _describe(value) for key, value in part.items()}
     if callable(part) and not isinstance(part, ReadyRule) and not hasattr(part, "get_config"):
         what = "the function {0.name} of {0.module}".format(reference_to(part))
-        return {_REFERENCE: _written(part, what)._asdict()}
+        return {_REFERENCE: written(part, what)}
     if isinstance(part, ReadyRule):
         return {_READY: _ready_spec(part)}
     return keras.saving.serialize_keras_object(part)
@@ -191,12 +191,12 @@ def _describe(part: Any) -> Any:
 
 def _restore(part: Any) -> Any:
     if isinstance(part, dict) and _REFERENCE in part:
-        return _found(**part[_REFERENCE])
+        return named(part[_REFERENCE])
     if isinstance(part, dict) and _READY in part:
         return _ready_rule(part[_READY])
     if isinstance(part, dict) and "class_name" not in part:
         return {key: _restore(value) for key, value in part.items()}
-    return keras.saving.deserialize_keras_object(part)
+    return keras_object(part)
 
 
 def _target_spec(target: Any) -> dict[str, Any]:
@@ -210,19 +210,19 @@ def _target_spec(target: Any) -> dict[str, Any]:
         return {"layer": target.name, "place": target.place}
     if isinstance(target, Where):
         return {"where": _reference(target.predicate, "the predicate of pb.where")}
-    return {"function": _reference(target, "the target")}
+    return {"function": _reference(target, "the target", is_target=True)}
 
 
 def _target(spec: dict[str, Any]) -> Any:
     if "inside" in spec:
         return Inside(_target(spec["inside"]), _target(spec["target"]))
     if "pattern" in spec:
-        return re.compile(spec["pattern"], spec["flags"])
+        return re.compile(spec["pattern"], spec["flags"] & ~re.DEBUG)  # which prints
     if "layer" in spec:
         return LayerAt(spec["layer"], spec["place"])
     if "where" in spec:
-        return Where(_found_text(spec["where"]))
-    return spec["op"] if "op" in spec else _found_text(spec["function"])
+        return Where(named(spec["where"]))
+    return spec["op"] if "op" in spec else named(spec["function"], is_target=True)
 
 
 def _rule_spec(rule: Any) -> Any:
@@ -238,7 +238,7 @@ def _rule(spec: Any) -> Any:
         return list(map(_rule, spec))
     if isinstance(spec, dict):
         return _ready_rule(spec)
-    return {None: None, _DEFAULT: DEFAULT}[spec] if spec in (None, _DEFAULT) else _found_text(spec)
+    return {None: None, _DEFAULT: DEFAULT}[spec] if spec in (None, _DEFAULT) else named(spec)
 
 
 def _ready_spec(rule: ReadyRule) -> dict[str, Any]:
@@ -250,7 +250,8 @@ def _ready_spec(rule: ReadyRule) -> dict[str, Any]:
 
 def _ready_rule(spec: dict[str, Any]) -> Any:
     options = {key: _option(value) for key, value in spec["options"].items()}
-    return RECIPES[spec["recipe"]](spec["name"], options)
+    chosen(READY, spec["name"], "a ready-made rule")
+    return chosen(RECIPES, spec["recipe"], "a way to make a rule")(spec["name"], options)
 
 
 def _option_spec(rule: ReadyRule, key: str, value: Any) -> Any:
@@ -273,60 +274,12 @@ def _may_change(value: Any) -> bool:
 
 
 def _option(spec: Any) -> Any:
-    return _found_text(spec[_REFERENCE]) if isinstance(spec, dict) else spec
+    return named(spec[_REFERENCE]) if isinstance(spec, dict) else spec
 
 
-def _reference(value: Any, what: str) -> str:
-    return ":".join(_written(value, f"{what} {getattr(value, '__qualname__', value)!r}", _EXPORT))
+def _reference(value: Any, what: str, *, is_target: bool = False) -> str:
+    named_so = f"{what} {getattr(value, '__qualname__', value)!r}"
+    return written(value, named_so, _EXPORT, is_target=is_target)
 
 
-_REGISTER = ", or register it with keras.saving.register_keras_serializable"
 _EXPORT = "; or write the model without pullback: `pb.export(model, path)`"
-
-
-def _written(value: Any, what: str, otherwise: str = "") -> Reference:
-    """The name under which loading finds this very object: a public one, which other versions have too, or its own."""
-    root, _, path = (public_name(value) or "").partition(".")
-    own = reference_to(value)
-    registered = own._replace(name=_registered_name(value))
-    for reference in (Reference({"tf": "tensorflow"}.get(root, root), path), registered, own):
-        if find(reference, keras.saving.get_registered_object) is value:
-            if reference.module == "__main__":
-                _warn_of_main(reference, what)
-            return reference
-    raise _unnamed(what, otherwise)
-
-
-def _registered_name(value: Any) -> str:
-    return keras.saving.get_registered_name(value) if hasattr(value, "__name__") else ""
-
-
-def _unnamed(what: str, otherwise: str) -> ExportError:
-    return ExportError(
-        f"{what} cannot be written to a file, because loading could not find it again by its name. Define it at the "
-        f"top level of a module that can be imported, with `def` and a name of its own{otherwise}."
-    )
-
-
-def _warn_of_main(reference: Reference, what: str) -> None:
-    if keras.saving.get_registered_object(reference.name) is None:
-        warnings.warn(
-            f"{what} is defined in __main__, the script or notebook that runs here, so that no other process can load "
-            "what is saved now. Move it to a module that can be imported, or load with "
-            f"custom_objects={{{reference.name!r}: ...}}.",
-            stacklevel=2,
-        )
-
-
-def _found(module: str, name: str) -> Any:
-    found = find_in_file(Reference(module, name), keras.saving.get_registered_object)
-    if found is None:
-        raise ExportError(
-            f"the file names the function {name} of {module}, which cannot be imported here. "
-            f"Make that module importable, or pass custom_objects={{{name!r}: your_function}}."
-        )
-    return found
-
-
-def _found_text(text: str) -> Any:
-    return _found(*text.split(":"))
