@@ -59,6 +59,9 @@ class NumpyProbe:
     def vjp(self, xs, ws):
         return self.values(xs), self._ruled(xs, ws)
 
+    def vjp_as_given(self, xs, ws):
+        return self.vjp(xs, ws)
+
     def _ruled(self, xs, ws):
         with np.errstate(all="ignore"):
             found = self.rule(xs, ws)

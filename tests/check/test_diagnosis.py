@@ -488,8 +488,8 @@ CASES = {
         "`v` has a factor `length` too many",
     ),
     "scalar factor": (
-        lambda x: x / tf.norm(x) ** 0,
-        lambda x, y, dy: dy * tf.norm(x),
+        lambda x: 2 * x / tf.norm(x) ** 0,
+        lambda x, y, dy: 2 * dy * tf.norm(x),
         [X],
         "has a factor √q too many, where q is the result of Sum",
     ),
@@ -560,12 +560,6 @@ IN_THE_RULE = {
         ],
         [M, M[::-1]],
         "the result of Sqrt left out of Div",
-    ),
-    "clipped": (
-        sine,
-        lambda x, y, dy: tf.clip_by_value(dy, -1.0, 1.0) * tf.cos(x),
-        [X],
-        "the upstream in place of the result of Maximum",
     ),
     "dead zone": (
         sine,

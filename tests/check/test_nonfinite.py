@@ -94,6 +94,6 @@ def test_what_comes_from_outputs_without_a_value_is_nobodys_business():
     assert verdict_of(probe) == "undecided"
 
 
-def test_an_overflow_of_the_rule_near_that_of_the_function_decides_nothing():
+def test_an_overflow_of_the_rule_where_the_function_is_finite_is_wrong():
     steep = elementwise(np.exp, lambda x: np.exp(2 * x) / np.exp(x), np.array([0.5, 400.0]))
-    assert verdict_of(steep) == "undecided"
+    assert verdict_of(steep) == "wrong"

@@ -17,7 +17,7 @@ from tests.check.verdict_cases import CASES, X, sine, sine_rule
 
 # A number, what it is changed to, and a case that does not come out as it should then.
 CHANGES = [
-    ("BARS", 3000.0, "one in ten million"),
+    ("BARS", 3000.0, "one in a billion"),
     ("BARS", 0.3, "sine"),
     ("COARSE", 0.001, "sine in short numbers"),
     ("FIRST_STEP", 6 / 13, "offset"),

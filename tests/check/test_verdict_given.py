@@ -101,6 +101,42 @@ def test_second_derivatives_at_given_zeros():
     assert report.verdict == "wrong"
 
 
+def test_second_derivatives_at_given_zeros_without_a_branch():
+    """The slope of the square as x² / x, which is zero around zero to whoever differentiates it there."""
+    square = pb.with_gradient(
+        tf.square, lambda dy, *, inputs: 2 * dy * tf.math.divide_no_nan(inputs[0] ** 2, inputs[0])
+    )
+    assert plain(square, tf.constant([1.0, 2.0, 3.0])).verdict == "right"
+    assert plain(square, tf.constant([0.0, 2.0, 3.0])).verdict == "wrong"
+    assert plain(square, tf.constant([0.0, 2.0, 3.0]), order=1).verdict == "right"
+
+
+def upper(dy):
+    """All of a symmetric gradient in one triangle."""
+    return (
+        tf.linalg.band_part(dy, 0, -1)
+        + tf.linalg.band_part(dy, 0, -1)
+        - tf.linalg.diag(tf.linalg.diag_part(dy))
+    )
+
+
+@pytest.mark.parametrize("domain", ["symmetric", "definite", None])
+@pytest.mark.parametrize("shape", [lambda g: g, upper], ids=["symmetric", "in a triangle"])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "right"), (1.5, "wrong")])
+def test_second_derivatives_within_symmetric_matrices(domain, shape, factor, verdict):
+    """Eigenvalues, which are read from one triangle."""
+
+    def rule(dy, *, inputs):
+        values, vectors = tf.linalg.eigh(inputs[0])
+        values = tf.ones_like(values) + (factor - 1) * (values - tf.stop_gradient(values))
+        return shape(tf.matmul(vectors * (dy * values)[..., None, :], vectors, transpose_b=True))
+
+    a = np.random.default_rng(1).normal(size=(3, 3))
+    report = plain(pb.with_gradient(tf.linalg.eigvalsh, rule), tf.constant(a @ a.T), domain=domain)
+    assert report.verdict == verdict
+    assert not report.findings or report.findings[0].kind == "second"
+
+
 def test_a_loop_inside_the_function_is_looked_into():
     @tf.custom_gradient
     def cube_root(x):
@@ -112,3 +148,44 @@ def test_a_loop_inside_the_function_is_looked_into():
 
     report = pb.check(cube_root, tf.constant([13.9, 9.6, 12.6, 19.6, 7.0, 1.8, 10.5, 7.6]))
     assert "factor `out` too many" in report.diagnosis
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+@pytest.mark.parametrize("leave", [tf.py_function, tf.numpy_function])
+def test_a_rule_that_leaves_the_framework_has_a_verdict(leave, shape):
+    def squares(factor):
+        """Of one input, and with another one."""
+
+        def slope(x, dy):
+            return leave(lambda *ab: factor * np.prod(ab, 0), [x, dy], x.dtype)
+
+        square = pb.with_gradient(tf.square, lambda dy, *, inputs: slope(inputs[0], dy))
+        scaled = pb.with_gradient(
+            lambda x, k: k * x * x,
+            lambda dy, *, inputs: (inputs[1] * slope(inputs[0], dy), dy * inputs[0] ** 2),
+        )
+        return (square, x), (scaled, x, k)
+
+    x, k = (tf.constant(np.random.default_rng(s).normal(size=shape)) for s in range(2))
+    for factor, verdict in ((2.0, "right"), (1.9, "wrong")):
+        for fn, *args in squares(factor):
+            assert plain(fn, *args, order=1).verdict == verdict
+            assert plain(fn, *args, quick=True).verdict == verdict
+
+
+SLOPES = {"sine": (tf.sin, tf.cos), "cube": (lambda x: x**3, lambda x: 3 * x * x)}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+@pytest.mark.parametrize("size", [3, 40, 1000])
+def test_an_error_of_1e_9_in_float64_is_never_right(name, size):
+    fn, slope = SLOPES[name]
+
+    def with_error(error):
+        return pb.with_gradient(fn, lambda dy, *, inputs: dy * slope(inputs[0]) * (1 + error))
+
+    x = tf.constant(np.random.default_rng(0).normal(size=size))
+    assert plain(with_error(0.0), x, order=1).verdict == "right"
+    assert plain(with_error(1e-9), x, order=1).verdict != "right"
+    if size < 1000:
+        assert plain(with_error(1e-9), x, order=1).verdict == "wrong"

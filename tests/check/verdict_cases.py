@@ -169,6 +169,7 @@ CASES = {
     "cancelled": Case(elementwise(lambda x: (1e7 + np.sin(x)) - 1e7, np.cos, X), "right", 1500),
     "one in ten thousand": Case(of_sine(lambda x, w, g: 1.0001 * g), "wrong"),
     "one in ten million": Case(of_sine(lambda x, w, g: (1 + 1e-7) * g), "wrong", 500),
+    "one in a billion": Case(of_sine(lambda x, w, g: (1 + 1e-9) * g), "wrong", 500),
     "single": Case(of_sine(lambda x, w, g: single(g), analytic=False), "wrong"),
     "nothing": Case(lambda: NumpyProbe(sine, lambda xs, ws: [None], [X]), "wrong"),
     "added": Case(of_sine(lambda x, w, g: g + 1.0), "wrong"),

@@ -12,7 +12,7 @@ import numpy as np
 from pullback._engine import engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten
-from pullback.check import progress
+from pullback.check import budget, progress
 from pullback.check.diagnosis.diagnose import diagnose
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Array, Leaf, OutsideDomain, Probe, Probes
@@ -131,7 +131,8 @@ def _examined(
     with np.errstate(all="ignore"):
         domain = parse(options.domain, subject.inputs, subject.start())
         course = Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
-        problem = next(_parts(course, options.quick, modes), None)
+        with contextlib.closing(_parts(course, options.quick, modes)) as parts:
+            problem = next(parts, None)
         if not course.finish() or problem is None:  # of another function than this one
             return course, ()
         return course, diagnose(course, problem, explain=options.explain)
@@ -152,14 +153,23 @@ def _shape(leaf: Leaf) -> str:
     return f"{leaf.name if leaf.kind == 'variable' else ''}{list(leaf.shape)}"
 
 
-def _parts(course: Course, quick: bool, modes: Sequence[str]) -> Iterator[Problem]:
-    if course.subject.reference is not None:
-        yield from compare(course, quick=quick)
-    else:
-        yield from course.quick()
-        if not quick:
-            yield from course.full()
+def _parts(course: Course, quick: bool, modes: Sequence[str]) -> Generator[Problem]:
+    has_reference = course.subject.reference is not None
+    first = compare(course, quick=quick) if has_reference else course.quick()
+    yield from _in_few_calls(course, first) if quick else first
+    if not quick and not has_reference:
+        yield from course.full()
     yield from in_modes(course, modes)
+
+
+def _in_few_calls(course: Course, parts: Iterator[Problem]) -> Iterator[Problem]:
+    """A quick check keeps to its calls, whatever it meets; the last one of them is for the end."""
+    most = budget.quick.get()
+    with course.subject.within(most - 1):
+        try:
+            yield from parts
+        except budget.Spent:
+            course.has_no_calls_left(most)
 
 
 def _wanted(rule: Probe, options: Options) -> Sequence[str]:
@@ -184,7 +194,8 @@ def _report(
     blamed = {f.path for f in findings} | {f.output for f in findings}
     line = subject.rule.source_line() if findings else ""
     seen = _coverage(exam)
-    decided = not seen.open_given and not seen.reasons
+    decided = not seen.open_given
+    tested = exam.each_input.tested if decided else ()
     against = "" if options.against is None else subject.truth.name
     if subject.reference is not None:
         against = as_code(options.against, "the reference")
@@ -193,7 +204,9 @@ def _report(
         seed=int(options.seed),
         calls=subject.calls,
         findings=tuple(f if f.code else replace(f, code=line) for f in findings),
-        inputs=tuple(_line(leaf, blamed, decided) for leaf in subject.inputs.leaves),
+        inputs=tuple(
+            _line(leaf, blamed, k in tested) for k, leaf in enumerate(subject.inputs.leaves)
+        ),
         outputs=tuple(_line(leaf, blamed, decided) for leaf in subject.outputs.leaves),
         coverage=seen,
         reproduce=run,

@@ -48,8 +48,15 @@ NOISE_FACTOR = 3.0
 # Moves of a point by units of rounding, to see how much of a claim is rounding.
 CLAIM_MOVES = (2.0, -4.0, 8.0)
 
+# An input beside which others have far more effect is moved by ever wider steps, so often; what the rule says and the
+# first three steps to either side take so many calls.
+WIDENINGS, WINDOW_CALLS = 5, 7
+
 # Neighbours of a point, for hulls of derivatives, are looked for in balls of these radii.
 BALLS = (1 / 2, 3 / 8)  # powers of ε
+# So many neighbours are all that a quick check has calls for, and so many the least that tell; where there is a
+# kink, few of them agree by chance.
+BRIEF_PLACES, LEAST_PLACES = 4, 2
 # What keeps this share of its size at a smaller distance does not go away: a step is a jump.
 LASTING = 0.5
 # What keeps this share is still the same: the hull of a kink in a smaller ball (curvature would leave a hundredth), and
@@ -63,6 +70,8 @@ UPSTREAM_BITS, UPSTREAM_BITS_SHORT = 20, 6
 PART_OF_THE_WAY = 0.3
 # An input whose size is that far from the others', or from one, has a scale of its own: points keep to it.
 IN_SCALE = 2.0**14
+# Values this many times as large as the given ones are not far from them.
+SHORT_WAY = 1e3
 # A value near another, but not the same: it differs by this share.
 NEAR = 0.1
 
@@ -90,6 +99,15 @@ FEW_ELEMENTS = 4
 HALVINGS = 14
 # A slip in every run of a loop costs a sweep through the program: so many are tried.
 MOST_SWEEPS = 100
+
+# What may be spent: calls of a quick check, which needs about 30 where nothing is suspect; calls and seconds of CPU
+# time of a diagnosis, beyond those of the verdict: for an explanation, and then for the smallest failing input and
+# pictures.
+QUICK_CALLS, USUAL_QUICK_CALLS = 3_000, 30
+EXPLAINING_CALLS, EXPLAINING_SECONDS = 6_000, 3.5
+SHOWING_CALLS, SHOWING_SECONDS = 3_000, 1.5
+# A function that waits for something else than this process may take so many times the seconds.
+WAITING = 10.0
 
 # The smallest failing input: digits tried for its numbers; and the seconds that it may take, and a picture again.
 DIGITS, SECONDS = (1, 2, 3, 5), 3.0

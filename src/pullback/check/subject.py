@@ -1,11 +1,13 @@
 """One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pullback.check import numbers as n
+from pullback.check.budget import Budget
 from pullback.check.probe import (
     Array,
     Facts,
@@ -51,6 +53,13 @@ class Layout:
         if len(numbers) == 1:
             return np.broadcast_to(np.float64(numbers[0]), (self.size,))
         return np.repeat(np.asarray(numbers, float), np.diff(self.ends))
+
+    def symmetric(self, vector: Array, which: Sequence[int]) -> Array:
+        """The vector, made symmetric in the matrices of the leaves `which`."""
+        parts = self.split(vector)
+        for k in which:
+            parts[k] = (parts[k] + np.swapaxes(parts[k], -1, -2).conj()) / 2
+        return self.join(parts)
 
     def leaf_of(self, position: int) -> int:
         """Which leaf a position of the vector belongs to."""
@@ -103,13 +112,35 @@ class Subject:
         self.rule, self.truth, self.reference = rule, truth, reference
         self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
         self.calls = 0
+        self.budget: Budget | None = None
         # the size of values and of gradients where the user is: what is saturated elsewhere is rounded at that size
         self.scale, self.rule_scale = np.zeros(self.outputs.size), 0.0
         self.unit: float | None = None
         # entries that cannot be moved, and whether their gradient is anything but zero
         held = ~np.isfinite(self.start())
         self.held, self.flows_to_held = (held if held.any() else None), False
+        # leaves that hold symmetric matrices and are moved within those
+        self.symmetric: tuple[int, ...] = ()
         self._upstream: tuple[Array, list[Array]] | None = None
+
+    @contextlib.contextmanager
+    def within(self, calls: int, seconds: float = float("inf")) -> Generator[Budget]:
+        """No more than so many calls and seconds are spent in the block, whatever may be spent around it."""
+        outer, self.budget = self.budget, Budget(self.calls + calls, seconds)
+        try:
+            yield self.budget
+        finally:
+            self.budget = outer
+
+    def may_spend(self, calls: int) -> bool:
+        """Whether so many calls are left."""
+        return self.budget is None or self.calls + calls <= self.budget.calls
+
+    def spend(self, calls: int = 1) -> None:
+        """Count calls that are about to be made; `Spent` is raised where they are more than there may be."""
+        if self.budget is not None:
+            self.budget.require(self.calls + calls)
+        self.calls += calls
 
     @property
     def epsilon(self) -> float:
@@ -122,8 +153,8 @@ class Subject:
         return self.rule.rule_epsilon > n.UNITS * self.epsilon
 
     def start(self) -> Array:
-        """The point the user gave."""
-        return self.inputs.join(self.rule.start()).copy()
+        """The point the user gave, which nobody may write to."""
+        return self.inputs.join(self.rule.start())
 
     def known(self, r: Array) -> Array:
         """A gradient without that of entries that are infinite as given, of which differences tell nothing."""
@@ -131,6 +162,10 @@ class Subject:
             return r
         self.flows_to_held |= bool((r[self.held] != 0).any())
         return np.where(self.held, 0.0, r)
+
+    def felt(self, r: Array) -> Array:
+        """The part of a gradient that moves within the domain can tell from others: a symmetric one."""
+        return self.inputs.symmetric(r, self.symmetric) if self.symmetric else r
 
     def keep_held(self, x: Array, otherwise: Array | float) -> Array:
         """The vector, with something else at entries that are infinite as given."""
@@ -144,7 +179,7 @@ class Subject:
 
     def value(self, x: Array) -> Array:
         """f(x)."""
-        self.calls += 1
+        self.spend()
         return self.outputs.join(self.truth.values(self.inputs.split(x)))
 
     def value_or_nan(self, x: Array) -> Array:
@@ -161,7 +196,7 @@ class Subject:
 
     def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
         """f(x), and the rule's gradient for the upstream `w`."""
-        self.calls += 1
+        self.spend()
         values, r = self.rule.vjp(self.inputs.split(x), self.upstream(w))
         y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
         return y, self.known(self.inputs.join(r))
@@ -175,13 +210,13 @@ class Subject:
 
     def own_vjp(self, x: Array, w: Array) -> Array | None:
         """The gradient by the program's own derivative, custom gradients left out, where it can be had."""
-        self.calls += 1
+        self.spend()
         found = self.truth.own_vjp(self.inputs.split(x), self.upstream(w))
         return None if isinstance(found, Unsupported) else self.known(self.inputs.join(found))
 
     def reference_vjp(self, x: Array, w: Array) -> Array:
         """The gradient that the reference rule gives."""
-        self.calls += 1
+        self.spend()
         reference = self.reference or self.rule
         return self.inputs.join(reference.vjp(self.inputs.split(x), self.upstream(w))[1])
 
@@ -197,14 +232,14 @@ class Subject:
 
     def pull_after(self, x: Array, other: Array, w: Array) -> Array:
         """The rule's gradient at `x`, run after another call of the function at `other`."""
-        self.calls += 2
+        self.spend(2)
         split = self.inputs.split
         r = self.rule.vjp_after(split(x), split(other), self.upstream(w))
         return self.known(self.inputs.join(r))
 
     def facts(self, x: Array, w: Array) -> Facts:
         """What the programs of rule and function compare their values with."""
-        self.calls += 1
+        self.spend()
         place = self.inputs.split(x), self.upstream(w)
         found = self.rule.facts(*place)
         if self.truth is self.rule:
@@ -229,14 +264,14 @@ class Subject:
 
     def evaluate_rule(self, x: Array, w: Array, u: Array, *, second: bool = False) -> RuleOutput:
         """What the rule says at `x`."""
-        self.calls += 1
+        self.spend()
         split = self.inputs.split
         claims = self.rule.claims(split(x), self.upstream(w), split(u), second=second)
         no_second = claims.second if isinstance(claims.second, Unsupported) else None
         none = tuple(k for k, r in enumerate(claims.vjp) if r is None)
         values, r = self.outputs.join(claims.values), self.known(self.inputs.join(claims.vjp))
         jvp, again = _joined(self.outputs, claims.jvp), _joined(self.inputs, claims.second)
-        again = None if again is None else self.keep_held(again, 0.0)
+        again = None if again is None else self.felt(self.keep_held(again, 0.0))
         return RuleOutput(values, r, jvp, again, none, no_second)
 
 
@@ -249,12 +284,12 @@ class JoinedMargins:
 
     def values(self, x: Array) -> list[Array]:
         """The margins of each comparison, as vectors."""
-        self.subject.calls += 1
+        self.subject.spend()
         return [np.ravel(one) for one in self.margins.values(self.inputs.split(x))]
 
     def slope(self, x: Array, which: int, entry: int) -> Array:
         """The derivative of one entry of a margin."""
-        self.subject.calls += 1
+        self.subject.spend()
         return self.inputs.join(self.margins.slope(self.inputs.split(x), which, entry))
 
 

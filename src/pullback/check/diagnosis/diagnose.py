@@ -1,7 +1,7 @@
 """From a problem to findings: which inputs, which element in numbers, and the first explanation that is confirmed."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -9,20 +9,30 @@ from typing import Any, cast
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.diagnosis import conditions, parts, repairs, slips, upstream, whole, words
+from pullback.check.budget import Spent
+from pullback.check.diagnosis import (
+    conditions,
+    findings,
+    parts,
+    repairs,
+    slips,
+    upstream,
+    whole,
+    words,
+)
 from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
 from pullback.check.diagnosis.inside import Inside
+from pullback.check.diagnosis.meant import Counted, Deliberate, deliberate
 from pullback.check.diagnosis.runs import runs
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
-from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
-from pullback.check.report import Finding, FindingKind
+from pullback.check.probe import Array
+from pullback.check.report import Finding
 from pullback.check.search.points import Kind, Point
 from pullback.check.verdict.course import Course
 from pullback.check.verdict.record import Failure, Problem
-from pullback.check.verdict.trial import Trial
 
 # Slips in the program, the plain before the complex.
 SLIPS = (
@@ -45,6 +55,8 @@ def inside_program(case: Case) -> Iterator[Explanation]:
     for search in SLIPS:
         try:
             yield from search(inside)
+        except Spent:
+            raise
         except Exception as error:  # a slip of ours costs its line
             case.slipped(error)
 
@@ -81,20 +93,37 @@ Found = tuple[list[Case], Explanation | None, int]
 
 
 def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
-    """What is wrong, as findings: at least one."""
+    """What is wrong, as findings: at least one. What it may spend is limited; then it says what it has."""
+    subject = course.subject
+    with subject.within(n.EXPLAINING_CALLS, n.EXPLAINING_SECONDS) as budget:
+        try:
+            found = _diagnosed(course, problem, explain)
+        except Spent:
+            found = (findings.undetailed(course, problem),)
+    if budget.is_spent:
+        course.record.note(
+            f"the diagnosis ended where it had made {n.EXPLAINING_CALLS} calls or taken "
+            f"{n.EXPLAINING_SECONDS:g} s: not all explanations were tried"
+        )
+    return found
+
+
+def _diagnosed(course: Course, problem: Problem, explain: bool) -> tuple[Finding, ...]:
     if problem.text and problem.kind in (Failure.UPSTREAM, Failure.NOT_FINITE):
         kind = "upstream" if problem.kind is Failure.UPSTREAM else "nonfinite"
-        return (_about(course, problem, kind, list(problem.positions), problem.text),)
+        return (findings.about(course, problem, kind, list(problem.positions), problem.text),)
     match problem.kind:
         case Failure.FAULT:
-            return (_fault(course, problem),)
+            return (findings.fault(course, problem),)
         case Failure.STALE:
             text = "changes if another forward call is made before the backward pass: shared state"
-            return (_about(course, problem, "stale", [0], text),)
+            return (findings.about(course, problem, "stale", [0], text),)
         case Failure.NOT_FINITE:
-            return (_not_finite(course, problem, explain),)
+            return (findings.not_finite(course, problem, explain),)
         case Failure.SECOND:
-            return (_second(course, problem),)
+            said = _of_deliberate(course) if explain else None
+            finding = findings.second(course, problem)
+            return (finding if said is None else _told(finding, said),)
         case Failure.MODE:
             got, wanted = problem.numbers or (None, None)
             source = course.subject.rule.source()
@@ -108,10 +137,11 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
     """Each input whose gradient is wrong; those with one explanation together."""
     cases = [case for case in _cases(course, problem) if _is_wrong(case)]
     if not cases:
-        return (_undetailed(course, problem),)
+        return (findings.undetailed(course, problem),)
     if not explain:
         return tuple(_finding(course, problem, [case], None, None) for case in cases)
     found: list[Found] = []
+    told, cases = _deliberate(course, problem, cases)
     for group in _swapped(cases):
         found.append(
             (group, Explanation("swapped", "are swapped: each has the other's", group[0].g), 0)
@@ -119,9 +149,34 @@ def _values(course: Course, problem: Problem, explain: bool) -> tuple[Finding, .
         cases = [case for case in cases if case not in group]
     about_upstream = problem.kind is Failure.UPSTREAM
     found += [_bent(case) for case in cases] if about_upstream else _explained(cases)
-    findings = [_finding(course, problem, *one) for one in _merged(found)]
+    with course.subject.within(n.SHOWING_CALLS, n.SHOWING_SECONDS):
+        rest = [_finding(course, problem, *one) for one in _merged(found)]
     # an input without gradient may be meant so: what is wrong otherwise comes first
-    return tuple(sorted(findings, key=lambda finding: finding.kind == "none"))
+    return tuple(sorted([*told, *rest], key=lambda finding: finding.kind == "none"))
+
+
+def _deliberate(
+    course: Course, problem: Problem, cases: list[Case]
+) -> tuple[list[Finding], list[Case]]:
+    """What a rule does that nobody can take for a derivative, and the inputs that it says nothing of."""
+    found = _of_deliberate(course)
+    about = [case for case in cases if found is not None and found.which in (None, case.which)]
+    if found is None or not about:
+        return [], cases
+    one = Explanation(found.kind, found.text, about[0].r)
+    finding = _told(_finding(course, problem, about, one, None), found)
+    return [finding], [case for case in cases if case not in about]
+
+
+def _of_deliberate(course: Course) -> Deliberate | None:
+    """What the rule does, if somebody wrote it and it is compared with the function itself."""
+    subject = course.subject
+    is_own = subject.truth is subject.rule and subject.reference is None
+    return deliberate(Counted(subject)) if is_own and course.reads_custom() else None
+
+
+def _told(finding: Finding, found: Deliberate) -> Finding:
+    return replace(finding, kind=found.kind, diagnosis=f"{found.text}. {words.IF_MEANT}")
 
 
 def _cases(course: Course, problem: Problem) -> list[Case]:
@@ -207,10 +262,10 @@ def _finding(
     draw = max(case.draws.fit, key=lambda d: float(np.max(d.gap[case.span])))
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
     kind, said = ("term", _unexplained(case, draw, tried)) if one is None else (one.kind, one.text)
-    said += _blame(course, problem, 1) if tried is not None else ""
+    said += findings.blame(course, problem, 1) if tried is not None else ""
     confirmed = 0 if one is None else len(case.draws.fresh)
     inputs = [each.which or 0 for each in cases]
-    finding = _about(course, problem, kind, inputs, said, confirmed=confirmed)
+    finding = findings.about(course, problem, kind, inputs, said, confirmed=confirmed)
     numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
     failing = Failing(draw.x, draw.w, entry, *numbers)
     same = partial(_said_there_too, course, case, one)
@@ -241,48 +296,6 @@ def _said_there_too(course: Course, case: Case, one: Explanation | None, at: Fai
     return one is not None and plain.text == one.text
 
 
-def _about(
-    course: Course,
-    problem: Problem,
-    kind: FindingKind,
-    inputs: Sequence[int],
-    text: str,
-    **more: Any,
-) -> Finding:
-    """A finding about some inputs, with where it was met."""
-    point, leaves = problem.point, [course.subject.inputs.leaves[k] for k in inputs]
-    return Finding(
-        kind,
-        leaves[0].path,
-        words.sentence([leaf.name for leaf in leaves], text),
-        point=str(point),
-        made_up=point is not None and not point.is_given,
-        source=course.subject.rule.source(),
-        **more,
-    )
-
-
-def _blame(course: Course, problem: Problem, order: int) -> str:
-    """The engine's own operations whose gradient is wrong: the gradient itself, or what a rule is made of."""
-    subject, point = course.subject, problem.point
-    if point is None or subject.reference is not None:
-        return ""
-    xs = subject.inputs.split(point.x)
-    if not course.reads_custom():
-        found = subject.rule.wrong_ops(xs, order)
-        stopped = [name for name in found if ":" in name]  # where somebody wrote that
-        if stopped:
-            return f": {words.stopped(stopped[0])}"
-        names = ", ".join(found)
-        of = f"the engine's own gradient of {names} is wrong there, no rule of yours"
-    elif order > 1:
-        names = ", ".join(subject.rule.wrong_in_rule(xs, subject.upstream(course.upstream)))
-        of = f"the engine's own gradient of {names} is wrong there, and the rule is differentiated through it"
-    else:
-        return ""
-    return f" ({of})" if names else ""
-
-
 def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:
     """The honest line: how far off, in how many elements."""
     g, r = case.g(draw), case.r(draw)
@@ -293,87 +306,3 @@ def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:
     many = "all elements" if wrong == total else f"{wrong} of {total} elements"
     found = f"; none of {tried} explanations tried predicts it" if tried else ""
     return f"is {amount} in {many}{found}"
-
-
-def _undetailed(course: Course, problem: Problem) -> Finding:
-    """Wrong along a direction, though no entry could be told."""
-    if problem.trial is None:
-        return _about(course, problem, "linear", [0], words.NOT_LINEAR)
-    text = "the gradient is wrong along a direction that moves all inputs, by too little to name an entry"
-    found = _about(
-        course, problem, "term", [0], "", **_compared(problem.trial, problem.positions[0])
-    )
-    return replace(found, path="", diagnosis=text)
-
-
-def _compared(trial: Trial, entry: int) -> dict[str, float]:
-    values = trial.claimed, trial.slope.value, trial.slope.error
-    return dict(zip(("got", "wanted", "error"), (float(v[entry]) for v in values), strict=True))
-
-
-def _fault(course: Course, problem: Problem) -> Finding:
-    fault = cast("RuleFault", problem.fault)
-    leaf = course.subject.inputs.leaves[fault.leaf or 0]
-    match fault.reason:
-        case WrongShape(came):
-            kind, text = "shape", words.sentence([leaf.name], words.shape(came, leaf.shape))
-        case WrongDtype(came):
-            text = words.sentence([leaf.name], f"is {came}, the input is {leaf.dtype}")
-            kind = "dtype"
-        case Raised(error):
-            kind, text = "raises", f"the rule raises {error}"
-    point = str(problem.point) if problem.point else ""
-    return Finding(kind, leaf.path, text, point=point, source=course.subject.rule.source())
-
-
-def _not_finite(course: Course, problem: Problem, explain: bool) -> Finding:
-    layout, entry = course.subject.inputs, int(problem.positions[0])
-    x, w = cast("Point", problem.point).x, course.upstream
-    which = layout.leaf_of(entry)
-    span = layout.span(which)
-    broken = np.array([p for p in problem.positions if span.start <= p < span.stop])
-    where = _where_broken(course, x, broken, which) or f"at {broken.size} elements"
-    text = f"is not finite {where}, where the function is finite and has finite slopes"
-    finding = _about(course, problem, "nonfinite", [which], text)
-    truth = Truth(course.subject, x, w, np.array([entry]))
-    return shown(course, truth, Failing(x, w, entry, np.nan), finding, explain=explain)
-
-
-def _where_broken(course: Course, x: Array, broken: Array, which: int) -> str:
-    """What the entries have in common: a value, or that of another input; it must matter, and nothing else."""
-    layout, leaf = course.subject.inputs, course.subject.inputs.leaves[which]
-    spans = [layout.span(k) for k, other in enumerate(layout.leaves) if other.shape == leaf.shape]
-    twins = [broken - layout.span(which).start + span.start for span in spans]
-    named = {layout.leaves[layout.leaf_of(int(twin[0]))].name: twin for twin in twins}
-    claims = [(words.short(float(x[broken[0]])), broken, x[broken] == x[broken[0]])]
-    claims += [
-        (name, np.r_[broken, t], x[broken] == x[t])
-        for name, t in named.items()
-        if name != leaf.name
-    ]
-
-    def is_broken(moved: Array) -> bool:
-        at = x.copy()
-        at[moved] = np.where(at[moved] == 0, n.NEAR, (1 + n.NEAR) * at[moved])
-        return not np.isfinite(course.subject.pull_or_nan(at, course.upstream)[1][broken]).any()
-
-    for name, held, same in claims:
-        others = np.setdiff1d(np.arange(x.size), held)
-        if same.all() and is_broken(others) and not is_broken(broken):
-            return f"where {leaf.name} = {name}"
-    return ""
-
-
-def _second(course: Course, problem: Problem) -> Finding:
-    trial, layout = cast("Trial", problem.trial), course.subject.inputs
-    entry = int(problem.positions[0])
-    finite = bool(np.isfinite(trial.claimed[problem.positions]).all())
-    text = (
-        "is right to first order, wrong to second: a saved tensor was detached, or the rule is not "
-        "differentiable as written"
-        if finite
-        else "is right to first order, but its own derivative is not finite (NaN or infinite)"
-    ) + _blame(course, problem, 2)
-    numbers, where = _compared(trial, entry), layout.element(entry)
-    which = [layout.leaf_of(entry)]
-    return _about(course, problem, "second", which, text, entry=where, **numbers)

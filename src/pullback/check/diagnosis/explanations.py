@@ -7,6 +7,7 @@ import numpy as np
 
 from pullback.check import numbers as n
 from pullback.check import progress
+from pullback.check.budget import Spent
 from pullback.check.diagnosis.draws import Draw, Draws
 from pullback.check.probe import Array, Leaf
 from pullback.check.report import FindingKind
@@ -38,7 +39,9 @@ class Case:
 
     def slipped(self, error: Exception) -> None:
         """A mistake of ours costs an explanation, and is told."""
-        self.note(f"one explanation could not be tried: {type(error).__name__}: {error}")
+        said = str(error).strip().splitlines()[:1]
+        text = f"{type(error).__name__}: {said[0][: n.MANY]}" if said else type(error).__name__
+        self.note(f"one explanation could not be tried: {text}")
 
     @property
     def layout(self) -> Layout:
@@ -169,9 +172,12 @@ def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanatio
         try:
             for explanation in search(case):
                 tried += 1
+                case.subject.spend(0)
                 progress.say(f"wrong, {tried} explanations tried")
                 if case.holds(explanation.predict) and case.survives(explanation.predict):
                     return explanation, tried
+        except Spent:
+            return None, tried
         except Exception as error:  # a slip here must not cost the verdict
             case.slipped(error)
     return None, tried

@@ -12,7 +12,7 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.probe import Array, Steps
+from pullback.check.probe import Array, OutsideDomain, Steps
 from pullback.check.report import FindingKind
 from pullback.check.search import directions
 
@@ -69,6 +69,7 @@ class Inside:
     def __init__(self, case: Case, steps: Steps) -> None:
         self.case, self.program, self.steps = case, steps, steps.steps
         self.known: dict[Draw, At] = case.draws.inside
+        self.altering: dict[Draw, Callable[[Nested], list[Array]]] = {}
         self.here, rng = case.draws.fit[0], np.random.default_rng(3)
         gap = np.where(np.isfinite(self.here.g), self.here.r - self.here.g, 0.0)
         self.tangents: list[Nested] = []
@@ -94,8 +95,10 @@ class Inside:
 
     def altered(self, draw: Draw, held: Nested) -> Array:
         """The gradient of the program with other operands."""
-        ws = self.case.subject.upstream(draw.w)
-        return self.case.part(self.case.layout.join(self.program.altered(self._xs(draw), ws, held)))
+        if draw not in self.altering:
+            ws = self.case.subject.upstream(draw.w)
+            self.altering[draw] = self.program.altering(self._xs(draw), ws, self.at(draw).held)
+        return self.case.part(self.case.layout.join(self.altering[draw](held)))
 
     def product(self, edge: Edge, change: Array) -> Array:
         """What a change at an edge adds to the gradient, along each direction."""
@@ -104,6 +107,7 @@ class Inside:
 
     def fits(self, product: Array) -> bool:
         """Whether a change may be the one."""
+        self.case.subject.spend(0)
         size = np.max(np.abs(self.target)) + np.max(np.abs(product))
         return bool(np.max(np.abs(product - self.target)) <= n.AGREE * size)
 
@@ -155,11 +159,15 @@ class Inside:
             )
             for s in steps:
                 change(at, sweep, s)
-            pulled = self.program.swept(self._xs(draw), ws, sweep.inputs, sweep.factors, sweep.own)
+            swept = sweep.inputs, sweep.factors, sweep.own
+            try:
+                pulled = self.program.swept(self._xs(draw), ws, *swept)
+            except OutsideDomain:  # shapes that do not fit
+                return np.full(self.case.shape, np.nan)
             return self.case.part(self.case.layout.join(pulled))
 
         return Explanation(kind, text, predict)
 
     def _xs(self, draw: Draw) -> list[Array]:
-        self.case.subject.calls += 1
+        self.case.subject.spend()
         return self.case.layout.split(draw.x)

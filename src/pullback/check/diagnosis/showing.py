@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pullback.check import numbers as n
+from pullback.check.budget import Spent
 from pullback.check.diagnosis.draws import Draw, Truth
 from pullback.check.diagnosis.shrink import PLAIN, PLAINEST, Failing, smallest
 from pullback.check.probe import Array, OutsideDomain, RuleFault
@@ -42,6 +43,8 @@ def shown(
             if np.array_equal(small.x, failing.x) or same(small):
                 failing = small
                 break
+    except Spent:
+        pass  # then it is shown as it was found
     except Exception as error:
         course.record.note(f"no smaller input could be sought: {type(error).__name__}: {error}")
     finding = replace(
@@ -56,6 +59,8 @@ def shown(
     )
     try:
         picture = _picture(course, truth, failing, found, finding) if explain else None
+    except Spent:
+        return finding
     except Exception as error:
         course.record.note(f"there is no picture: {type(error).__name__}: {error}")
         return finding

@@ -22,6 +22,9 @@ CONSTANTS = {
 }
 NOT_LINEAR = "is not in proportion to its upstream (clipped, squared, with a dead zone, or with something added)"
 
+# What a user can do about a rule that is no derivative, and not meant to be one.
+IF_MEANT = "If that is meant, name the function whose derivative it is, or a rule that is right, with against="
+
 
 def sentence(names: Sequence[str], text: str) -> str:
     """The whole sentence about one input or several."""

@@ -26,9 +26,9 @@ class State(enum.IntEnum):
 class Line:
     """Entries of a function at distances along a line, each worked out once."""
 
-    def __init__(self, at: Callable[[float], Array]) -> None:
+    def __init__(self, at: Callable[[float], Array], start: Array | None = None) -> None:
         self._at = at
-        self._known: dict[float, Array] = {}
+        self._known: dict[float, Array] = {} if start is None else {0.0: start}
 
     def __call__(self, t: float) -> Array:
         if t not in self._known:
@@ -42,13 +42,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Window:
-    """The hull of the one-sided derivatives that three radii give, and the larger of their errors."""
+    """The hull of the one-sided derivatives that three radii give, and the larger of their errors.
+
+    `apart` is how far the two sides are, whether that is a kink or an error.
+    """
 
     low: Array
     high: Array
     error: Array
     rounding: Array
     bends: Array
+    apart: Array
 
     @property
     def bar(self) -> Array:
@@ -148,16 +152,16 @@ def judge(line: Line, claim: Claim) -> Judgement:
     """What the function says of a claim, entry by entry."""
     radii, search, smaller = _radii(claim.epsilon), _Search(claim), None
     with np.errstate(all="ignore"):
-        search.support(_window(line, radii[n.RADII // 3 :][:3], claim.noise))
+        search.support(window(line, radii[n.RADII // 3 :][:3], claim.noise))
         if search.is_open.any():
             search.jumps = jumps(line, claim.noise, claim.epsilon)
         for k in range(n.RADII - 2):
             if not search.is_open.any():
                 break
-            window = _window(line, radii[k:][:3], claim.noise)
-            search.support(window)
-            search.refute(window, smaller)
-            smaller = window
+            larger = window(line, radii[k:][:3], claim.noise)
+            search.support(larger)
+            search.refute(larger, smaller)
+            smaller = larger
     return search.found
 
 
@@ -174,14 +178,16 @@ def jumps(line: Line, noise: Array, epsilon: float) -> Array:
     return (near > n.BARS * noise) & (near > n.LASTING * far)
 
 
-def _window(line: Line, radii: Array, noise: Array) -> Window:
+def window(line: Line, radii: Array, noise: Array) -> Window:
+    """What three radii tell of the derivatives from both sides."""
     here = line(0.0)
     above, below = (np.array([line(s * h) for h in radii]) for s in (1, -1))
     h = radii[:, None]
     right, right_error, rounding = _extrapolated((above - here) / h, radii, 2 * noise, 1)
     left, left_error, _ = _extrapolated((here - below) / h, radii, 2 * noise, 1)
     middle, error, _ = _extrapolated((above - below) / (2 * h), radii, noise, 2)
-    bends = np.abs(right - left) > n.BARS * (right_error + left_error)
+    apart = np.abs(right - left)
+    bends = apart > n.BARS * (right_error + left_error)
     # a side on which the function has no finite value says nothing
     one_sided = bends | ~np.isfinite(middle)
     error = np.where(one_sided, np.fmax(right_error, left_error), error)
@@ -191,6 +197,7 @@ def _window(line: Line, radii: Array, noise: Array) -> Window:
         error=np.where(np.isnan(error), np.inf, error),
         rounding=rounding,
         bends=bends,
+        apart=np.where(np.isfinite(apart), apart, np.inf),
     )
 
 

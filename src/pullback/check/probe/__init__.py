@@ -202,6 +202,10 @@ class Probe(Protocol):
         """Outputs at `xs`, and what the rule makes of the upstream gradients `ws`."""
         ...
 
+    def vjp_as_given(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
+        """The same at the precision of the arguments."""
+        ...
+
     def claims(self, xs: Arrays, ws: Arrays, us: Arrays, *, second: bool) -> Claims:
         """What the rule says at `xs`, by differentiating the rule itself; `second` if asked for."""
         ...

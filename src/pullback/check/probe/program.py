@@ -84,8 +84,10 @@ class Steps(Protocol):
         """For each step, how an option of it may be taken wrongly, and the cotangents of its inputs that follow."""
         ...
 
-    def altered(self, xs: Arrays, ws: Arrays, held: Sequence[Arrays]) -> list[Array]:
-        """The gradients of the program in which the holders hold something else."""
+    def altering(
+        self, xs: Arrays, ws: Arrays, held: Sequence[Arrays]
+    ) -> Callable[[Sequence[Arrays]], list[Array]]:
+        """The gradients as a function of what the holders hold, which is `held`; it raises where that is refused."""
         ...
 
     def swept(

@@ -155,7 +155,8 @@ class Report:
         if self.findings:
             return "wrong"
         seen = self.coverage
-        return "undecided" if seen.open_given or seen.reasons else "right"
+        decided = all(line.ok for line in self.inputs)
+        return "right" if decided and not (seen.open_given or seen.reasons) else "undecided"
 
     def __bool__(self) -> bool:
         return self.ok

@@ -81,10 +81,15 @@ def details(report: Report, finding: Finding) -> list[str]:
         f"it fails for {at}": at,
         f"upstream: {arrays(finding.upstream)}": finding.upstream,
         f"the diagnosis was confirmed at {points} that it was not fitted to": finding.confirmed,
-        f"rule: {finding.source}": finding.source,
+        f"rule: {_in_one_line(finding.source)}": finding.source,
         "order=1 leaves second derivatives out": finding.kind == "second",
     }
     return [line for line, applies in lines.items() if line and applies]
+
+
+def _in_one_line(source: str | None) -> str:
+    """A place, in whose file name there may be line breaks."""
+    return (source or "").replace("\r", "\\r").replace("\n", "\\n")
 
 
 def _passed(report: Report, finding: Finding) -> str:

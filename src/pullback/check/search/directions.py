@@ -112,11 +112,3 @@ def signed(rng: Rng, size: int) -> Array:
     for block in blocks(size):
         u[block] += np.copysign(0.5, u[block])
     return u
-
-
-def symmetric(layout: Layout, u: Array, which: tuple[int, ...]) -> Array:
-    """The same direction, made symmetric in the matrices of the leaves `which`."""
-    parts = layout.split(u)
-    for k in which:
-        parts[k] = (parts[k] + np.swapaxes(parts[k], -1, -2).conj()) / 2
-    return layout.join(parts)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pullback.check.probe import Array, Leaf
-from pullback.check.search.directions import leaf_scales, symmetric
+from pullback.check.search.directions import leaf_scales
 from pullback.check.subject import Layout
 from pullback.errors import CheckError
 
@@ -60,7 +60,7 @@ class Domain:
         if self.bounded:
             out = _fold(x, self.lower, self.upper, leaf_scales(self.layout, self.start))
         if self.symmetric:
-            out = symmetric(self.layout, out, self.symmetric)
+            out = self.layout.symmetric(out, self.symmetric)
         for k in self.definite:
             out[self.layout.span(k)] = self._congruent(k, x)
         return out
@@ -73,7 +73,7 @@ class Domain:
             at_bound = room <= self.slack(x)
             room = np.where(at_bound, _MARGIN * leaf_scales(self.layout, self.start), room)
             u = np.sign(u) * np.minimum(np.abs(u), np.maximum(room, 0))
-        return symmetric(self.layout, u, self.matrices) if self.matrices else u
+        return self.layout.symmetric(u, self.matrices) if self.matrices else u
 
     def _congruent(self, which: int, x: Array) -> Array:
         """The user's matrix times a positive number that the point's size suggests."""

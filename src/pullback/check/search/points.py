@@ -28,6 +28,7 @@ class Kind(enum.Enum):
     LARGE = "large values"
     VERY_LARGE = "very large values"
     TINY = "tiny values"
+    FAR = "values far from the given ones"
     BETWEEN_THRESHOLDS = "values between the program's constants"
     ABOVE_THRESHOLDS = "values above the program's constants"
     BELOW_THRESHOLDS = "values below the program's constants"

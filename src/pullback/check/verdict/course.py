@@ -13,7 +13,6 @@ from pullback.check import numbers as n
 from pullback.check import progress
 from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import Array, Facts, OutsideDomain, RuleFault
-from pullback.check.probe.vectors import all_finite
 from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
@@ -21,6 +20,8 @@ from pullback.check.search.suggested import suggested_by
 from pullback.check.search.turns import turns
 from pullback.check.subject import RuleOutput, Subject
 from pullback.check.verdict.contract import contract
+from pullback.check.verdict.far import far_out
+from pullback.check.verdict.inputs import EachInput
 from pullback.check.verdict.judging import first_order, second_order
 from pullback.check.verdict.nonfinite import Broken, judge_broken
 from pullback.check.verdict.record import Failure, Problem, Record
@@ -39,21 +40,33 @@ class Course:
     """One check under way."""
 
     def __init__(
-        self, subject: Subject, domain: Domain, *, order: int | None, tolerance: float, seed: int
+        self,
+        subject: Subject,
+        domain: Domain,
+        *,
+        order: int | None,
+        tolerance: float,
+        seed: int,
     ) -> None:
-        self.subject, self.domain = subject, domain
+        self.subject = subject
+        self.keep_to(domain)
         self.order, self.is_order_asked_for = order or 2, order is not None
         self.tolerance, self.second_at_placed = tolerance, True
+        self.has_passed_contract = False
         self.rng = np.random.default_rng(seed)
         self.start = domain.start
         self.reached = ~np.isfinite(self.start)
-        self.record = Record()
+        self.record, self.each_input = Record(), EachInput(self)
         self.facts, self._facts, self.has_read = Facts(), None, False
         self.suggested = suggested_by(subject.inputs, self.start, signs=True)
         self.upstream = directions.signed(self.rng, subject.outputs.size)
         self.given: RuleOutput | None = None
         # an upstream and the gradient for it, as it runs in the arguments' own format
         self.as_given: tuple[Array, Sequence[Array | None]] | None = None
+
+    def keep_to(self, domain: Domain) -> None:
+        """Move within a domain from now on."""
+        self.domain, self.subject.symmetric = domain, domain.matrices
 
     # the parts of a check, each giving the problems it meets
 
@@ -68,8 +81,9 @@ class Course:
             yield from contract(self)
             if self.given is not None:
                 self.given = replace(self.given, r=_NO_NUMBERS)
-            self.first = _NO_NUMBERS
+            self.first, self.has_passed_contract = _NO_NUMBERS, True
             yield from self._another()
+            yield from self.each_input.by_themselves()
         except RuleFault as fault:
             yield Problem(Failure.FAULT, fault=fault)
 
@@ -89,6 +103,7 @@ class Course:
             if dead.any() and not dead.all():
                 x = moved(self.rng, self.elsewhere(0), dead)
                 yield from self._made_up(Point(Kind.NOT_REACHED, x))
+        yield from far_out(self)
 
     def _turns(self) -> Iterator[Point]:
         """Points at which comparisons turn of which constants do not tell where they do."""
@@ -111,6 +126,10 @@ class Course:
         self.record.notes += self.facts.notes
         signs = not self.facts.branches_on_sign
         self.suggested = suggested_by(self.subject.inputs, self.start, signs=signs)
+
+    def may_call(self, times: int) -> bool:
+        """Whether so many more calls of the function can be made."""
+        return self.subject.may_spend(times)
 
     def reads_custom(self) -> bool:
         """Whether somebody's own gradient is at work."""
@@ -142,6 +161,8 @@ class Course:
         """Whether the function is still what it was when the check began; and the given arguments have been tested."""
         if not any(point.is_given for point in self.record.points[1]):
             self.record.reasons.append("nothing could be compared at the given arguments")
+        elif not self.record.open_given and not self.record.reasons:
+            self.record.reasons += self.each_input.reasons()
         try:
             same = self.subject.gives(self.at_first, self.start)
             why = "" if same else "the function gave other values at the end of the check"
@@ -149,6 +170,14 @@ class Course:
             why = f"the function began to raise during the check: {error}"
         self.record.reasons += [why] * bool(why)
         return not why
+
+    def has_no_calls_left(self, most: int) -> None:
+        """The verdict is on what was tested: the given arguments, or nothing."""
+        only = f"a quick check makes no more than {most} calls"
+        if self.has_passed_contract:
+            self.record.note(f"no other point was tested to the end: {only}")
+        else:
+            self.record.reasons.append(f"{only}, which do not decide it: leave `quick` out")
 
     # given arguments and contract
 
@@ -213,9 +242,7 @@ class Course:
         progress.say(f"point {self._tested + 1}, {point}")
         for u in self._directions(point):
             u = self.subject.keep_held(self.domain.along(point.x, u), 0.0)
-            problem = next(self._along(point, u), None) or next(
-                smaller_scales(self, point, u), None
-            )
+            problem = next(self._along(point, u), None)
             if problem is not None and self._is_for_symmetric(problem):
                 yield from self._at(point)
                 return
@@ -261,13 +288,14 @@ class Course:
         if point.is_given:
             self.given, subject.rule_scale = rule, usual_size(rule.r)
         yield from self._broken(point, rule)
-        if not all_finite(rule.r):
-            u = np.where(np.isfinite(rule.r), u, 0.0)
+        u = np.where(np.isfinite(rule.r), u, 0.0)
         if not u.any():
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)
         trials, before = run(subject, point, u, w, rule, plan), self._met
         yield from first_order(self, next(trials))
+        if point.is_given:
+            yield from self._at_own_scales(point, u)
         rule = rule.without_values()
         if rule.second is not None and before == self._met and np.isfinite(rule.r).all():
             for again in trials:
@@ -276,8 +304,13 @@ class Course:
             self.record.note(f"second order not available: {rule.no_second.reason}")
         self.reached |= rule.r != 0
 
+    def _at_own_scales(self, point: Point, u: Array) -> Iterator[Problem]:
+        yield from smaller_scales(self, point, u)
+        if self.order > 1:  # what is wrong to first order is so to second
+            yield from self.each_input.by_themselves()
+
     def _wants_second(self, point: Point) -> bool:
-        """Second order at a generic point; where the rule has branches, at all points, the given one first."""
+        """Second order at generic points; where the rule has branches, at all points."""
         if self.order == 1:
             return False
         if self.subject.is_rule_rounded:
@@ -287,7 +320,7 @@ class Course:
             return False
         if point.is_placed and not self.second_at_placed:
             return False
-        return point.kind is Kind.ANOTHER or self.read_facts().branches
+        return point.kind.is_generic or self.read_facts().branches
 
     def _broken(self, point: Point, rule: RuleOutput) -> Iterator[Problem]:
         broken = ~np.isfinite(rule.r)
@@ -322,11 +355,13 @@ class Course:
         which = symmetric_leaves(self.subject.inputs, self.start)
         if problem.kind is not Failure.VALUE or not which or self.domain.matrices:
             return False
-        before, self.domain = self.domain, self.domain.with_symmetric(which)
+        before = self.domain
+        self.keep_to(before.with_symmetric(which))
         towards = directions.generic(self.rng, self.subject.inputs, self.start)
         u = self.domain.along(self.start, towards)
-        if any(self._along(Point(Kind.GIVEN, self.start), u)):
-            self.domain = before
+        found = self._along(Point(Kind.GIVEN, self.start), u)
+        if any(again.kind is not Failure.SECOND for again in found):
+            self.keep_to(before)
             return False
         names = ", ".join(self.subject.inputs.leaves[k].name for k in which)
         self.record.note(f"{names}: right for symmetric matrices, tested within those")

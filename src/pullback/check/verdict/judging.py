@@ -60,6 +60,7 @@ def _judged(course: "Course", trial: Trial, kind: Failure) -> Iterator[Problem]:
     course.record.add(trial.point, trial.order)
     suspects = _within_reach(course, trial, suspects, epsilon)
     if not suspects.size:
+        _told(course, trial, suspects)
         return
     found = resolve(course.subject, trial, suspects)
     course.record.kinks += found.at_kink.size
@@ -78,9 +79,17 @@ def _judged(course: "Course", trial: Trial, kind: Failure) -> Iterator[Problem]:
         )
     elif wrong.size:
         yield Problem(kind, trial.point, trial, wrong)
-    elif found.undecided.size and (trial.order == 1 or _must_settle(course, trial.point)):
+    elif not found.undecided.size:
+        _told(course, trial, suspects)
+    elif trial.order == 1 or _must_settle(course, trial.point):
         what = "derivative" if trial.order == 1 else "second derivative"
         course.open(trial.point, found.undecided.size, f"differences resolve no {what} there")
+
+
+def _told(course: "Course", trial: Trial, excused: Array) -> None:
+    """What was found right at the given arguments tells of inputs."""
+    if trial.point.is_given and trial.order == 1:
+        course.each_input.take(trial, excused)
 
 
 def _must_settle(course: "Course", point: Point) -> bool:
@@ -101,9 +110,14 @@ def _within_reach(course: "Course", trial: Trial, suspects: Array, epsilon: floa
 def is_tolerated(course: "Course", trial: Trial, positions: Array, off: Array) -> Array:
     """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
     share = trial.share(positions, off, with_values=course.subject.is_rule_rounded)
+    tolerated = share <= tolerance_of(course)
+    course.record.tolerated = max(course.record.tolerated, np.max(share[tolerated], initial=0.0))
+    return tolerated
+
+
+def tolerance_of(course: "Course") -> float:
+    """The share by which gradients may be off: as asked for, or as the arguments, or the rule, are rounded."""
     rounded = max(leaf.epsilon for leaf in course.subject.inputs.leaves)
     if course.subject.is_rule_rounded:
         rounded = max(rounded, n.UNITS * course.subject.rule.rule_epsilon)
-    tolerated = share <= max(course.tolerance, rounded)
-    course.record.tolerated = max(course.record.tolerated, np.max(share[tolerated], initial=0.0))
-    return tolerated
+    return max(course.tolerance, rounded)

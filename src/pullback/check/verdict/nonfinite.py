@@ -32,7 +32,7 @@ def judge_broken(
     """Whether the function has slopes at the entries whose gradient is not finite."""
     rng = np.random.default_rng(0)
     u = np.where(broken, directions.generic(rng, subject.inputs, point.x), 0.0)
-    slopes = _slopes(subject, point.x, y, u)
+    slopes = slopes_beside(subject, point.x, y, u)
     if slopes is None or _is_overflow(subject, y):
         return Broken.OPEN
     if point.is_given or _alone(subject, point, w, broken, start):
@@ -45,14 +45,16 @@ def _is_smooth(subject: Subject, x: Array, y: Array, moved: Array) -> bool:
     """Whether slopes add up as those of a derivative do, when all that coincide are moved."""
     rng = np.random.default_rng(1)
     u = [np.where(moved, directions.generic(rng, subject.inputs, x), 0.0) for _ in range(2)]
-    one, other, both = (_slopes(subject, x, y, v, smooth=True) for v in (u[0], u[1], u[0] + u[1]))
+    one, other, both = (
+        slopes_beside(subject, x, y, v, smooth=True) for v in (u[0], u[1], u[0] + u[1])
+    )
     if one is None or other is None or both is None:
         return False
     size = np.abs(one) + np.abs(other) + np.abs(both) + subject.scale.max(initial=0.0)
     return bool(np.all(np.abs(one + other - both) <= subject.epsilon**n.FINE * size))
 
 
-def _slopes(
+def slopes_beside(
     subject: Subject, x: Array, y: Array, u: Array, *, smooth: bool = False
 ) -> Array | None:
     """One-sided derivatives along `u`, or nothing if some output has no finite one, or bends where it must not."""
@@ -107,4 +109,4 @@ def _alone(subject: Subject, point: Point, w: Array, broken: Array, start: Array
         return False
     scales = directions.leaf_scales(subject.inputs, x)
     u = np.where(np.arange(x.size) == which, scales, 0.0)
-    return _slopes(subject, x, y, u) is not None
+    return slopes_beside(subject, x, y, u) is not None

@@ -87,6 +87,8 @@ def _at(course: Course, point: Point) -> Iterator[Problem]:
             return
         course.reached |= rule.r != 0
     course.record.points[1].append(point)
+    if point.is_given:
+        course.each_input.tested.update(range(len(course.subject.inputs.leaves)))
 
 
 def _alike(course: Course, r: Array, wanted: Array) -> Array:

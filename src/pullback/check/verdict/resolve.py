@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pullback.check import numbers as n
+from pullback.check.budget import Spent
 from pullback.check.estimate.interval import Claim, Judgement, Line, State, judge, jumps
 from pullback.check.estimate.noise import lasting_noise, noise_along, usual_unit
 from pullback.check.probe import Array, OutsideDomain, RuleFault
@@ -72,21 +73,38 @@ def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
     """Confirm or dismiss the suspects of a trial."""
     chosen = _worst(trial, suspects)
     found = judge(trial.line(subject, chosen), _claim(subject, trial, chosen))
+    found.state[_twice_outside(trial, chosen, found)] = State.WRONG
 
     def doubted(which: Array) -> Doubt:
         parts = (found.state, found.low, found.high, found.error, found.bends)
         return Doubt(subject, trial, chosen[which], Judgement(*(part[which] for part in parts)))
 
-    for excuse in _excuses(subject, trial) if (found.state != State.RIGHT).any() else ():
-        unclear = found.state == State.WRONG
-        if excuse in (_neighbours, _noise, _claim_noise, _plainly) and trial.point.kind.is_generic:
-            unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
-        if unclear.any():
-            found.state[unclear] = excuse(doubted(unclear))
+    excuses = _excuses(subject, trial) if (found.state != State.RIGHT).any() else ()
+    try:
+        for excuse in excuses:
+            unclear = found.state == State.WRONG
+            if excuse in _FOR_OPEN and trial.point.kind.is_generic:
+                unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
+            if unclear.any():
+                found.state[unclear] = excuse(doubted(unclear))
+    except Spent:  # what was not looked into to the end condemns nobody
+        found.state[found.state == State.WRONG] = State.OPEN
     wrong = doubted(found.state == State.WRONG)
     at_kink = chosen[(found.state == State.RIGHT) & found.bends]
     undecided = chosen[found.state == State.OPEN]
     return Resolved(wrong.chosen, wrong.off, wrong.found.bends, at_kink, undecided)
+
+
+def _twice_outside(trial: Trial, chosen: Array, found: Judgement) -> Array:
+    """At the given arguments: open claims that the ladder and the best window refute alike, as two windows would."""
+    if not trial.point.is_given:
+        return np.zeros(chosen.size, bool)
+    claimed, value = trial.claimed[chosen], trial.slope.value[chosen]
+    error = np.fmax(trial.slope.error[chosen], found.error)
+    off, other = found.low - claimed, value - claimed
+    alike = np.abs(off - other) <= n.COARSE * np.abs(off)
+    outside = np.fmin(np.abs(off), np.abs(other)) > n.BARS * error
+    return (found.state == State.OPEN) & ~found.bends & alike & outside
 
 
 def _worst(trial: Trial, suspects: Array) -> Array:
@@ -104,9 +122,13 @@ def _claim(subject: Subject, trial: Trial, chosen: Array) -> Claim:
 
 
 def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
-    """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one."""
-    is_noisy = unit_of(subject) > n.BARS * subject.epsilon
-    first = (_noise, _neighbours) if is_noisy else (_neighbours, _noise)
+    """In the order of what they cost: most suspects lie at a kink, unless the function is a noisy one.
+
+    A quick check has calls for one of them.
+    """
+    if subject.budget is not None and subject.budget.calls < n.USUAL_QUICK_CALLS:
+        return (_rough,)
+    first = (_noise, _neighbours) if is_noisy(subject) else (_neighbours, _noise)
     last = (_plainly,) if trial.point.is_given else ()
     if trial.order == 1:
         last = (_stairs, *last) if trial.point.is_given else (_drowned,)
@@ -136,6 +158,7 @@ def _noise(doubt: Doubt) -> Array:
     if np.all(noise <= claim.noise):
         return doubt.found.state
     again = judge(line, replace(claim, noise=noise, epsilon=unit))
+    again.state[_twice_outside(doubt.trial, doubt.chosen, again)] = State.WRONG
     # the error is that of noise as measured, and counts for what it is; so does the usual size of derivatives
     bar = again.error
     usual = np.abs(claim.value) + usual_size(doubt.trial.claimed)
@@ -156,7 +179,11 @@ def _plainly(doubt: Doubt) -> Array:
     gap = np.abs(narrow - claim.value)
     size = np.abs(narrow) + np.abs(claim.value) + usual_size(doubt.trial.claimed)
     sure = (doubt.found.state == State.OPEN) & (error <= n.COARSE * size)
-    state = np.where(sure & (gap <= error), State.RIGHT, doubt.found.state)
+    # but for noise, what a finer measurement refutes is not confirmed by a coarse one
+    ladder = doubt.trial.gap[doubt.chosen] > n.BARS * doubt.trial.slope.error[doubt.chosen]
+    finer = ladder | (doubt.off > n.BARS * doubt.found.error)
+    finer &= not is_noisy(doubt.subject)
+    state = np.where(sure & (gap <= error) & ~finer, State.RIGHT, doubt.found.state)
     far = gap > np.fmax(n.UNITS * error, claim.epsilon**n.FINE * size)
     return np.where(sure & far, State.WRONG, state)
 
@@ -200,6 +227,11 @@ def unit_of(subject: Subject) -> float:
     return subject.unit
 
 
+def is_noisy(subject: Subject) -> bool:
+    """Whether there is more rounding in the values than of themselves."""
+    return unit_of(subject) > n.BARS * subject.epsilon
+
+
 def _sample(subject: Subject) -> Array:
     return np.unique(np.linspace(0, subject.outputs.size - 1, n.SAMPLE).astype(int))
 
@@ -210,7 +242,9 @@ def _claim_noise(doubt: Doubt) -> Array:
     Where the claim may be wrong there alone, at the given arguments and where a comparison turns, it is not among them.
     """
     subject, trial = doubt.subject, doubt.trial
-    moves = (_claimed_at(subject, trial, _moved(subject, trial, step)) for step in n.CLAIM_MOVES)
+    moves = (
+        _claimed_at(subject, trial, moved_by_units(subject, trial, step)) for step in n.CLAIM_MOVES
+    )
     others = [claimed[doubt.chosen] for claimed in moves if claimed is not None]
     if len(others) < len(n.CLAIM_MOVES):
         return doubt.found.state
@@ -221,7 +255,7 @@ def _claim_noise(doubt: Doubt) -> Array:
     return np.where(doubt.off <= n.NOISE_FACTOR * scatter, State.RIGHT, doubt.found.state)
 
 
-def _moved(subject: Subject, trial: Trial, units: float) -> Array:
+def moved_by_units(subject: Subject, trial: Trial, units: float) -> Array:
     """The point moved by units of rounding, equal entries equally so that ties stay; placed entries not at all."""
     epsilon = max(subject.rule.rule_epsilon, float(np.finfo(np.float64).eps))
     with np.errstate(all="ignore"):
@@ -272,6 +306,21 @@ def _neighbours(doubt: Doubt) -> Array:
     if trial.point.is_placed and wrong.size <= n.SEVERAL:
         state[[k for k in wrong if _is_next_to(doubt, int(k), rng)]] = State.RIGHT
     return state
+
+
+def _rough(doubt: Doubt) -> Array:
+    """Where derivatives next to the point are not what was measured there, few calls do not tell what is right."""
+    subject, trial, found = doubt.subject, doubt.trial, doubt.found
+    rng, radius = np.random.default_rng(2), subject.epsilon ** n.BALLS[0]
+    slopes: list[Array] = []
+    for k in range(n.BRIEF_PLACES):
+        if k >= n.LEAST_PLACES and not subject.may_spend(2):
+            break
+        slopes.append(_slope_beside(doubt, radius, _towards(rng, subject, trial, k)))
+    beside = np.array(slopes)
+    apart = np.maximum(np.max(beside, axis=0) - found.low, found.high - np.min(beside, axis=0))
+    smooth = apart <= n.COARSE * doubt.off
+    return np.where(smooth & (found.state == State.WRONG), State.WRONG, State.OPEN)
 
 
 def _is_next_to(doubt: Doubt, k: int, rng: directions.Rng) -> bool:
@@ -338,3 +387,7 @@ def _each_input_alone(doubt: Doubt) -> Array:
         alone = judge(trial.line(subject, doubt.chosen, u), claim)
         right &= (alone.state == State.RIGHT) & ~alone.bends
     return np.where(right, State.RIGHT, State.WRONG)
+
+
+# Those that may tell of what is open, too.
+_FOR_OPEN = (_neighbours, _noise, _claim_noise, _plainly)

@@ -65,6 +65,12 @@ class Trial:
         """The chosen entries of what this is about, along its line or another one from the same point."""
         return Line(self.values(subject, chosen, self.x, self.u if u is None else u))
 
+    def line_from(self, subject: Subject, chosen: Array) -> Line:
+        """The same of the function, whose values at the point are known."""
+        y = self.rule.values
+        start = y[chosen] if self.whole else np.array([weighted(y, self.w)])
+        return Line(self.values(subject, chosen, self.x, self.u), start)
+
     def values(
         self, subject: Subject, chosen: Array, x: Array, u: Array
     ) -> Callable[[float], Array]:
@@ -73,7 +79,7 @@ class Trial:
         def at(t: float) -> Array:
             there = x + t * u
             if self.order == 2:
-                return subject.pull_or_nan(there, self.w)[1][chosen]
+                return subject.felt(subject.pull_or_nan(there, self.w)[1])[chosen]
             y = subject.value_or_nan(there)
             return y[chosen] if self.whole else np.array([weighted(y, self.w)])
 
@@ -83,6 +89,11 @@ class Trial:
 def weighted(y: Array, w: Array) -> float:
     """⟨w, y⟩, whose entries that are not wanted may be infinite."""
     return float(np.sum((w * y)[w != 0]))
+
+
+def total_size(trial: Trial) -> float:
+    """The size of what ⟨w, y⟩ is made of."""
+    return weighted(trial.size, np.abs(trial.w)) if trial.whole else float(trial.size[0])
 
 
 def run(
@@ -98,7 +109,8 @@ def run(
         return (subject.value_or_nan(point.x + t * u),)
 
     def both(t: float) -> tuple[Array, ...]:
-        return subject.pull_or_nan(point.x + t * u, w)
+        y, r = subject.pull_or_nan(point.x + t * u, w)
+        return y, subject.felt(r)
 
     def gradient(t: float) -> tuple[Array, ...]:
         return both(t)[1:]

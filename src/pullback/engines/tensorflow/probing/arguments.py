@@ -29,6 +29,7 @@ class Arguments:
     ) -> None:
         self.leaves, self.structure = flatten((tuple(args), kwargs))
         self.wrt = wrt
+        self.given: list[Array] | None = None
         self.twins: dict[tuple[int, tf.DType], tf.Variable] = {}
         self.named = list(paths_and_names(fn, args, kwargs))
         self.movable = {
@@ -53,8 +54,12 @@ class Arguments:
         return any(variable is one for one in known)
 
     def start(self) -> list[Array]:
-        """Values of the movable tensors, as given."""
-        return [to_array(movable(self.leaves[position])) for position in self.slots]
+        """Values of the movable tensors, as given: one copy for all, which nobody may write to."""
+        if self.given is None:
+            self.given = [to_array(movable(self.leaves[position])) for position in self.slots]
+            for array in self.given:
+                array.flags.writeable = False
+        return list(self.given)
 
     def build(self, tensors: Sequence[Any], lift: Lift) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments with the first of these tensors in the slots, everything else lifted likewise."""
@@ -115,7 +120,9 @@ def is_variable(value: Any) -> bool:
 def to_array(tensor: Any) -> Array:
     """A float64 or complex128 array of any float tensor, without a copy where it is one already."""
     value = tf.convert_to_tensor(tensor) if is_variable(tensor) else tensor
-    array = np.asarray(value.numpy() if isinstance(value, tf.Tensor) else value)
+    # of a tensor its own memory, which nobody may write to; one number of a short format is no array by itself
+    is_number = isinstance(value, tf.Tensor) and not value.shape.rank
+    array = np.asarray(value.numpy() if is_number else value)
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64, copy=False)
 
 

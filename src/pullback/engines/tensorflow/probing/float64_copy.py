@@ -18,6 +18,7 @@ from pullback.engines.tensorflow.probing.precision import double, lifted
 from pullback.engines.tensorflow.probing.state import carried_on
 from pullback.engines.tensorflow.tf_private import is_custom_gradient
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
+from pullback.engines.tensorflow.tf_private.recording import custom_gradient
 from pullback.engines.tensorflow.values import underlying
 from pullback.extend import GradientFunction, Substitution
 
@@ -74,7 +75,7 @@ def _parts(thing: Any) -> tuple[Callable[..., Any], Any] | None:
     """How a function with its own gradient is made again."""
     if isinstance(thing, GradientFunction):
         return thing._make  # pyright: ignore[reportPrivateUsage]  # of what it was made
-    return (tf.custom_gradient, [thing.__wrapped__]) if is_custom_gradient(thing) else None
+    return (custom_gradient, [thing.__wrapped__]) if is_custom_gradient(thing) else None
 
 
 def _layer(layer: Any, variables: dict[int, Any], build: Callable[[Any], Any] | None) -> Any:

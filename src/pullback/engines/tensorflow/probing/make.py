@@ -280,4 +280,5 @@ def _outcome(probe: TensorFlowProbe) -> tuple[list[Any], list[Any]]:
     """The dtypes of the outputs; then the outputs and the gradients for an upstream of ones."""
     ws = [np.ones(leaf.shape) for leaf in probe.outputs]
     ys, gradients = probe.pull(probe.tensors(probe.start()), ws)
+    probe.last_upstream = None, []
     return [y.dtype for y in ys], [*map(to_array, ys), *probe.fitting(gradients)]

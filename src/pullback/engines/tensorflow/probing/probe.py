@@ -123,6 +123,10 @@ class TensorFlowProbe:
         )
         return self.best_values(xs, ys), self.fitting(gradients)
 
+    def vjp_as_given(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
+        """The same at the precision of the arguments."""
+        return (self.as_given or self).vjp(xs, ws)
+
     def best_values(self, xs: Arrays, ys: Sequence[Any]) -> list[Array]:
         """Outputs that are known, or the same in float64 where they are rounded to a short format that holds them."""
         known = [to_array(y) for y in ys]
@@ -142,10 +146,10 @@ class TensorFlowProbe:
         what, body = ("second", self.differentiate_twice) if second else ("jvp", self.transpose)
         inputs = self.tensors(xs), self.upstream_tensors(ws), self.tensors(us)
         ys, gradients, jvp, again = self.programs.run(what, body, *inputs)
-        vjp, jvp = self.fitting(gradients), _as_arrays(jvp)
+        vjp, jvp = self.fitting(gradients), _as_arrays(jvp, self.outputs)
         if isinstance(jvp, list) and all(part is None for part in jvp):
             jvp = _NO_UPSTREAM if any(g is not None for g in gradients) else jvp
-        again = _as_arrays(again) if second else _NOT_ASKED
+        again = _as_arrays(again, self.inputs) if second else _NOT_ASKED
         return Claims(self.best_values(xs, ys), vjp, jvp, again)
 
     def own_vjp(self, xs: Arrays, ws: Arrays) -> Any:
@@ -357,8 +361,17 @@ def _differentiate_rule(
         return Unsupported(described(error))
 
 
-def _as_arrays(found: Any) -> Any:
-    return found if isinstance(found, Unsupported) else to_arrays(found)
+def _as_arrays(found: Any, leaves: Sequence[Leaf]) -> Any:
+    """What flows to each leaf; a zero of another shape is TensorFlow's for nothing, behind a `tf.py_function`."""
+    if isinstance(found, Unsupported):
+        return found
+    arrays = to_arrays(found)
+    for k, (array, leaf) in enumerate(zip(arrays, leaves, strict=True)):
+        if array is not None and array.shape != leaf.shape:
+            if array.any():
+                return Unsupported(f"its derivative for {leaf.name} has shape {list(array.shape)}")
+            arrays[k] = None
+    return arrays
 
 
 def _leaf(variable: Any) -> Leaf:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow.probing.alone import Unsafe, as_traced, has_form_of, otherwise
+from pullback.engines.tensorflow.probing.altering import needed
 from pullback.engines.tensorflow.probing.arguments import to_array
 from pullback.engines.tensorflow.probing.callee import described
 from pullback.engines.tensorflow.probing.lines import assigned, line_of
 from pullback.engines.tensorflow.probing.programs import traced
 from pullback.engines.tensorflow.probing.steps import REFUSALS
-from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import Array, Arrays, OutsideDomain, RuleStep, Unsupported
 
 _FLAGS = (
@@ -71,12 +72,13 @@ class RuleProgram:
         self.traced = traced(self._every, probe.tensors(xs), probe.upstream_tensors(ws))
         self.places = {op: line_of(op) for op in self.graph.get_operations()}
         self.number = {t.ref(): k for k, t in enumerate(self.tensors)}
-        before = _needed(self.ys)
+        before = needed(self.ys)
         wanted = [g for g in self.found if g is not None]
-        needed = _needed(wanted) - before
-        self.ops = [op for op in self.graph.get_operations() if op in needed and op.inputs]
+        ours = needed(wanted) - before
+        self.ops = [op for op in self.graph.get_operations() if op in ours and op.inputs]
         self.gradients = tuple(self._number(g) for g in self.found)
-        self.callers: list[Variant] = [_caller(op) for op in self.ops]
+        self.as_traced = list(map(as_traced, self.ops))
+        self.otherwise = list(map(otherwise, self.ops))
         self.made = [list(_variants(op)) if self.places[op][0] else [] for op in self.ops]
         self.steps = tuple(map(self._step, self.ops, self.made))
         self.names = tuple(map(self._name, self.tensors))
@@ -115,11 +117,15 @@ class RuleProgram:
             which = [self._number(t) for t in op.inputs]
             touched = any((k, j) in operands for j in range(len(which)))
             if k in options or touched or any(t in new for t in which):
+                if -1 in which:
+                    raise Unsafe(f"{op.type} takes what holds no numbers")
                 taken = [new[t] if t in new else values[t] for t in which]
                 for j, value in enumerate(taken):
                     if (k, j) in operands:
                         taken[j] = operands[k, j](np.asarray(value))
-                call = self.made[k][options[k]][1] if k in options else self.callers[k]
+                same = all(has_form_of(v, values[t]) for v, t in zip(taken, which, strict=True))
+                usual = self.as_traced[k] if same else self.otherwise[k]
+                call = self.made[k][options[k]][1] if k in options else usual
                 made = call([_tensor(v, t) for v, t in zip(taken, op.inputs, strict=True)])
                 new |= {self._number(t): y for t, y in zip(op.outputs, made, strict=True)}
         found: list[Array | None] = []
@@ -201,18 +207,6 @@ class RuleProgram:
         }
 
 
-def _needed(tensors: Sequence[Any]) -> set[Any]:
-    """All operations that tensors come from."""
-    found: set[Any] = set()
-    left = [t.op for t in tensors]
-    while left:
-        op = left.pop()
-        if op not in found:
-            found.add(op)
-            left += [t.op for t in op.inputs]
-    return found
-
-
 def _is_number(tensor: Any) -> bool:
     dtype = tensor.dtype
     return dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex
@@ -227,14 +221,6 @@ def _written(value: Array) -> str:
     return " ".join(text.split())
 
 
-def _caller(op: Any, kind: str = "", options: Mapping[str, Any] | None = None) -> Variant:
-    """The operation by itself, to be run on other tensors; as one of another type, or with other options."""
-    known = explaining.attributes_of(op)
-    given = dict(zip(known[::2], known[1::2], strict=True)) | dict(options or {})
-    attributes = tuple(chain.from_iterable(given.items()))
-    return lambda taken: explaining.run_op(kind or op.type, len(op.outputs), taken, attributes)
-
-
 # how an operation may be taken otherwise
 
 
@@ -242,14 +228,17 @@ def _variants(op: Any) -> Iterator[tuple[str, Variant]]:
     """In words, and what runs it."""
     for options in _other_flags(op):
         said = " and ".join(f"{name}={value}" for name, value in options.items())
-        yield f"{said} in {{}}", _caller(op, options=options)
+        yield f"{said} in {{}}", otherwise(op, options=options)
     if op.type in _ORDERED:
         a, b = _ORDERED[op.type]
-        yield "its operands in the other order in {}", functools.partial(_turned, _caller(op), a, b)
+        yield (
+            "its operands in the other order in {}",
+            functools.partial(_turned, otherwise(op), a, b),
+        )
     for family in _ALIKE:
         for other in family if op.type in family else ():
             if other != op.type:
-                yield f"{other} in place of {{}}", _caller(op, other)
+                yield f"{other} in place of {{}}", otherwise(op, other)
     if op.type in _REDUCTIONS:
         yield from _other_axes(op, list(_subsets(len(op.inputs[0].shape))), "axis {} in {{}}")
     if op.type in ("Cumsum", "Cumprod", "ReverseV2", "GatherV2", "ArgMax", "ArgMin", "ConcatV2"):
@@ -266,7 +255,7 @@ def _other_ways(op: Any) -> Iterator[tuple[str, Variant]]:
     if op.type in ("Pack", "ConcatV2"):
         yield from _other_orders(op, len(op.inputs) - (op.type == "ConcatV2"))
     if op.type == "Roll":
-        call = _caller(op)
+        call = otherwise(op)
         yield "the other direction in {}", lambda taken: call([taken[0], -taken[1], taken[2]])
         yield "zeros moved in, where the ends are joined, in {}", lambda taken: [_shifted(*taken)]
 
@@ -285,7 +274,7 @@ def _other_orders(op: Any, count: int) -> Iterator[tuple[str, Variant]]:
         said = f"{order} in place of {usual}"
         yield (
             f"its operands in the order {said} in {{}}",
-            functools.partial(_ordered, _caller(op), order),
+            functools.partial(_ordered, otherwise(op), order),
         )
 
 
@@ -338,7 +327,7 @@ def _other_axes(op: Any, ways: list[list[int]], text: str) -> Iterator[tuple[str
 
 
 def _with_last(op: Any, value: Array, taken: list[Any]) -> list[Any]:
-    return _caller(op)([*taken[:-1], tf.constant(value)])
+    return otherwise(op)([*taken[:-1], tf.constant(value)])
 
 
 def _shifted(x: Any, shift: Any, axis: Any) -> Any:

@@ -39,6 +39,17 @@ _PLACES = {
     "keras.ops": keras.ops,
 }
 
+# The same functions once more: TensorFlow has them under other names as well, Keras as they are when this is imported,
+# which is after the first file was.
+_SAME: dict[str, dict[str, Any]] = {
+    "tf": vars(tf.compat.v2),
+    "tf.nn": vars(tf.compat.v2.nn),
+    "tf.math": vars(tf.compat.v2.math),
+    "tf.linalg": vars(tf.compat.v2.linalg),
+    "tf.raw_ops": vars(tf.compat.v2.raw_ops),
+    **{place: dict(vars(module)) for place, module in _PLACES.items() if place[:2] != "tf"},
+}
+
 
 def changed_settings() -> list[str]:
     """Those that are not as they are by default, by what switches them; and functions that were replaced."""
@@ -49,7 +60,8 @@ def changed_settings() -> list[str]:
             f"{place}.{name}"
             for place, module in _PLACES.items()
             for name, value in list(vars(module).items())
-            if callable(value) and not name.startswith("_") and _is_foreign(value)
+            if callable(value) and not name.startswith("_")
+            if value is not _SAME[place].get(name, value) or _is_foreign(value)
         ),
     ]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import threading
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -14,8 +15,9 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.closed_over import inside
 from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.tf_private import explaining, keras_models
+from pullback.engines.tensorflow.tf_private.recording import calls_seen
 from pullback.engines.tensorflow.values import underlying
-from pullback.extend import walk
+from pullback.extend import Setting, walk
 
 _HOLDERS = (tf.Module, keras.Layer, keras.Metric, keras.Optimizer)
 
@@ -94,14 +96,24 @@ def _same(one: Any, other: Any) -> bool:
     return np.array_equal(one, other, equal_nan=floating)
 
 
+_numpys = Setting(np.random.get_state, np.random.set_state)
+_pythons = Setting(random.getstate, random.setstate)
+
+
+@contextlib.contextmanager
+def python_random_kept() -> Generator[None]:
+    """What the block draws of the global random numbers of NumPy and Python is drawn again by what follows."""
+    with _numpys.kept(), _pythons.kept():
+        yield
+
+
 def random_state_kept(seed: int) -> contextlib.ExitStack:
     """Until this is closed, the global random numbers of TensorFlow, NumPy and Python are others.
 
     Those of NumPy and Python start at a seed. To seed TensorFlow's as well empties its cache of kernels.
     """
     stack = contextlib.ExitStack()
-    stack.callback(np.random.set_state, np.random.get_state())
-    stack.callback(random.setstate, random.getstate())
+    stack.enter_context(python_random_kept())
     stack.enter_context(private.global_seed_kept(random.Random()))
     stack.enter_context(keras_models.global_seeds_kept())
     np.random.seed(seed % 2**32)
@@ -117,13 +129,15 @@ def draws_seen() -> Generator[set[str]]:
     def see_op(kind: Any, *_: Any, **_more: Any) -> None:
         seen.update({tf.compat.as_str(kind)} & ops.RANDOM)
 
-    leave = private.see_calls(lambda name: seen.update(private.types_in_function(name, ops.RANDOM)))
+    thread = threading.get_ident()
+
+    def see_call(name: str) -> None:
+        if threading.get_ident() == thread:
+            seen.update(private.types_in_function(name, ops.RANDOM))
+
     before = random.getstate(), str(np.random.get_state())
-    try:
-        with private.ops_seen_by(see_op, first=True):
-            yield seen
-    finally:
-        leave()
+    with calls_seen(see_call), private.ops_seen_by(see_op, first=True):
+        yield seen
     seen.update({"random"} if (random.getstate(), str(np.random.get_state())) != before else ())
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow.probing.alone import runs_until
+from pullback.engines.tensorflow.probing.altering import Altering
 from pullback.engines.tensorflow.probing.callee import described
 from pullback.engines.tensorflow.probing.lines import assigned, line_of
 from pullback.engines.tensorflow.probing.modes import Point
@@ -46,7 +48,9 @@ class Program:
         found = _Replay(self)
         tf.function(lambda *xs: found.run(xs), autograph=False).get_concrete_function(*self.inputs)
         count = len(found.steps)
-        self.kept = [k for k in range(count) if count <= _MOST or min(k, count - 1 - k) < _ENDS]
+        looked_at = (k for k in range(count) if count <= _MOST or min(k, count - 1 - k) < _ENDS)
+        # at other values a loop might never end
+        self.kept = [k for k in looked_at if not runs_until(found.steps[k].op)]
         named = _named(found.steps, self._lines(), [leaf.name for leaf in probe.inputs])
         place = {old: new for new, old in enumerate(self.kept)} | {-1: -1}
         self.steps = tuple(
@@ -55,7 +59,7 @@ class Program:
         )
         self.holding = [k for k in range(count) if found.steps[k].held]
         self.holders = tuple(named[k] for k in self.holding)
-        self._alter = tf.function(self._altered, autograph=False)
+        self._alter: Altering | None = None
         self._trace, self._local, self._pull = map(
             _Once, (self._traced, self._differentiated, self._pulled)
         )
@@ -80,12 +84,12 @@ class Program:
         """How the inputs of every step move with those of the function."""
         return _arrays(self._push(self.probe.tensors(xs), self.probe.tensors(us)))
 
-    def altered(self, xs: Arrays, ws: Arrays, held: Nested) -> list[Array]:
-        """The gradients of the program with other operands than constants, masks, indices and axes that it has."""
-        ys = self.copy.outputs
-        fed = self.probe.tensors(xs), self.probe.upstream(ys, ws), _tensors(held)
-        found = _unless_refused(self._alter, *fed)
-        return _arrays([found])[0]
+    def altering(self, xs: Arrays, ws: Arrays, held: Nested) -> Callable[[Nested], list[Array]]:
+        """The gradients there, as a function of the constants, masks, indices and axes that the program has."""
+        fed = self.probe.tensors(xs), self.probe.upstream(self.copy.outputs, ws), _tensors(held)
+        program = self._alter or _unless_refused(Altering, self._altered, *fed)
+        self._alter, altered = program, program.at(*fed)
+        return lambda others: _arrays([_unless_refused(altered, _tensors(others))])[0]
 
     def swept(
         self, xs: Arrays, ws: Arrays, inputs: Nested, factors: Nested, own: Nested
@@ -93,7 +97,8 @@ class Program:
         """The gradients with other values at steps, and factors of what they make of cotangents and of these."""
         ws = self.probe.upstream(self.copy.outputs, ws)
         fed = map(_tensors, (inputs, factors, own))
-        return _arrays([self._sweep(self.probe.tensors(xs), ws, *fed)])[0]
+        found = _unless_refused(self._sweep, self.probe.tensors(xs), ws, *fed)
+        return _arrays([found])[0]
 
     def variants(self, xs: Arrays, values: StepValues) -> list[list[tuple[str, list[Array]]]]:
         """What steps would give if an option were another one: an axis, a direction, an operand transposed."""

@@ -15,9 +15,11 @@ from pullback.engines.tensorflow.probing.callee import (
     described,
     require_eager,
 )
-from pullback.engines.tensorflow.tf_private import registered_gradient
-from pullback.engines.tensorflow.tf_private.recording import custom_gradients_seen
-from pullback.extend import Ran, Reached
+from pullback.engines.tensorflow.tf_private import is_custom_gradient, registered_gradient
+from pullback.engines.tensorflow.tf_private.recording import custom_gradient, custom_gradients_seen
+from pullback.extend import GradientFunction, Ran, Reached, Setting
+
+_eagerly = Setting(tf.config.functions_run_eagerly, tf.config.run_functions_eagerly)
 
 
 @contextlib.contextmanager
@@ -27,15 +29,11 @@ def recorded() -> Generator[list[Reached]]:
 
     def seen(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         codes = [function.__code__] if hasattr(function, "__code__") else []
-        found.append(Reached(tf.custom_gradient(function), args, kwargs, tuple(codes)))
+        found.append(Reached(custom_gradient(function), args, kwargs, tuple(codes)))
 
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        with custom_gradients_seen(seen):
-            yield found
-    finally:
-        tf.config.run_functions_eagerly(before)
+    with _eagerly.kept(), custom_gradients_seen(seen):
+        tf.config.run_functions_eagerly(True)
+        yield found
 
 
 def tensor(values: Any, dtype: str) -> Any:
@@ -63,11 +61,30 @@ def trial(fn: Callable[..., Any], args: Any, kwargs: Any) -> Ran:
     try:
         found: Any = tape.gradient(outputs, sources)
     except Exception as error:
-        return Ran(result, fault=described(error))
+        return Ran(result, fault=described(error), counts=_counts(fn, args, kwargs))
     pairs = zip(found, sources, strict=True)
     wrong = [f"{list(g.shape)} for {list(x.shape)}" for g, x in pairs if _is_misshapen(g, x)]
     fault = f"a gradient of shape {wrong[0]}" if wrong else ""
-    return Ran(result, fault=fault, is_misshapen=bool(wrong))
+    shapes = tuple(None if g is None else tuple(tf.shape(g).numpy()) for g in found)
+    return Ran(result, fault=fault, is_misshapen=bool(wrong), gradients=shapes)
+
+
+def _counts(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int] | None:
+    """How many gradients the rule of a custom gradient returns, and for how many arguments, where they do not fit."""
+    if not isinstance(fn, GradientFunction) and not is_custom_gradient(fn):
+        return None
+    leaves = tf.nest.flatten(args)
+    try:
+        result, rule = inspect.unwrap(fn)(*args, **kwargs)
+        returned = rule(*map(tf.ones_like, tf.nest.flatten(result)))
+    except (
+        Exception
+    ):  # a rule that raises, or asks for more than upstreams, has not returned anything
+        return None
+    count = len(tf.nest.flatten(returned))
+    least = len([x for x in leaves if _carries_gradient(x)])
+    least = least if isinstance(fn, GradientFunction) else len(leaves)
+    return None if least <= count <= len(leaves) else (count, len(leaves))
 
 
 def _is_misshapen(gradient: Any, source: Any) -> bool:

@@ -10,6 +10,8 @@ import tensorflow as tf
 Variant = tuple[str, Callable[[], Any]]
 
 
+# Indices that may occur several times; of more there would be too many pairs.
+_MOST_INDICES = 1_000
 # What a reader of the rule is to look for.
 _DOUBT = " (a transposition is missing, or one too many)"
 
@@ -137,6 +139,8 @@ def _gather(op: Any, table: Any, indices: Any, axis: Any = 0) -> Iterator[Varian
         return
     axis = int(tf.get_static_value(axis))
     shape = indices.shape[:-1] if by_place else indices.shape
+    if (indices.shape.num_elements() or _MOST_INDICES) >= _MOST_INDICES:
+        return  # each is compared with each
     flat = tf.reshape(indices, [-1, indices.shape[-1] if by_place else 1])
     same = tf.cast(tf.reduce_all(flat[:, None] == flat[None], -1), table.dtype)
     later = same - tf.linalg.band_part(same, -1, 0)
