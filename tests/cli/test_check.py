@@ -262,18 +262,41 @@ def test_the_first_wrong_one_ends_what_others_are_busy_with(tmp_path):
     assert done.returncode == 1
 
 
-def test_an_interrupt_ends_the_run(tmp_path):
+def in_a_terminal():
+    """Signals do what they usually do."""
+    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(kind, signal.SIG_DFL)
+
+
+def in_the_background():
+    """An interrupt is for others, as where a shell has started the run with `&`."""
+    in_a_terminal()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize(
+    "started, kinds, status",
+    [
+        (in_a_terminal, [signal.SIGINT], 130),
+        (in_a_terminal, [signal.SIGTERM], 143),
+        (in_the_background, [signal.SIGINT, signal.SIGTERM], 143),
+    ],
+)
+def test_a_signal_ends_the_run_and_all_that_it_has_started(tmp_path, started, kinds, status):
     words = command(tmp_path, ENDLESS)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, start_new_session=True, **pipes) as run:
+    how = {"start_new_session": True, "preexec_fn": started}
+    with subprocess.Popen(words, text=True, **how, **pipes) as run:
         assert run.stdout is not None
         assert run.stderr is not None
         while "begun" not in run.stderr.readline():  # what functions print is no part of the output
             assert run.poll() is None
-        os.killpg(run.pid, signal.SIGINT)
-        rest = run.stdout.read()
+        for kind in kinds:
+            os.killpg(run.pid, kind)
+        rest = run.stdout.read()  # to its end: nobody is left who could write
+        run.stderr.read()
     assert "interrupted after 0 functions" in rest
-    assert run.returncode == 130
+    assert run.returncode == status
 
 
 def test_a_target_that_ends_its_process_is_not_loaded(tmp_path):

@@ -11,7 +11,7 @@ from pullback.cli import app
 from pullback.cli.checking.outcome import Ending, Item, Outcome
 from pullback.cli.checking.select import is_selected
 from pullback.cli.checking.show.files import as_github, as_junit
-from pullback.cli.settings import project
+from pullback.cli.settings import project, require_seconds
 from pullback.errors import CheckError
 
 HEAD = "import tensorflow as tf\nimport pullback as pb\n"
@@ -228,12 +228,40 @@ def test_keys_of_pyproject_about_nothing_are_said(tmp_path):
         ("[tool.pullback]\norder = 'two'", "order = 'two' is not of the right kind"),
         ("[tool.pullback\n", "cannot be read"),
         ("[tool.pullback.functions.f]\nignore = ''", "ignore is the reason, in words; got ''"),
+        ("tool = 3", r"\[tool\] in .* is a table; got 3"),
+        ("[tool]\npullback = []", r"\[tool.pullback\] in .* is a table; got \[\]"),
+        ("[tool.pullback]\nfunctions = 'x'", r"functions\] in .* is a table; got 'x'"),
+        ("[tool.pullback.functions]\nf = 1", r'functions."f"\] in .* is a table; got 1'),
+        ("[tool.pullback]\ntimeout = nan", "write seconds, or 0 for ever"),
+        ("[tool.pullback]\ntimeout = inf", "write seconds, or 0 for ever"),
+        ("[tool.pullback]\ntimeout = -5", "write seconds, or 0 for ever"),
+        ("[tool.pullback]\ntimeout = true", "write seconds, or 0 for ever"),
+        ("[tool.pullback]\njobs = 0", "write a whole number from 1 on"),
+        ("[tool.pullback]\nseed = -1", "write a whole number from 0 on"),
+        ("[tool.pullback]\norder = 3", "write 1 or 2"),
+        ("[tool.pullback]\nquick = 1", "write true or false"),
+        ("[tool.pullback]\ntolerance = nan", "write a positive number"),
+        ("[tool.pullback.functions.f]\nwrt = [1]", "write a name or a list of names"),
+        ("[tool.pullback.functions.f]\nagainst = 1", "write text"),
+        ("x = " + "[" * 5000, "cannot be read"),
+        ("# \udcff", "cannot be read: 'utf-8' codec"),
     ],
 )
 def test_settings_without_effect_are_errors(tmp_path, text, message):
-    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CheckError, match=message):
         project(tmp_path)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e400"])
+def test_what_is_no_time_is_refused(tmp_path, seconds):
+    write(tmp_path, a="raise SystemExit('was run')\n" + GOOD)
+    told = check(tmp_path, "--timeout", seconds, status=2)
+    assert "--timeout" in told  # some versions of typer refuse NaN themselves
+    assert "was run" not in told
+    assert CliRunner().invoke(app, ["audit", "tensorflow", "--timeout", seconds]).exit_code == 2
+    with pytest.raises(CheckError, match=r"--timeout (nan|inf): write seconds, or 0 for ever"):
+        require_seconds(float(seconds), "--timeout")
 
 
 def test_a_mistake_in_pyproject_ends_the_run(tmp_path):
@@ -328,9 +356,12 @@ def test_what_cannot_be_loaded_has_its_place_once_and_in_all_formats(tmp_path, n
 
 
 def test_a_sentence_that_is_quoted_ends_once(tmp_path):
-    rule = "@tf.custom_gradient\ndef f(x, y):\n    return x * y, lambda dy: (3, dy * x, dy)\n"
+    rule = (
+        "@tf.custom_gradient\ndef f(x):\n    def grad(dy):\n        raise ValueError('Not so.')\n"
+        "    return x * 2, grad\n"
+    )
     told = check(write(tmp_path, a=HEAD + rule), status=2)
-    assert "returned 3 instead. @pb.inputs(...) says which" in told
+    assert "ValueError: Not so. @pb.inputs(...) says which" in told
 
 
 @pytest.mark.parametrize(

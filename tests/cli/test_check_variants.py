@@ -17,7 +17,7 @@ FORMS = [
             y = tf.nn.log_softmax(x, axis=axis)
             return y, lambda dy: dy - tf.exp(y) * tf.reduce_sum(dy, axis=-1, keepdims=True)
         """,
-        "log_shares", "undecided", "right at these inputs; with axis=0,", "x float32[3, 4] (tried)",
+        "log_shares", "wrong", "right at these inputs; with axis=0,", "x float32[3, 4] (tried)",
     ),
     (
         """
@@ -37,7 +37,7 @@ FORMS = [
                 return y, lambda dy: dy * (1.0 - y * y)
             return scaled_tanh
         """,
-        "make_tanh.scaled_tanh", "undecided", "right at these inputs; with beta=0.6,", "",
+        "make_tanh.scaled_tanh", "wrong", "right at these inputs; with beta=0.6,", "",
     ),
     (
         """
@@ -47,7 +47,7 @@ FORMS = [
                 return tf.cumsum(x, 1, reverse=reverse), lambda dy: tf.cumsum(dy, 1, reverse=True)
             return summed(x)
         """,
-        "total.summed", "undecided", "right at these inputs; with reverse=True,", "(by total)",
+        "total.summed", "wrong", "right at these inputs; with reverse=True,", "(by total)",
     ),
     (
         """
@@ -60,7 +60,7 @@ FORMS = [
                 return total, lambda dy: 2.0 * x * dy
             return squares
         """,
-        "make_loss.squares", "undecided", "right at these inputs; with reduction='mean',", "",
+        "make_loss.squares", "wrong", "right at these inputs; with reduction='mean',", "",
     ),
     (
         """
@@ -69,7 +69,7 @@ FORMS = [
             kept = x if mask is None else x * mask
             return tf.reduce_sum(kept * kept), lambda dy: 2.0 * x * dy
         """,
-        "masked_squares", "undecided", "right at these inputs; with mask float32[3, 4],", "",
+        "masked_squares", "wrong", "right at these inputs; with mask float32[3, 4],", "",
     ),
     (
         """
@@ -121,7 +121,7 @@ FORMS = [
                 return y, lambda dy: dy * 2.0 * tf.sign(x) * tf.abs(x) ** (gamma - 1.0)
             return focus
         """,
-        "make_focus.focus", "undecided", "right at these inputs; with gamma=3.0,", "",
+        "make_focus.focus", "wrong", "right at these inputs; with gamma=3.0,", "",
     ),
     (
         """

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any
 
 import pytest
@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from pullback.cli import COMMANDS, app
 
 HEAVY = ("tensorflow", "keras", "numpy", "optree", "rich.live", "matplotlib")
-MODULES_IN_USE = "import atexit, sys; atexit.register(lambda: print(*sys.modules, sep='\\n'))"
+TELL = "lambda: print(*sys.modules, sep='\\n', file=sys.stderr)"
+MODULES_IN_USE = f"import atexit, sys; atexit.register({TELL})"
 
 
 def imported_by(*words: str, **environment: str) -> set[str]:
@@ -25,7 +26,7 @@ def imported_by(*words: str, **environment: str) -> set[str]:
         text=True,
         check=True,
     )
-    return set(done.stdout.split())
+    return set(done.stderr.split())
 
 
 def python_m_pullback(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -51,6 +52,11 @@ def test_every_command_of_the_table_is_there(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--help"])
     assert result.exit_code == 0
     assert f"pullback {name}" in " ".join(result.output.split())
+
+
+def test_the_version_is_the_one_that_is_installed() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.output == f"pullback {metadata.version('pullback')}\n"
 
 
 def test_help_lists_all_commands_in_order() -> None:

@@ -6,11 +6,12 @@ import typing
 import pytest
 
 from pullback.cli.guess.annotations import from_annotation
-from pullback.cli.guess.docstrings import from_docstring
+from pullback.cli.guess.docstrings import from_docstring, from_sentence
 from pullback.cli.guess.names import from_name, is_data, is_setting, may_be_learnt
 from pullback.cli.guess.reading import readings, variations
 from pullback.cli.guess.shapes import tried
-from pullback.cli.guess.wanted import numbers, sizes
+from pullback.cli.guess.sizes import shape_of, size_rules, sizes
+from pullback.cli.guess.wanted import numbers
 
 
 def annotated(annotation):
@@ -52,6 +53,7 @@ def test_choices_functions_and_lists_are_read_from_annotations():
         ("x: integer labels of shape [batch]", ("batch",), "", "int32"),
         ("x: a symmetric positive definite matrix", ("n", "n"), "definite", "float32"),
         (":param x: scalar weight", (), "", "float32"),
+        ("x : float > 0", (), "positive", "float32"),
     ],
 )
 def test_shapes_and_ranges_are_read_from_docstrings(said, dims, values, dtype):
@@ -194,3 +196,112 @@ def test_kinds_of_numbers_are_what_they_say():
     assert (numbers((6,), "", "int32", (0, 0)).tolist()) == sorted(
         numbers((6,), "", "int32", (0, 0))
     )
+
+
+@pytest.mark.parametrize(
+    "said, allowed, refused",
+    [
+        ("Height and width must be even.", (4, 6, 10), (2, 5)),
+        ("the number of channels is divisible by 4", (8, 12), (4, 6)),
+        ("the length is a multiple of eight", (16, 24), (8, 12)),
+        ("The last axis has a length that is a power of two.", (4, 8, 16), (6, 12)),
+        ("at least 3 points per side", (3, 7), (2,)),
+        ("kernels of odd size", (3, 5), (4,)),
+    ],
+)
+def test_words_about_sizes_are_rules(said, allowed, refused):
+    (rule,) = size_rules(said)
+    assert all(map(rule.allows, allowed))
+    assert not any(map(rule.allows, refused))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Works even if x is empty, of any size.",
+        "an odd function of x",
+        "at least 2-D",
+        "evenly spaced",
+    ],
+)
+def test_words_about_something_else_are_no_rules(said):
+    assert size_rules(said) == []
+
+
+def test_sizes_obey_what_is_said_of_their_dimension():
+    rules = size_rules("Height and width must be even.")
+    assert sizes([("N", "H", "W", "C")], rules) == {"n": 3, "h": 6, "w": 8, "c": 4}
+    assert sizes([("batch", "H/2")])["h"] % 2 == 0
+    assert sizes([("batch", "units")], given={"units": 7}) == {"batch": 3, "units": 7}
+    assert shape_of(("n", "2*h", "h//2", "n - 1"), {"n": 3, "h": 6}) == (3, 12, 3, 2)
+
+
+def test_tried_shapes_that_obey_come_first():
+    first = tried(2, size_rules("of even length"))[0]
+    assert first == ((3, 4), (3, 4))
+    assert tried(1, size_rules("a length of a power of two"))[1] == ((8,),)
+
+
+@pytest.mark.parametrize(
+    "said, name, dims",
+    [
+        ("x (batch, seq, dim), gamma (dim,)", "gamma", ("dim",)),
+        ("x: an N x D matrix of points", "x", ("N", "D")),
+        ("A: in R^{n×m}", "A", ("n", "m")),
+        ("rhs: vector of length n", "rhs", ("n",)),
+        ("Args:\n  rest: rest lengths, shape (n-1,)", "rest", ("n-1",)),
+        (":param a: one row each, shape (n, 3)\n:param b: shape (n,)", "a", ("n", 3)),
+    ],
+)
+def test_shapes_are_read_as_they_are_written_in_prose(said, name, dims):
+    assert from_docstring(said, name)[-1].dims == dims
+
+
+@pytest.mark.parametrize(
+    "said, axes, dims",
+    [
+        ("Sorts the vector x.", (1,), None),
+        ("Halves a 1-D tensor x of even length.", (1,), None),
+        ("Inverse of a square matrix x.", (), ("n", "n")),
+        ("Log-determinant of a symmetric positive definite matrix x.", (), ("n", "n")),
+        ("Normalises each vector of x.", (), None),
+        ("2×2 pooling of (N, H, W, C) images", (), ("N", "H", "W", "C")),
+        ("clips to [-1, 1]", (), None),
+    ],
+)
+def test_axes_are_told_in_passing(said, axes, dims):
+    wanted = from_sentence(said, "x", alone=True)
+    assert (wanted.axes, wanted.dims) == (axes, dims)
+
+
+def test_a_tensor_has_the_shape_of_the_one_that_it_is_said_to_be_like():
+    assert from_docstring("y: labels with the same shape as `x`", "y")[-1].like == "x"
+
+
+def test_ranges_are_where_numbers_lie():
+    (wanted,) = from_docstring("x: angles in [-3, 3]", "x")
+    made = numbers((100,), wanted.values, "float32", (0, 0))
+    assert -3 < made.min() < made.max() < 3
+
+
+def test_texts_that_a_docstring_offers_are_all_tried():
+    wanted = from_docstring("kind: one of 'mean', \"sum\" or 'none'", "kind")
+    assert [w.plain for w in wanted] == ["mean", "sum", "none"]
+
+
+def test_a_dict_has_the_keys_that_are_asked_for_and_a_tuple_its_parts():
+    def made(params, pair):
+        a, b = pair
+        return params["w"] * a + params.get("b", 0.0) * b
+
+    read = {p.name: wanted[0] for p, wanted in readings(made, direct=True)}
+    assert [key for key, _ in read["params"].parts] == ["w", "b"]
+    assert read["pair"].items == 2
+
+
+def test_objects_are_made_of_sizes_that_differ():
+    class Dense:
+        def __init__(self, d_in, d_out: int, num_heads):
+            self.sizes = d_in, d_out, num_heads
+
+    assert [wanted[0].plain for _, wanted in readings(Dense, direct=False)] == [4, 5, 2]

@@ -49,6 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = keras.Model(image, keras.layers.GlobalMaxPooling2D(name="last")(features), name="tiny")
     model.save(folder / "tiny.keras")
     model.export(folder / "exported", verbose=False)
+    large = keras.Sequential([keras.Input((10**10,)), keras.layers.Activation("relu")])
+    large.save(folder / "large.keras")
 
     class Doubled(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32)])
@@ -131,6 +133,7 @@ def test_the_data_are_printed_for_programs(folder: Path) -> None:
         ("nets_to_list.py", "names no function or model"),
         ("nets_to_list.py:lost", "has no 'lost'"),
         ("missing.keras", "there is no file"),
+        ("large.keras", "takes a tensor of 20,000,000,000 numbers"),
         ("", "there is no model in"),
     ],
 )

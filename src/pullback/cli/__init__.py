@@ -1,13 +1,18 @@
 """The `pullback` command. Each command lies in the module of its name, which is imported when the command is run."""
 
 import importlib
-import importlib.metadata
 import logging
 import os
+import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from pullback._version import __version__
+from pullback.cli import noise, terminal
+from pullback.cli.status import Status, end_by_signals, status_of
 
 # What `pullback --help` says of each, in this order.
 COMMANDS = {
@@ -17,6 +22,16 @@ COMMANDS = {
     "targets": "List what an override can name in a model or function.",
     "audit": "Check the gradients of a framework itself.",
 }
+_FAILURE = "pullback itself failed, which says nothing of what it was to look at. Please report the lines above."
+
+
+class Command(TyperCommand):
+    """One command: stdout is its own while it runs."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        with terminal.own_streams():
+            return super().invoke(ctx)
 
 
 class _Commands(TyperGroup):
@@ -32,11 +47,27 @@ class _Commands(TyperGroup):
         name, stand_in, rest = super().resolve_command(ctx, args)
         return name, stand_in and _load(str(stand_in.name)), rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what ends it otherwise than it meant has a status of its own."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(status_of(interrupt)) from interrupt
+        except BrokenPipeError as error:  # nobody reads any further
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise typer.Exit(Status.BROKEN_PIPE) from error
+        except Exception as error:
+            if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+                raise  # meant, or a slip in the words of the command line
+            traceback.print_exc()
+            print(_FAILURE, file=sys.stderr)  # noqa: T201
+            raise typer.Exit(Status.FAILED) from error
+
 
 def _load(name: str) -> Any:
     only = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
     module = importlib.import_module(f"pullback.cli.{name}")
-    only.command(name, cls=getattr(module, "Command", TyperCommand))(getattr(module, name))
+    only.command(name, cls=getattr(module, "Command", Command))(getattr(module, name))
     return typer.main.get_command(only)
 
 
@@ -50,7 +81,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"pullback {importlib.metadata.version('pullback')}")
+        typer.echo(f"pullback {__version__}")
         raise typer.Exit
 
 
@@ -64,12 +95,18 @@ def main_options(
     ] = False,
 ) -> None:
     """Change any gradient. Know it is the one you meant."""
-    # What TensorFlow prints on its own account stays out of our output, unless the user has asked for it.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    noise.silence()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="pullback")
+    end_by_signals()
+    is_silent = not noise.is_asked_for()
+    terminal.filter_stderr(lambda line: not (is_silent and noise.is_noise(line)))
+    try:
+        app(prog_name="pullback")
+    except KeyboardInterrupt as interrupt:
+        sys.exit(status_of(interrupt))
+    finally:
+        terminal.give_up_stdout()

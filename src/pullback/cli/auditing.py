@@ -1,11 +1,14 @@
 """One run of `pullback audit`."""
 
+from __future__ import annotations
+
 import datetime
 import difflib
 import importlib
 import json as json_format
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +23,14 @@ from pullback.audit import results as r
 from pullback.audit.judge import judged
 from pullback.audit.page import as_html, as_markdown
 from pullback.audit.run import audited
-from pullback.cli.outputs import unwritable
+from pullback.cli.outputs import unwritable, write
+from pullback.cli.settings import require_seconds
+from pullback.cli.status import Status, status_of
+from pullback.cli.terminal import console as console_of
+from pullback.cli.terminal import echo
 from pullback.cli.worker import Apart, Lost, NotLoaded
+from pullback.errors import CheckError
 
-RIGHT, WRONG, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 _MARKS = {r.RIGHT: ("✓", "green"), r.NOT_CALLED: ("·", "dim"), r.DESIGN: ("·", "dim")}
 
 
@@ -39,40 +46,52 @@ def run(
     html: Path | None,
 ) -> int:
     """Audit a framework, and give the exit status."""
-    console = Console(highlight=False, soft_wrap=True, stderr=json)
+    console = console_of(soft_wrap=True, stderr=json)
     pages = {"--state": state, "--markdown": markdown, "--html": html}
-    if reason := unwritable(pages) or _no_pattern(only):
+    if reason := unwritable(pages) or _no_time(timeout) or _no_pattern(only):
         console.print(f"? {framework}  {reason}", markup=False)
-        return UNKNOWN
+        return Status.UNDECIDED
     make = partial(_Auditor, framework)
-    spare = [Apart(make, timeout)]
+    spare = [_process(make, timeout)]
     head, listed = _listed(console, framework, spare[0])
     names, wanted = list(listed), _wanted(listed, only, spare[0])
     if not wanted:
         spare[0].close()
         console.print(f"? {framework}  {_nothing(listed, only)}", markup=False)
-        return UNKNOWN
+        return Status.UNDECIDED
 
     def worker() -> _Apart:
-        return _Apart(names, spare.pop() if spare else Apart(make, timeout))
+        return _Apart(names, spare.pop() if spare else _process(make, timeout))
 
     try:
         known = _known(console, state, head)
         found = _run(console, names, wanted, known, worker, jobs, state)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         console.print("interrupted; --state FILE goes on from where it stopped")
-        return INTERRUPTED
+        return status_of(interrupt)
     finally:
         for one in spare:
             one.close()
     for path, page in ((markdown, as_markdown), (html, as_html)):
         if path is not None:
-            path.write_text(page(head, found), encoding="utf-8")
+            write(path, page(head, found))
     if json:
-        typer.echo(json_format.dumps({**head, "results": [asdict(one) for one in found]}))
+        echo(json_format.dumps({**head, "results": [asdict(one) for one in found]}))
     else:
         _summary(console, head, found)
     return _status(found)
+
+
+def _process(make: Callable[[], _Auditor], seconds: float) -> Apart:
+    return Apart(make, seconds, r.Result | str | None)
+
+
+def _no_time(seconds: float) -> str:
+    try:
+        require_seconds(seconds, "--timeout")
+    except CheckError as error:
+        return str(error)
+    return ""
 
 
 def _no_pattern(only: str) -> str:
@@ -140,13 +159,13 @@ def _listed(
     """What the run is of, and the names of all functions, each with its other names."""
     if framework not in TABLE:
         console.print(f"? {framework}  there is no such engine. There are: {', '.join(TABLE)}.")
-        raise typer.Exit(UNKNOWN)
+        raise typer.Exit(Status.UNDECIDED)
     try:
         version, *lines = first.names()
     except NotLoaded as error:
         first.close()
         console.print(f"? {framework}  {error}")
-        raise typer.Exit(UNKNOWN) from error
+        raise typer.Exit(Status.UNDECIDED) from error
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     head = {"framework": framework, "version": version, "date": today, "names": str(len(lines))}
     return head, {line.split()[0]: line.split()[1:] for line in lines}
@@ -186,7 +205,7 @@ def _known(console: Console, state: Path | None, head: dict[str, str]) -> dict[s
         console.print(
             f"? {state}  holds results of {theirs}, and this is {ours}: name another file."
         )
-        raise typer.Exit(UNKNOWN)
+        raise typer.Exit(Status.UNDECIDED)
     head["date"] = before["date"]
     return {one.name: one for one in found}
 
@@ -240,6 +259,6 @@ def _summary(console: Console, head: dict[str, str], found: list[r.Result]) -> N
 
 def _status(found: list[r.Result]) -> int:
     if any(one.is_fault for one in found):
-        return WRONG
+        return Status.WRONG
     lost = any(one.status == r.LOST for one in found)
-    return UNKNOWN if lost or not any(one.was_called for one in found) else RIGHT
+    return Status.UNDECIDED if lost or not any(one.was_called for one in found) else Status.FINE

@@ -1,26 +1,30 @@
 """One call of what a target names: a function or model in a module, or the model of a file."""
 
 import importlib.util
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
 from pullback._engine import TABLE, Spec, only_engine
 from pullback._engine import load as load_engine
 from pullback.cli.discover import LAZY, Candidate, bound, lazy_result, named
 from pullback.cli.inputs import NAME, Call, given, tried
-from pullback.cli.target import load, why_not
+from pullback.cli.paths import is_there
+from pullback.cli.source import SUFFIXES
+from pullback.cli.target import ending_of, load, why_not
+from pullback.cli.terminal import console
 from pullback.errors import ArgumentError, PullbackError
 
 T = TypeVar("T")
 Run = Callable[[Any, Call, Mapping[str, Any]], T]
 BATCH = 2  # of one example alone, a sum over the batch cannot be told from none
 SIZES = (8, 32, 224)  # tried in turn where a model leaves a size open: some need many pixels
+MOST_NUMBERS = 10**8  # of one made-up argument; a file may ask for more than there is memory
 _MODEL = "model"  # what the model of a file is called in expressions
 _INPUT = re.compile(r"(?P<dtype>[a-z]+\d*)?\[(?P<shape>[\d, ]*)\]")
 
@@ -32,7 +36,7 @@ class NotRun(Exception):
 def refuse(target: str, error: NotRun) -> None:
     """Say on the error stream what was not run, and why."""
     line = Text.assemble(("? ", "yellow"), (target, "bold"), f"  {error}")
-    Console(stderr=True, highlight=False, soft_wrap=True).print(line)
+    console(stderr=True, soft_wrap=True).print(line)
 
 
 class Ran(NamedTuple):
@@ -66,7 +70,7 @@ def run_target(target: str, run: Run[Any], inputs: Sequence[str] = ()) -> Ran:
 
 def _subject(target: str) -> tuple[Candidate | None, Mapping[str, Any], Call | None]:
     path = Path(target)
-    if path.exists() and path.suffix != ".py":
+    if is_there(path) and path.suffix not in SUFFIXES:
         model = _model_in(path)
         return Candidate(_MODEL, model), {_MODEL: model}, None
     if path.suffix in (".keras", ".h5"):
@@ -74,7 +78,12 @@ def _subject(target: str) -> tuple[Candidate | None, Mapping[str, Any], Call | N
     module, name = load(target)
     if name is None:
         return None, {}, None
-    one = named(module, name)
+    try:
+        one = named(module, name)
+    except AttributeError:
+        if (ending := ending_of(module)) is not None:
+            raise ending from None
+        raise
     return one, vars(module), given(module, one.name)
 
 
@@ -132,7 +141,13 @@ def _filled(specs: Any, size: int) -> Any:
         if specs.shape is None:
             raise ArgumentError("it takes a tensor of unknown rank: give its shape with --input.")
         shape = [BATCH if n is None and k == 0 else n for k, n in enumerate(specs.shape)]
-        return _tensor([size if n is None else n for n in shape], specs.dtype)
+        known = [size if n is None else n for n in shape]
+        if math.prod(known) > MOST_NUMBERS:
+            raise ArgumentError(
+                f"it takes a tensor of {math.prod(known):,} numbers, which may take all memory: give its shape with "
+                "--input if it is to be so."
+            )
+        return _tensor(known, specs.dtype)
     if isinstance(specs, Mapping):
         return {key: _filled(item, size) for key, item in specs.items()}
     return [_filled(item, size) for item in specs] if isinstance(specs, list | tuple) else specs

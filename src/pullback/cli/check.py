@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from pullback.cli.status import Status
 from pullback.errors import CheckError
 
 if TYPE_CHECKING:
@@ -49,53 +49,82 @@ def check(
     output: Annotated[
         Format, typer.Option("--format", help="How lines are written.")
     ] = Format.TEXT,
+    if_any: Annotated[
+        bool, typer.Option("--if-any", help="0 where there are none; what has none is not run.")
+    ] = False,
     json: Annotated[str, typer.Option(help="Write JSON to this file; - prints it.")] = "",
     junit: Annotated[str, typer.Option(help="Write JUnit's XML to this file.")] = "",
     html: Annotated[str, typer.Option(help="Write a page to this file.")] = "",
+    sarif: Annotated[str, typer.Option(help="Write SARIF, for code scanning, to this file.")] = "",
 ) -> None:
     """Check the custom gradients in TARGETS: 0 all right, 1 some wrong, 2 some undecided or none found."""
-    from pullback.cli.checking import session  # only here: other commands need not wait for it
-
-    console = Console(highlight=False, soft_wrap=True, stderr=json == "-")
-    try:
-        settings = _settings(targets, select, {"--json": json, "--junit": junit, "--html": html})
-    except CheckError as error:
-        console.print(f"? {error}", markup=False)
-        raise typer.Exit(session.SOME_UNKNOWN) from error
+    files = {"--json": json, "--junit": junit, "--html": html, "--sarif": sarif}
     said = {"quick": quick, "order": order, "seed": seed, "timeout": timeout, "jobs": jobs}
-    options: dict[str, Any] = {
-        **settings.options,
-        **{k: v for k, v in said.items() if v is not None},
+    ways = {
+        "github": output is Format.GITHUB,
+        "select": select,
+        "fail_fast": fail_fast,
+        "full": full,
+        "if_any": if_any,
     }
+    raise typer.Exit(_run(targets, files, said, ways, isolate=isolate))
+
+
+def _run(
+    targets: Sequence[str],
+    files: Mapping[str, str],
+    said: Mapping[str, Any],
+    ways: dict[str, Any],
+    *,
+    isolate: bool,
+) -> int:
+    """Check and write the files; the exit status."""
+    from pullback.cli.checking import session  # only here: other commands need not wait for it
+    from pullback.cli.checking.places import places
+    from pullback.cli.terminal import console as console_of
+    from pullback.cli.terminal import in_one_line
+
+    console = console_of(stderr="-" in files.values(), soft_wrap=True)
+    try:
+        found = places(targets, telling=ways["if_any"])
+        sources = [place.target for place in found]
+        settings = _settings(targets, ways["select"], said["timeout"], files, sources)
+    except CheckError as error:
+        console.print(f"? {in_one_line(str(error))}", markup=False)
+        return Status.UNDECIDED
+    given = {key: value for key, value in said.items() if value is not None}
+    options: dict[str, Any] = {**settings.options, **given}
     seconds, many = float(options.pop("timeout", _SECONDS)), options.pop("jobs", None)
-    run = session.Session(
-        console,
-        session.crew(settings, seconds, many, isolate=isolate),
-        settings,
-        options,
-        github=output is Format.GITHUB,
-        select=select,
-        fail_fast=fail_fast,
-        full=full,
-    )
-    status = run.run(targets)
-    session.write(run, json=json, junit=junit, html=html)
-    raise typer.Exit(status)
+    crew = session.crew(settings, seconds, many, isolate=isolate)
+    run = session.Session(console, crew, settings, options, **ways)
+    status = run.run(targets, found)
+    session.write_files(run, files)
+    return status
 
 
-def _settings(targets: Sequence[str], select: str, files: Mapping[str, str]) -> Project:
+def _settings(
+    targets: Sequence[str],
+    select: str,
+    timeout: float | None,
+    files: Mapping[str, str],
+    sources: Sequence[str],
+) -> Project:
     """What pyproject.toml says; what cannot be done is refused before anything runs."""
     from pullback.cli.checking.select import require_expression
     from pullback.cli.outputs import unwritable
-    from pullback.cli.settings import project
+    from pullback.cli.settings import project, require_seconds
 
-    if reason := unwritable(files):
+    if reason := unwritable(files, sources):
         raise CheckError(reason)
     require_expression(select)
+    require_seconds(timeout, "--timeout")
     return project(_start(targets))
 
 
 def _start(targets: Sequence[str]) -> Path:
     """Where a pyproject.toml is looked for: at the first target, or here."""
-    first = Path(targets[0].partition(".py:")[0]).resolve()
-    return first if first.exists() else Path.cwd()
+    from pullback.cli.paths import is_there, real
+    from pullback.cli.target import split
+
+    first = split(targets[0])[0]
+    return real(first) if is_there(first) else Path.cwd()

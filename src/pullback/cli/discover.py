@@ -1,6 +1,7 @@
 """Custom gradients in a module: which there are, and under which names."""
 
 import ast
+import contextlib
 import inspect
 import itertools
 import sys
@@ -42,7 +43,7 @@ def candidates(
     """
     if only is not None:
         return [named(module, only)]
-    found = [one for one in _members(module, own) if has_own_gradient(one.function)]
+    found = _members(module, own)
     known = {one.name for one in found}
     more = [name for name in names_given(module) if name not in known]
     return found + [_or_nothing(module, name) for name in more]
@@ -111,28 +112,41 @@ def has_own_gradient(value: Any) -> bool:
     )
 
 
-def _members(module: ModuleType, own: Collection[str]) -> Iterator[Candidate]:
-    """What a module defines, and what the classes it defines hold."""
+def _members(module: ModuleType, own: Collection[str]) -> list[Candidate]:
+    """What a module defines, and what the classes it defines hold.
+
+    An object that cannot be looked at, such as one that stands for another outside of its context, is left out.
+    """
+    found: list[Candidate] = []
     for name, value in list(vars(module).items()):
         if name.startswith("__") or name == NAME:
             continue
-        if isinstance(value, type):
-            if value.__module__ == module.__name__:
-                inner = [n for n in vars(value) if not n.startswith("__") or n == "__call__"]
-                yield from (named(module, f"{name}.{n}") for n in inner)
-        elif callable(value) and _is_from(value, module):
-            yield Candidate(name, value)
-        elif isinstance(value, dict | list | tuple):
-            yield from _held(name, value, module, is_own=name in own)
+        with contextlib.suppress(Exception):
+            if isinstance(value, type):
+                is_here = value.__module__ == module.__name__
+                found += _in_class(name, value, module) if is_here else []
+            elif callable(value) and _is_from(value, module):
+                found += [Candidate(name, value)] if has_own_gradient(value) else []
+            elif isinstance(value, dict | list | tuple):
+                found += _held(name, value, module, is_own=name in own)
+    return found
+
+
+def _in_class(name: str, owner: type, module: ModuleType) -> Iterator[Candidate]:
+    for inner in [n for n in vars(owner) if not n.startswith("__") or n == "__call__"]:
+        with contextlib.suppress(Exception):
+            one = named(module, f"{name}.{inner}")
+            if has_own_gradient(one.function):
+                yield one
 
 
 def _held(name: str, container: Any, module: ModuleType, *, is_own: bool) -> Iterator[Candidate]:
     """The custom gradients in a list or dict of a module that have no name there."""
-    found = [
-        Candidate(path, value)
-        for path, value in itertools.islice(_items(name, container, _DEPTH), MOST_ITEMS)
-        if callable(value) and not isinstance(value, type) and has_own_gradient(value)
-    ]
+    found: list[Candidate] = []
+    for path, value in itertools.islice(_items(name, container, _DEPTH), MOST_ITEMS):
+        with contextlib.suppress(Exception):
+            if callable(value) and not isinstance(value, type) and has_own_gradient(value):
+                found.append(Candidate(path, value))
     others = [m for m in list(sys.modules.values()) if m is not module] if found else []
     if not is_own and _is_in(container, others):
         return
@@ -143,10 +157,10 @@ def _items(name: str, container: Any, depth: int) -> Iterator[tuple[str, Any]]:
     """What a list or dict holds, and those in it, by the expression that means it."""
     pairs: Any = container.items() if isinstance(container, dict) else enumerate(container)
     for key, value in pairs:
-        if not isinstance(key, str | int):
+        if not issubclass(type(key), str | int):
             continue  # nothing that a name could say
         path = f"{name}[{key!r}]"
-        if isinstance(value, dict | list | tuple) and depth:
+        if issubclass(type(value), dict | list | tuple) and depth:
             yield from _items(path, value, depth - 1)
         else:
             yield path, value

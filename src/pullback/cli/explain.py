@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-WELL, WRONG, UNKNOWN = 0, 1, 2
+from pullback.cli import Command as Plain
+from pullback.cli.status import Status
 
 
-class Command(TyperCommand):
+class Command(Plain):
     """Takes `--json` with a file and without one, which typer has no option for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -51,36 +51,37 @@ def explain(
     ] = "",
 ) -> None:
     """Explain the gradient of TARGET: 0 all is well, 1 one is missing, zero or not finite, 2 it did not run."""
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
     from pullback.cli.calls import NotRun, refuse, run_target
     from pullback.cli.inputs import NAME
-    from pullback.cli.outputs import unwritable
+    from pullback.cli.outputs import STDOUT, unwritable, write
+    from pullback.cli.target import split
+    from pullback.cli.terminal import console
+    from pullback.explain.residuals import with_residuals
     from pullback.explain.views.files import flow_json
     from pullback.explain.views.findings import findings
+    from pullback.explain.views.page import flow_page
     from pullback.explain.views.terminal import print_lines
 
-    console = Console(highlight=False)
+    page = html and html.with_suffix(html.suffix or ".html")
     try:
-        if reason := unwritable({"--html": html, "--json": json}):
+        if reason := unwritable({"--html": page, "--json": json}, [split(target)[0]]):
             raise NotRun(reason)
         flow, arguments = run_target(target, functools.partial(_explained, wrt), inputs or ())
     except NotRun as error:
         refuse(target, error)
-        raise typer.Exit(UNKNOWN) from error
-    if html is not None:
-        flow.save(html.with_suffix(html.suffix or ".html"))
-    if json == "-":
-        typer.echo(flow_json(flow))
-    else:
-        if json:
-            Path(json).write_text(flow_json(flow), encoding="utf-8")
+        raise typer.Exit(Status.UNDECIDED) from error
+    if page is not None:
+        write(page, flow_page(with_residuals(flow)))
+    if json:
+        write(json, flow_json(flow))
+    if json != STDOUT:
         others = f"tried with {arguments}; {NAME} or --input gives others"
         last = [Padding(Text(others, style="dim"), (0, 0, 0, 2))] if arguments else []
-        print_lines(console, flow, *last)
-    raise typer.Exit(WELL if findings(flow).all_is_well else WRONG)
+        print_lines(console(), flow, *last)
+    raise typer.Exit(Status.FINE if findings(flow).all_is_well else Status.WRONG)
 
 
 def _explained(wrt: Any, function: Any, call: Any, names: Any) -> Any:

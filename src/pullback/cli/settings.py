@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -12,13 +13,51 @@ from typing import Any
 
 from pullback._inputs import Inputs, inputs_of, require_reason
 from pullback.cli.inputs import NAME, said_beside
+from pullback.cli.paths import is_file, is_there, real
+from pullback.cli.source import is_source
 from pullback.cli.target import packages_of
 from pullback.errors import CheckError
 
-_FOR_ALL = {"order": int, "tolerance": float, "seed": int, "quick": bool, "timeout": float, "jobs": int}  # fmt: skip
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a key takes: types, in words, and which of their values."""
+
+    words: str
+    types: tuple[type, ...]
+    fits: Callable[[Any], bool] = field(default=lambda _: True)
+
+    def takes(self, value: Any) -> bool:
+        is_flag = isinstance(value, bool)
+        return (
+            isinstance(value, self.types) and is_flag == (bool in self.types) and self.fits(value)
+        )
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, str) or all(isinstance(one, str) for one in value)
+
+
+_TEXT = _Kind("text", (str,))
+_ORDER = _Kind("1 or 2", (int,), lambda n: n in (1, 2))
+_TOLERANCE = _Kind("a positive number", (int, float), lambda x: 0 < x < math.inf)
+_TIME = _Kind("seconds, or 0 for ever", (int, float), lambda x: 0 <= x < math.inf)
+_FOR_ALL = {
+    "order": _ORDER,
+    "tolerance": _TOLERANCE,
+    "seed": _Kind("a whole number from 0 on", (int,), lambda n: n >= 0),
+    "quick": _Kind("true or false", (bool,)),
+    "timeout": _TIME,
+    "jobs": _Kind("a whole number from 1 on", (int,), lambda n: n >= 1),
+}
 _FOR_ONE = {
-    "against": str, "wrt": (str, list), "domain": (str, list, dict), "order": int, "tolerance": float, "ignore": str,
-}  # fmt: skip
+    "against": _TEXT,
+    "wrt": _Kind("a name or a list of names", (str, list), _are_names),
+    "domain": _Kind("a name, a list or a table", (str, list, dict)),
+    "order": _ORDER,
+    "tolerance": _TOLERANCE,
+    "ignore": _TEXT,
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +70,7 @@ class Project:
 
     def names_of(self, file: str, module: str, name: str) -> list[str]:
         """What a function may be called here: its name, with its module, or with its file as seen from this one."""
-        path = Path(file).resolve()
+        path = real(file)
         folder = self.file.parent if self.file else path.parent
         inside = [path.relative_to(folder).as_posix()] if path.is_relative_to(folder) else []
         ends = ["/".join(path.parts[-k:]) for k in (1, 2, 3)]
@@ -53,10 +92,10 @@ class Project:
 
     def _is_settled(self, key: str, seen: Collection[str]) -> bool:
         place, _, name = key.rpartition(":")
-        if self.file is None or not place.endswith(".py") or not name:
+        if self.file is None or not is_source(place) or not name:
             return False
         path = self.file.parent / place
-        return str(path.resolve()) in seen or not (path.exists() or set(place) & set("*?["))
+        return str(real(path)) in seen or not (is_there(path) or set(place) & set("*?["))
 
     def of(self, names: list[str]) -> dict[str, Any]:
         """What is said of a function that goes by these names; a pattern may say it of several."""
@@ -71,17 +110,19 @@ def project(start: Path) -> Project:
     """The settings of the nearest pyproject.toml at or above a folder."""
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
-        if path.is_file():
+        if is_file(path):
             return _read(path)
     return Project()
 
 
 def _read(path: Path) -> Project:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("pullback", {})
-    except (tomllib.TOMLDecodeError, OSError) as error:
+        everything = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
         raise CheckError(f"{path} cannot be read: {error}") from error
-    functions = table.pop("functions", {})
+    tools = _table(everything.get("tool", {}), f"[tool] in {path}")
+    table = _table(tools.get("pullback", {}), f"[tool.pullback] in {path}")
+    functions = _table(table.pop("functions", {}), f"[tool.pullback.functions] in {path}")
     _require(table, _FOR_ALL, f"[tool.pullback] in {path}")
     for name, said in functions.items():
         _require(said, _FOR_ONE, f'[tool.pullback.functions."{name}"] in {path}')
@@ -96,16 +137,26 @@ def _module(file: str) -> str:
     return ".".join([*packages_of(path), path.stem])
 
 
-def _require(said: Any, known: Mapping[str, Any], where: str) -> None:
+def require_seconds(seconds: float | None, option: str) -> None:
+    """Refuse what is no time: NaN is neither more nor less than any."""
+    if seconds is not None and not _TIME.takes(seconds):
+        raise CheckError(f"{option} {seconds:g}: write {_TIME.words}.")
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CheckError(f"{where} is a table; got {value!r}.")
+    return value
+
+
+def _require(said: Any, known: Mapping[str, _Kind], where: str) -> None:
     """Refuse what is not known: a setting without effect is a mistake."""
-    if not isinstance(said, dict):
-        raise CheckError(f"{where} is a table; got {said!r}.")
-    for key, value in said.items():
+    for key, value in _table(said, where).items():
         if key not in known:
             raise CheckError(f"{where} has no key {key!r}. There are: {', '.join(known)}.")
-        kinds = (int, float) if known[key] is float else known[key]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and known[key] is not bool):
-            raise CheckError(f"{where}: {key} = {value!r} is not of the right kind.")
+        if not known[key].takes(value):
+            words = known[key].words
+            raise CheckError(f"{where}: {key} = {value!r} is not of the right kind: write {words}.")
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,13 @@ from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
 
+from pullback.cli import notebook
+from pullback.cli.checking.sites import TELLING, sites_in
 from pullback.cli.homes import enter, is_beside, is_entered
-from pullback.tour import run_file
+from pullback.cli.paths import is_there, real
+from pullback.cli.source import is_source, unreadable
 
+_ENDING = "__pullback_ending__"
 # As `pullback check` writes names: with what holds a function, or with the line of one of several definitions.
 _NAME = re.compile(r"(?!\d)[\w.]+(?:\[.+\]|@\d+)?")
 
@@ -24,12 +28,12 @@ def load(target: str) -> tuple[ModuleType, str | None]:
     'sin'
     """
     place, name = split(target)
-    if not place.endswith(".py") and ("/" in place or place.startswith(".")):
+    if not is_source(place) and ("/" in place or place.startswith(".")):
         raise FileNotFoundError(
             f"{place} is no Python file: name a file, a module or module:function"
         )
     with _arguments_of_nobody(place):
-        if place.endswith(".py"):
+        if is_source(place):
             return _from_file(Path(place)), name
         enter_home(place)
         return importlib.import_module(place), name
@@ -49,10 +53,10 @@ def _arguments_of_nobody(place: str) -> Generator[None]:
 
 def enter_home(place: str) -> None:
     """Let names mean what they do for a file or module: those of its own folder come first."""
-    if not place.endswith(".py"):
+    if not is_source(place):
         enter(Path.cwd())
         return
-    path = Path(place).resolve()
+    path = real(place)
     packages = packages_of(path)
     root = path.parents[len(packages)]
     # a file named like a module of somebody else's must not be found in its stead
@@ -68,7 +72,7 @@ def split(target: str) -> tuple[str, str | None]:
     ('ops.py', "table['f']")
     """
     place, _, name = target.rpartition(":")
-    if Path(target).exists() or not place or not _NAME.fullmatch(name):
+    if is_there(target) or not place or not _NAME.fullmatch(name):
         return target, None
     return place, name
 
@@ -84,7 +88,7 @@ def reason_and_place(error: BaseException, target: str) -> tuple[str, str]:
     kind, said = type(error).__name__, str(error)
     if isinstance(error, SystemExit):
         kind, said = "it ends its process when it is imported", f"sys.exit({error.code!r})"
-    name = Path(target.partition(".py:")[0]).stem
+    name = Path(split(target)[0]).stem
     frames = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno) for f in frames if Path(f.filename).stem == name]
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).stem == name:
@@ -95,22 +99,59 @@ def reason_and_place(error: BaseException, target: str) -> tuple[str, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    path = path.resolve()
+    if why := unreadable(path):
+        reason = f"{path} {why}" if is_there(path) else f"there is no file {path}"
+        raise FileNotFoundError(reason)
+    path = real(path)
     enter_home(str(path))
+    packages = packages_of(path)
+    if packages:
+        importlib.import_module(".".join(packages))
     loaded = [m for m in list(sys.modules.values()) if _is_of(m, path)]
     if loaded:  # another file imports it: what it registers cannot be registered twice
         return loaded[0]
-    packages = packages_of(path)
+    if path.suffix == notebook.SUFFIX:
+        return _run_notebook(path)
     if packages:
-        return importlib.import_module(".".join([*packages, path.stem]))
-    name = f"{path.stem}_to_check" if _is_taken(path) else path.stem
+        return _run(path, ".".join([*packages, path.stem]))
+    return _run(path, f"{path.stem}_to_check" if _is_taken(path) else path.stem)
+
+
+def _run(path: Path, name: str) -> ModuleType:
+    """A file as a module; one that ends its process has what it had defined by then."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        return run_file(path, name)
+        spec.loader.exec_module(module)
+    except SystemExit as error:
+        setattr(module, _ENDING, error)
     except BaseException:
         sys.modules.pop(name, None)  # half of a module is none
         raise
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+    return module
+
+
+def _run_notebook(path: Path) -> ModuleType:
+    """The cells of a notebook as a module, up to the last that defines a custom gradient or has a say about them."""
+    book = notebook.read(path)
+    module = ModuleType(re.sub(r"\W", "_", path.stem) + "_notebook")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    wanted = [max(site.lines) for site in sites_in(book.text)]
+    wanted += [cell.before + 1 for cell in book.cells if any(w in cell.text for w in TELLING)]
+    if ended := notebook.run(book, max(wanted, default=0), vars(module)):
+        setattr(module, _ENDING, ended[1])
+    return module
+
+
+def ending_of(module: ModuleType) -> BaseException | None:
+    """What ended a file before its end, after which what it had defined is there."""
+    return vars(module).get(_ENDING)
 
 
 def _is_of(module: ModuleType, path: Path) -> bool:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pullback.cli.status import Status
+
 if TYPE_CHECKING:
     from pullback._listing import Target, Targets
-
-NOT_RUN = 2
 
 
 class Kind(enum.StrEnum):
@@ -57,19 +57,20 @@ def targets(
     """
     from pullback._listing_text import as_text
     from pullback.cli.calls import NotRun, refuse, run_target
+    from pullback.cli.terminal import echo
 
     try:
         found, arguments = run_target(model, _listed, inputs or ())
         chosen = _chosen(replace(found, name=_name(model, found.name)), kind or (), match)
     except NotRun as error:
         refuse(model, error)
-        raise typer.Exit(NOT_RUN) from error
+        raise typer.Exit(Status.UNDECIDED) from error
     if json:
-        typer.echo(_as_json(chosen, arguments))
+        echo(_as_json(chosen, arguments))
         return
-    typer.echo("\n".join(map(_row, chosen)) if every else as_text(chosen, "`--all`"))
+    echo("\n".join(map(_row, chosen)) if every else as_text(chosen, "`--all`"))
     if arguments and not every:
-        typer.echo(f"run with {arguments}; --input gives others")
+        echo(f"run with {arguments}; --input gives others")
 
 
 def _name(target: str, name: str) -> str:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pullback.cli.status import Status
+
 
 def tour(
     only: Annotated[
@@ -25,19 +27,19 @@ def tour(
         raise typer.BadParameter(
             "the tour runs TensorFlow, which is not installed: pip install 'pullback[tensorflow]'"
         )
-    from rich.console import Console
-
+    from pullback.cli.outputs import unwritable, write
+    from pullback.cli.terminal import console as console_of
     from pullback.tour import Told, find_stories, load_story
     from pullback.tour._page import as_page
     from pullback.tour._render import print_story
 
-    console = Console()
+    console = console_of()
     paths = dict(enumerate(find_stories(), start=1))
     chosen = only or list(paths)
     if unknown := [number for number in chosen if number not in paths]:
         raise typer.BadParameter(f"there is no story {unknown[0]}: choose from 1 to {len(paths)}.")
-    if html is not None and not html.parent.is_dir():
-        raise typer.BadParameter(f"--html: there is no folder {html.parent}")
+    if why := unwritable({"--html": html}):
+        raise typer.BadParameter(why)
     told: list[Told] = []
     for number in chosen:
         story = load_story(paths[number])
@@ -50,9 +52,9 @@ def tour(
         f"stock TensorFlow {stock} of {len(chosen)}."
     )
     if html is not None:
-        html.write_text(as_page(told, _made_with()), encoding="utf-8")
+        write(html, as_page(told, _made_with()))
         console.print(f"Written to {html}.", soft_wrap=True)
-    raise typer.Exit(right < len(chosen))
+    raise typer.Exit(Status.FINE if right == len(chosen) else Status.WRONG)
 
 
 def _made_with() -> str:

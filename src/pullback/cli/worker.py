@@ -1,24 +1,31 @@
 """Work in a process of its own: what crashes or never ends there takes nothing with it.
 
-The process makes one object and asks it for everything. Where it dies or takes too long, the answer to that question is
-lost, and a new process goes on with the next.
+The process makes one object and asks it for everything. Where it dies, takes too long or says what is no answer, the
+answer to that question is lost, and a new process goes on with the next. Answers are data, of a type that is known
+beforehand: nothing that comes from there is run here. That is a fence against crashes, and none against hostile code.
 """
 
 from __future__ import annotations
 
-import logging
-import multiprocessing
+import contextlib
 import os
+import pickle
 import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from queue import Empty, Queue
+from typing import IO, Any, NoReturn
+
+from pullback.cli.plain import Unfitting, read_line
+from pullback.cli.serving import NotLoaded as NotLoaded
 
 LOADING = 120.0  # seconds that importing a framework may take at least, however short the functions
 _PATIENCE = 5.0  # seconds until a process that is through has ended
-
-
-class NotLoaded(Exception):
-    """The object cannot be made, or says so itself; the text says why."""
+_LONGEST = 1 << 27  # bytes of an answer: far more than any report has
+_PROGRAM = "import sys; sys.path[:] = {!r}; from pullback.cli.serving import serve; serve()"
 
 
 class Lost(Exception):
@@ -28,94 +35,149 @@ class Lost(Exception):
 class Apart:
     """An object of another process, with at most so many seconds for each answer; 0 is for ever.
 
-    `make` is called there; what it gives has `names()` and `outcome(index, options)`.
+    `make` is called there; what it gives has `names()` and `outcome(question, options)`, whose results are of the type
+    `answers`.
     """
 
-    def __init__(self, make: Callable[[], Any], seconds: float) -> None:
+    def __init__(self, make: Callable[[], Any], seconds: float, answers: Any = None) -> None:
         self._make = make
         self._seconds = seconds or None
-        self._process: Any = None
-        self._pipe: Any = None
+        self._type = answers
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: Queue[bytes] = Queue(2)
+        self._asked = 0
+        self._pid: int | None = None
 
     def names(self) -> list[str]:
         """Make the object there; the names of what it can be asked for."""
         try:
-            answer = self._started()
+            return self._started()
         except Lost as lost:
             raise NotLoaded(f"cannot be loaded: {lost}") from None
-        if isinstance(answer, str):
-            raise NotLoaded(answer)
-        return answer
 
     @property
     def is_running(self) -> bool:
         """Whether the object is there, with all that it remembers."""
         return self._process is not None
 
-    def outcome(self, index: Any, options: dict[str, Any], seconds: float | None = None) -> Any:
+    def outcome(self, question: Any, options: dict[str, Any], seconds: float | None = None) -> Any:
         """What comes of one of them; raises `Lost` where nothing came in the usual time, or in so many seconds."""
         if self._process is None:
-            self._started()
-        try:
-            self._pipe.send((index, options))
-        except OSError as error:
-            raise Lost("its process has ended") from error
-        return self._answer(self._seconds if seconds is None else seconds or None)
+            try:
+                self._started()
+            except NotLoaded as error:
+                raise Lost(str(error)) from None
+        self._asked += 1
+        self._send((self._asked, question, options))
+        return self._answer(self._seconds if seconds is None else seconds or None, self._type)
 
     def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._pipe.close()
-            self._process.kill()
-            self._process.join()
-            self._process = None
+        """End the process, and what it has started."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        _end(process)
+        process.wait()
+        with contextlib.suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
 
-    def _started(self) -> Any:
-        spawn = multiprocessing.get_context("spawn")  # frameworks do not survive a fork
-        self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, self._make))
-        self._process.start()
-        theirs.close()
-        return self._answer(self._seconds and max(self._seconds, LOADING))
+    def _started(self) -> list[str]:
+        self.close()
+        words = [sys.executable, *(f"-W{one}" for one in sys.warnoptions)]
+        self._process = subprocess.Popen(
+            [*words, "-c", _PROGRAM.format(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # an interrupt is for the process that asks: it ends this one
+        )
+        self._lines, self._asked, self._pid = Queue(2), 0, None
+        reading = (self._process.stdout, self._lines)
+        threading.Thread(target=_read, args=reading, daemon=True).start()
+        self._send(self._make)
+        names = self._answer(self._seconds and max(self._seconds, LOADING), list[str] | str)
+        if isinstance(names, str):
+            self.close()
+            raise NotLoaded(names)
+        return names
 
-    def _answer(self, seconds: float | None) -> Any:
-        process = self._process
+    def _send(self, question: Any) -> None:
+        pipe = self._process and self._process.stdin
         try:
-            if self._pipe.poll(seconds):
-                return self._pipe.recv()
-            is_least = bool(self._seconds) and seconds == LOADING > (self._seconds or 0)
-            whose = (
-                "which loading has at least, whatever --timeout says" if is_least else "--timeout"
-            )
-            reason = f"it did not end within {seconds:g} seconds ({whose})"
-        except (EOFError, OSError):
-            process.join(_PATIENCE)
-            reason = _end_of(process.exitcode)
+            if pipe is not None:
+                pipe.write(pickle.dumps(question))
+                pipe.flush()
+        except OSError:
+            self._lose(self._why_ended())
+
+    def _answer(self, seconds: float | None, kind: Any) -> Any:
+        """The answer to the last question; whatever else comes is none."""
+        end = None if seconds is None else time.monotonic() + seconds
+        others = 0
+        while True:
+            try:
+                line = self._lines.get(timeout=end and max(0.0, end - time.monotonic()))
+            except Empty:
+                self._lose(_forked(others) or self._too_long(seconds))
+            if not line:
+                self._lose(_forked(others) or self._why_ended())
+            number, pid, answer = self._read(line, kind)
+            self._pid = self._pid or pid
+            if pid == self._pid and number == self._asked:
+                return answer
+            if pid == self._pid:
+                self._lose(
+                    "its process answered out of turn: it writes to files that are not its own"
+                )
+            others += 1  # by a copy of the process, while the process itself may still answer
+
+    def _read(self, line: bytes, kind: Any) -> Any:
+        try:
+            return read_line(line, tuple[int, int, kind])
+        except Unfitting:
+            shown = line[:40].decode("utf-8", "backslashreplace")
+            self._lose(f"its process wrote what is no answer: {shown!r}")
+
+    def _lose(self, reason: str) -> NoReturn:
         self.close()
         raise Lost(reason)
 
+    def _too_long(self, seconds: float | None) -> str:
+        is_least = bool(self._seconds) and seconds == LOADING > (self._seconds or 0)
+        whose = "which loading has at least, whatever --timeout says" if is_least else "--timeout"
+        return f"it did not end within {seconds:g} seconds ({whose})"
 
-def _end_of(status: int | None) -> str:
-    if status is not None and status < 0:
+    def _why_ended(self) -> str:
+        if self._process is None:
+            return "its process was ended"
+        try:
+            return _end_of(self._process.wait(_PATIENCE))
+        except subprocess.TimeoutExpired:
+            return "it closed the files of its process"
+
+
+def _read(stream: IO[bytes] | None, lines: Queue[bytes]) -> None:
+    """All lines, and nothing at the end; a line that is too long comes in pieces, which are no answers."""
+    if stream is not None:
+        with stream, contextlib.suppress(OSError, ValueError):
+            while line := stream.readline(_LONGEST):
+                lines.put(line)
+    lines.put(b"")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _forked(others: int) -> str:
+    return "it forked its process, and only the copy answered" if others else ""
+
+
+def _end_of(status: int) -> str:
+    if status < 0:
         return f"its process was ended by {signal.Signals(-status).name}"
     return f"it ended its process with status {status}"
-
-
-def _serve(pipe: Any, make: Callable[[], Any]) -> None:
-    """Make the object, then answer until nobody asks any more."""
-    # An interrupt is for the process that asks: it ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(2, 1)  # what functions print must not get between the lines of the output
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    here = make()
-    try:
-        pipe.send(here.names())
-    except NotLoaded as error:
-        pipe.send(str(error))
-        return
-    while True:
-        try:
-            index, options = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(here.outcome(index, options))

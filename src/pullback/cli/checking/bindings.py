@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 NOT_DEFINED = "never defined in this run"
@@ -37,15 +37,18 @@ def bindings_in(text: str) -> Mapping[Path, list[Binding]]:
     return found
 
 
-def fate(own: range, alive: int | None, several: list[Binding]) -> str:
-    """What became of a definition that its name does not mean, where `alive` is the line of the one that it does."""
+def fate(own: range, alive: int | None, several: list[Binding], named: Callable[[int], str]) -> str:
+    """What became of a definition that its name does not mean, where `alive` is the line of the one that it does.
+
+    `named` says how lines are called.
+    """
     mine = next((b for b in several if _meet(b.lines, own)), None)
     other = next((b for b in several if alive is not None and alive in b.lines), None)
     if mine is None or other is None:
         return f"{NOT_DEFINED}, or replaced"
     if other.lines.start < mine.lines.start or mine.is_apart_from(other):
         return NOT_DEFINED
-    return f"replaced by line {alive}"
+    return f"replaced by {named(alive or 0)}"
 
 
 def _meet(some: range, others: range) -> bool:

@@ -97,16 +97,26 @@ def _outside_domain(found: Found, options: Mapping[str, Any], check: Check, said
 
 def _free(found: Found) -> Iterator[tuple[int, Any]]:
     """Tensors of which nothing but the shape matters, each with one of numbers between 0 and 1 in its place."""
-    probes = only_engine().probes
-    for k, (value, source) in enumerate(
-        zip(found.guess.args, found.guess.sources.values(), strict=False)
-    ):
+    probes, plain = only_engine().probes, _with_plain_numbers(found)
+    for k, (name, value) in enumerate(zip(found.guess.sources, found.guess.args, strict=False)):
         dtype = getattr(getattr(value, "dtype", None), "name", "")
-        if dtype in ("float32", "float64") and (source == TRIED or source.startswith("by ")):
-            yield (
-                id(value),
-                probes.tensor(numbers(tuple(value.shape), "unit", dtype, (k, 0)), dtype),
-            )
+        if dtype in ("float32", "float64") and name in plain:
+            inside = numbers(tuple(value.shape), "unit", dtype, (k, 0))
+            yield id(value), probes.tensor(inside, dtype)
+
+
+def _with_plain_numbers(found: Found) -> set[str]:
+    """The parameters whose numbers nobody has said anything about."""
+    recipe = found.guess.recipe
+    said = (
+        {p.name: w.values for p, w in zip(recipe.parameters, recipe.chosen, strict=True)}
+        if recipe
+        else {}
+    )
+    sources = found.guess.sources.items()
+    return {
+        n for n, s in sources if not said.get(n, "" if s == TRIED or s.startswith("by ") else s)
+    }
 
 
 def _is_right(found: Found, options: dict[str, Any], check: Check) -> bool:

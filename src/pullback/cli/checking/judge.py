@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pullback._engine import only_engine
 from pullback.check import Report, progress
 from pullback.check import check as check_gradient
+from pullback.check.diagnosis.meant import meaning
 from pullback.cli.checking.caveats import caveat_of
-from pullback.cli.checking.meant import HOW_TO_SAY, meaning
+from pullback.cli.checking.elsewhere import right_elsewhere, symmetric_instead
+from pullback.cli.checking.intent import intention_of
 from pullback.cli.checking.outcome import RIGHT, UNKNOWN, WRONG, Item, Outcome
 from pullback.cli.checking.reach import Found
-from pullback.cli.checking.variants import caveat_of_variants
+from pullback.cli.checking.variants import Slip, slip_of
 from pullback.cli.guess.calls import described
 from pullback.cli.guess.docstrings import says_tensor
 from pullback.cli.guess.names import is_data, is_setting, may_be_learnt
@@ -21,6 +25,7 @@ from pullback.cli.guess.wanted import DEFAULT
 from pullback.errors import CheckError
 
 _ABSENT = ("none", "detached")  # kinds of findings: the rule gives nothing for an input
+_HOW_TO_SAY = "If it is meant, say so: @pb.inputs(against=…) or @pb.inputs(ignore='why')"
 _LOST = (*_ABSENT, "mode")  # the same in graphs, while eager code has a gradient by accident
 
 
@@ -30,17 +35,28 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
     inputs = described(guess, found.function)
     try:
         is_said = "against" in options or "tolerance" in options
-        meant = "" if is_said or found.fault else meaning(found.function, guess.args, guess.kwargs)
+        meant = "" if is_said or found.fault else _meaning(found)
         if meant:
             notes = (f"with {found.caveat}",) if found.caveat else ()
-            return Outcome(item, UNKNOWN, f"{meant}. {HOW_TO_SAY}", inputs, notes=notes)
+            return Outcome(item, UNKNOWN, f"{meant}. {_HOW_TO_SAY}", inputs, notes=notes)
         report, held = _checked(found, dict(options))
+        notes = tuple[str, ...]()
+        if report.verdict == "wrong" and not origin and "domain" not in options:
+            for one, more, words in _meant_inputs(found):
+                inside, held_inside = _checked(one, {**options, **more})
+                # what is wrong to second order only is not wrong inside
+                if inside.verdict == "right" or any(
+                    f.kind == "second" for f in inside.findings[:1]
+                ):
+                    found, options, report, held = one, {**options, **more}, inside, held_inside
+                    notes = (f"tested for {words}",)
+                    break
     except CheckError as error:
         blamed = f"with what {origin} gives: " if origin else ""
         return Outcome(item, UNKNOWN, f"{blamed}{error}", inputs)
     again = f"pullback check {item.file}:{item.name} --report --seed {report.seed}"
     report = replace(report, name=item.name, reproduce=again)
-    notes = tuple(f"no gradient for {name}, taken as a constant" for name in held)
+    notes += tuple(f"no gradient for {name}, taken as a constant" for name in held)
     outcome = Outcome(item, RIGHT, "", inputs, report=report, notes=notes)
     if report.verdict == "wrong":
         return _wrong(outcome, report, found, options, is_given=bool(origin))
@@ -52,6 +68,31 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
             text=f"undecided: {reason.removesuffix('.')}. --report says what to write",
         )
     return _right(outcome, report, found, held, options, is_given=bool(origin))
+
+
+def _meant_inputs(found: Found) -> Iterator[tuple[Found, dict[str, Any], str]]:
+    """Where the docstring says that numbers lie, and symmetric matrices if one half alone is read, in words too."""
+    domain = found.guess.domain
+    if domain:
+        yield found, {"domain": domain}, f"{_words_of_domain(domain)}, as its docstring says"
+    for one in symmetric_instead(found):
+        yield one, {"domain": "symmetric"}, "symmetric matrices, of which it reads one half"
+
+
+def _words_of_domain(domain: Mapping[str, Any]) -> str:
+    pairs = [
+        (n, f"between {w[0]:g} and {w[1]:g}" if isinstance(w, tuple) else w)
+        for n, w in domain.items()
+    ]
+    return ", ".join(f"{name} {where}" for name, where in pairs)
+
+
+def _meaning(found: Found) -> str:
+    """What a rule does that nobody can have meant to be the derivative."""
+    guess = found.guess
+    probe = only_engine().probes.make_probe(found.function, guess.args, guess.kwargs, None, 0)
+    with contextlib.closing(probe):
+        return meaning(probe)
 
 
 def _right(
@@ -71,15 +112,38 @@ def _right(
             f"If that is meant: @pb.inputs(wrt={[line.leaf.name for line in report.inputs]})"
         )
         return replace(outcome, status=UNKNOWN, text=text)
-    caveat = found.caveat
-    if not (caveat or is_given):
-        caveat = caveat_of_variants(found, options, lambda *call: _checked(*call)[0])
+    slip = None if is_given else slip_of(found, options, _report_of)
+    if slip and slip.counts:
+        return _with_slip(outcome, slip, found)
+    caveat = (found.caveat and f"with {found.caveat}") or (slip.text if slip else "")
     if caveat:
-        text = f"right at these inputs; with {caveat.removesuffix('.')}. @pb.inputs(...) says which are meant"
+        text = f"right at these inputs; {caveat.removesuffix('.')}. @pb.inputs(...) says which are meant"
         return replace(outcome, status=UNKNOWN, text=text)
     if not options.get("wrt") and (lost := _lost_outside(found)):
         return replace(outcome, status=UNKNOWN, text=lost)
     return replace(outcome, text=text)
+
+
+def _with_slip(outcome: Outcome, slip: Slip, found: Found) -> Outcome:
+    """Right at its inputs and wrong with others that it takes as well, unless that is meant."""
+    meant = _meaning(slip.found) or _intention(found)
+    text = f"right at these inputs; {slip.text.removesuffix('.')}"
+    if meant:
+        return replace(outcome, status=UNKNOWN, text=f"{text}: {meant}. {_HOW_TO_SAY}")
+    return replace(outcome, status=WRONG, text=text)
+
+
+def _intention(found: Found) -> str:
+    """What the function, or what it is made in, says of a rule that differs from the derivative."""
+    around = [call[0] for call in (found.outer, found.factory) if call]
+    said = intention_of(inspect.unwrap(found.function), *map(_described, around))
+    return f"“{said}”" if said else ""
+
+
+def _described(outer: Any) -> Any:
+    """Where a callable is described: an object by its class."""
+    own = inspect.isroutine(outer) or isinstance(outer, type)
+    return outer if own else type(outer)
 
 
 def _wrong(
@@ -88,6 +152,11 @@ def _wrong(
     """Wrong, unless the inputs that were made up may be to blame, or the rule is an approximation."""
     finding = report.findings[0]
     outcome = replace(outcome, status=WRONG, text=report.diagnosis, source=finding.source or "")
+    if found.counts and not found.unsure:
+        return outcome
+    if meant := _intention(found):
+        text = f"{report.diagnosis.removesuffix('.')}; but it says {meant}. {_HOW_TO_SAY}"
+        return replace(outcome, status=UNKNOWN, text=text)
     if is_given:
         return outcome
     names = {line.leaf.path: line.leaf.name for line in report.inputs}
@@ -96,8 +165,30 @@ def _wrong(
         wrt = list(
             names.values()
         )  # a gradient of labels that is there, and wrong, is no other input's affair
-    caveat = caveat_of(report, found, {"wrt": wrt, **options}, lambda *call: _checked(*call)[0])
+    options = {"wrt": wrt, **options}
+    caveat = caveat_of(report, found, options, _report_of) or _elsewhere(report, found, options)
     return replace(outcome, status=UNKNOWN, text=caveat) if caveat else outcome
+
+
+def _elsewhere(report: Report, found: Found, options: Mapping[str, Any]) -> str:
+    """Other shapes with which it is right: those that were made up first may not be meant."""
+
+    def is_right(one: Found) -> bool:
+        return _report_of(one, {**options, "quick": True, "explain": False}).ok
+
+    # what is wrong at special points alone is not wrong for its shape
+    right = None if report.findings[0].made_up else right_elsewhere(found, is_right)
+    if right is None:
+        return ""
+    inputs = described(right.guess, right.function)
+    said = report.diagnosis.removesuffix(".")
+    return (
+        f"right with {inputs}, but with these inputs {said}. @pb.inputs(...) says which are meant"
+    )
+
+
+def _report_of(found: Found, options: Mapping[str, Any]) -> Report:
+    return _checked(found, dict(options))[0]
 
 
 def _checked(found: Found, options: dict[str, Any]) -> tuple[Report, list[str]]:

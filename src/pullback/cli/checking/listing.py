@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -17,6 +18,8 @@ from pullback.cli.checking.places import Place, sites_of
 from pullback.cli.checking.recorder import codes_of, is_at
 from pullback.cli.checking.sites import REGISTER, Site
 from pullback.cli.discover import Candidate, candidates, has_own_gradient, named
+from pullback.cli.paths import real
+from pullback.cli.source import place_of, text_of, written_at
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def known_in(module: ModuleType, place: Place) -> dict[str, Known]:
         is_new = not at or one.name == place.only or any(one in held[s] for s in at)
         if one.name not in found and is_new and not _is_around(one, found):
             line = max((s.line for s in at), default=_line_of(one.function, file))
-            found[one.name] = Known(Item(one.name, str(file or ""), line), None, one)
+            found[one.name] = Known(item_at(one.name, file, line), None, one)
     only = place.only
     kept = {n: k for n, k in found.items() if only is None or _is_within(only, [n])}
     return dict(sorted(kept.items(), key=lambda pair: pair[1].site is None))
@@ -56,20 +59,21 @@ def known_in(module: ModuleType, place: Place) -> dict[str, Known]:
 def file_of(module: ModuleType) -> Path | None:
     """The file of a module, if it has one."""
     path = getattr(module, "__file__", None)
-    return Path(path).resolve() if path else None
+    return real(path) if path else None
 
 
 def _written(module: ModuleType, file: Path | None, sites: list[Site]) -> Iterator[Known]:
     """What the source defines; of several under one name, those that do not exist have their lines in it."""
-    text = file.read_text(encoding="utf-8") if sites and file else ""
+    text = text_of(file) if sites and file else ""
     bindings, taken = bindings_in(text), set[str]()
     gone = {site: _gone(module, file, site, sites, bindings) for site in sites}
     alive = {site.name: site for site in reversed(sites) if not gone[site]}
     for site in sites:
         is_first = site.name not in taken and alive.get(site.name, site) == site
-        name = site.name if is_first else f"{site.name}@{site.line}"
-        taken.add(name)
-        yield Known(Item(name, str(file), site.line), site, gone=gone[site])
+        item = item_at(site.name, file, site.line)
+        item = item if is_first else replace(item, name=f"{site.name}@{item.line}")
+        taken.add(item.name)
+        yield Known(item, site, gone=gone[site])
 
 
 def _gone(
@@ -92,9 +96,14 @@ def _gone(
     if len(several) < 2 or is_at(site, file, tuple(inner for c in codes for inner in codes_in(c))):
         return ""
     others = [s.line for s in sites if s.path == outer and is_at(s, file, tuple(codes))]
-    lines = [c.co_firstlineno for c in codes if Path(c.co_filename).resolve() == file]
+    lines = [line for written, line in map(written_at, codes) if written == file]
     own = range(min(site.lines), max(site.lines) + 1)
-    return fate(own, next(iter([*others, *lines]), None), several)
+    return fate(own, next(iter([*others, *lines]), None), several, partial(_line_named, file))
+
+
+def _line_named(file: Path, line: int) -> str:
+    at, cell = place_of(file, line)
+    return cell or f"line {at}"
 
 
 def _findable(site: Site) -> tuple[str, ...]:
@@ -131,8 +140,18 @@ def _is_within(only: str | None, names: list[str]) -> bool:
 
 
 def _line_of(function: Any, file: Path | None) -> int:
-    own = [c for c in codes_of(function) if file and Path(c.co_filename).resolve() == file]
-    return own[-1].co_firstlineno if own else 0
+    places = map(written_at, codes_of(function))
+    own = [line for written, line in places if file and written == file]
+    return own[-1] if own else 0
+
+
+def item_at(name: str, file: Path | None, line: int) -> Item:
+    """A custom gradient at a line of the text of a file."""
+    return (
+        Item(name, str(file), *place_of(file, line))
+        if file and line
+        else Item(name, str(file or ""))
+    )
 
 
 def function_of(module: ModuleType, known: Known) -> Any:

@@ -13,11 +13,15 @@ MARKS = {RIGHT: "✓", WRONG: "✗", UNKNOWN: "?", IGNORED: "·"}
 
 @dataclass(frozen=True)
 class Item:
-    """A custom gradient that was found: its name, and where it is written; or a target that is `absent`."""
+    """A custom gradient that was found: its name, and where it is written; or a target that is `absent`.
+
+    In a notebook `cell` says where, for people: `cell 3:5`.
+    """
 
     name: str
     file: str = ""
     line: int = 0
+    cell: str = ""
     absent: bool = False
 
 
@@ -28,6 +32,22 @@ class Unloaded:
     text: str
     source: str = ""
     absent: bool = False
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something to say of a file that was loaded; `is_open` where it may have kept something from being checked."""
+
+    text: str
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The custom gradients of a place."""
+
+    items: tuple[Item, ...]
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +90,7 @@ class Outcome:
             "name": self.item.name,
             "file": self.item.file,
             "line": self.item.line,
+            "cell": self.item.cell or None,
             "status": self.status,
             "text": self.text,
             "inputs": self.inputs,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,22 @@ class Settings:
             return here + list(only_engine().probes.changed_settings())
         except EngineError:  # nothing has been imported whose settings could be changed
             return here
+
+
+def shut(modules: Iterable[ModuleType]) -> list[str]:
+    """Modules that answer with an error, or end the process, where others look through all that are loaded."""
+    return [
+        f"what module {module.__name__} says of itself" for module in modules if _is_shut(module)
+    ]
+
+
+def _is_shut(module: ModuleType) -> bool:
+    try:
+        hasattr(module, "__wrapped__")  # no module has one, and many ask
+        dir(module)
+    except BaseException:  # whatever it raises, it is about nothing that was done here
+        return True
+    return False
 
 
 def _of_python() -> dict[str, Any]:

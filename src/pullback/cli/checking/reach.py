@@ -17,12 +17,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from pullback._engine import only_engine
 from pullback._inputs import Inputs, inputs_of
 from pullback._reach import walk
 from pullback.check.probe import Ran, Reached
-from pullback.cli.checking.recorder import codes_of, is_at, recorded
+from pullback.cli.checking.calling import (
+    callables_in,
+    called,
+    methods_of,
+    names_in,
+    names_of,
+    signature_holder,
+    takes_several,
+)
+from pullback.cli.checking.recorder import codes_of, is_at
 from pullback.cli.checking.sites import DEFINE, Site
+from pullback.cli.checking.tensors import numbers_as_tensors
 from pullback.cli.discover import Candidate, has_own_gradient, named
 from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
 from pullback.cli.guess.calls import with_defaults
@@ -33,6 +45,7 @@ from pullback.cli.inputs import said_beside
 _SECONDS = 20.0  # for finding arguments of one function
 _MOST_CALLS = 1500  # the same as a number of calls
 _MOST_OUTER = 60  # calls of a factory that ran, and reached nothing
+_MOST_INSTANCES = 4  # of a class, made of different arguments
 _DEPTH = 3  # how often what a factory returned is called in its turn
 
 
@@ -46,7 +59,8 @@ class Found:
 
     `factory` is the call that returned it. `fault` is what is wrong with its gradient at first sight, where it `raises`
     what was raised, `unsure` that its inputs may be to blame; `caveat` says
-    what a likelier reading of its parameters came to.
+    what a likelier reading of its parameters came to. `counts` are the gradients that a rule returns, and those that it
+    should, where no inputs make them fit.
     """
 
     function: Any
@@ -55,6 +69,7 @@ class Found:
     caveat: str = ""
     raises: bool = False
     unsure: bool = False
+    counts: tuple[int, int] | None = None
     outer: tuple[Any, Guess] | None = None
     factory: tuple[Any, Guess] | None = None
 
@@ -89,7 +104,9 @@ class Search:
             self.best = self.best or found
         if self.best is not None:
             # a rule that raises may be meant for other shapes
-            return replace(self.best, unsure=self.best.raises or _tensors(self.best.guess) > 1)
+            never = self.best.counts is not None and not takes_several(self.best.function)
+            doubt = self.best.raises or _tensors(self.best.guess) > 1
+            return replace(self.best, unsure=doubt and not never)
         raise Unreached(self.why or "nothing in its module calls it")
 
     def _ways(self) -> Iterator[Found]:
@@ -149,7 +166,11 @@ class Search:
                     yield from self._with_defaults(function, guess, ran.fault)
                     is_first = False
                 told = caveat if _all_alike(guess) else ""
-                yield Found(function, guess, ran.fault, told, raises=_raises(ran))
+                found = Found(
+                    function, guess, ran.fault, told, raises=_raises(ran), counts=ran.counts
+                )
+                yield from self._with_tensors(found)
+                yield found
             self._failed("no arguments were found in time")
 
     def _with_defaults(self, function: Any, guess: Guess, fault: str) -> Iterator[Found]:
@@ -193,11 +214,10 @@ class Search:
         """Call what the function is made in."""
         top = getattr(self.module, name, None)
         if isinstance(top, type):
-            for instance in self._instances(top):
+            for instance in itertools.islice(self._instances(top), _MOST_INSTANCES):
                 yield from self._in([instance])
-                for method in _methods(instance, rest[0]):
+                for method in methods_of(instance, rest[0]):
                     yield from self._calling(method, 0, name=f"{name}.{rest[0]}")
-                return
         elif callable(top):
             yield from self._calling(top, 0, name=name)
         else:
@@ -206,7 +226,7 @@ class Search:
     def _through_others(self, name: str) -> Iterator[Found]:
         """Call what mentions it: somebody knows with what it is to be called."""
         for other, value in list(vars(self.module).items()):
-            mentions = name in _names_in(value)
+            mentions = name in names_in(value)
             if (
                 other == name
                 or not mentions
@@ -216,7 +236,7 @@ class Search:
             if isinstance(value, type):
                 for instance in itertools.islice(self._instances(value), 1):
                     yield from self._in([instance])
-                    for method in _methods(instance, "call"):
+                    for method in methods_of(instance, "call"):
                         yield from self._calling(method, 0)
             else:
                 yield from self._calling(value, 0, name=other)
@@ -269,15 +289,32 @@ class Search:
         yield from self._guesses(signature_holder(outer), direct=False)
 
     def _reached(self, hit: Reached, outer: Any, guess: Guess) -> Iterator[Found]:
+        hit = replace(hit, args=tuple(map(_as_tensor, hit.args)))
         ran = only_engine().probes.trial(hit.function, hit.args, hit.kwargs)
         if ran.refused:
             self._failed(ran.refused)
             return
         sources = dict.fromkeys(
-            _names_of(hit), f"by {getattr(outer, '__name__', type(outer).__name__)}"
+            names_of(hit), f"by {getattr(outer, '__name__', type(outer).__name__)}"
         )
         call = Guess(hit.args, hit.kwargs, sources, guess.hinted)
-        yield Found(hit.function, call, ran.fault, raises=_raises(ran), outer=(outer, guess))
+        found = Found(
+            hit.function,
+            call,
+            ran.fault,
+            raises=_raises(ran),
+            outer=(outer, guess),
+            counts=ran.counts,
+        )
+        yield from self._with_tensors(found)
+        yield found
+
+    def _with_tensors(self, found: Found) -> Iterator[Found]:
+        """The same call with tensors for those plain numbers for which the rule has a gradient."""
+        for guess, ran in numbers_as_tensors(found.function, found.guess):
+            yield replace(
+                found, guess=guess, fault=ran.fault, raises=_raises(ran), counts=ran.counts
+            )
 
     def _instances(self, kind: type) -> Iterator[Any]:
         """Objects of a class, for arguments that its constructor takes."""
@@ -308,6 +345,14 @@ def given_call(function: Any, said: Inputs, origin: str) -> Guess:
     return Guess(said.args, dict(said.kwargs), sources, hinted=True)
 
 
+def _as_tensor(value: Any) -> Any:
+    """A variable as the tensor that it holds: a rule may read it again, and nobody writes it in between."""
+    if not (hasattr(value, "assign") and hasattr(value, "shape")):
+        return value
+    held = np.asarray(value)
+    return only_engine().probes.tensor(held, held.dtype.name)
+
+
 def _raises(ran: Ran) -> bool:
     return bool(ran.fault) and not ran.is_misshapen
 
@@ -332,53 +377,6 @@ def _tensors(guess: Guess) -> int:
 
 def _shapes(guess: Guess) -> list[Any]:
     return [v.shape for v in (*guess.args, *guess.kwargs.values()) if hasattr(v, "dtype")]
-
-
-def called(outer: Callable[..., Any], guess: Guess) -> tuple[Any, list[Reached], str]:
-    """Run forward and backward: a rule may have a custom gradient of its own."""
-    with recorded() as reached:
-        ran = only_engine().probes.trial(outer, guess.args, guess.kwargs)
-    return ran.result, reached, ran.refused if ran.result is None else ""
-
-
-def _methods(instance: Any, name: str) -> Iterator[Any]:
-    """The method of a name, or what runs it as it should be: a layer is called, not its `call`."""
-    if callable(instance) and name in ("call", "__call__", "build", "__init__"):
-        yield instance
-    method = getattr(instance, name, None)
-    if callable(method) and not name.startswith("__"):
-        yield method
-    own = [n for n in vars(type(instance)) if not n.startswith("_") and n != name]
-    yield from (m for m in (getattr(instance, n, None) for n in own) if inspect.ismethod(m))
-
-
-def signature_holder(outer: Any) -> Any:
-    """Where the parameters of a callable are told: a layer's are those of its `call`."""
-    call = getattr(outer, "call", None)
-    return call if callable(call) and not inspect.isfunction(outer) else outer
-
-
-def callables_in(result: Any) -> list[Any]:
-    """What is returned and can be called."""
-    if isinstance(result, dict):
-        result = list(result.values())
-    several = result if isinstance(result, list | tuple) else [result]
-    return [one for one in several if callable(one) and not hasattr(one, "dtype")][:8]
-
-
-def _names_in(value: Any) -> set[str]:
-    """The global names that a function, or the methods of a class, use."""
-    parts = vars(value).values() if isinstance(value, type) else [value]
-    codes = [code for part in parts for code in codes_of(part)]
-    inner = [c for code in codes for c in code.co_consts if hasattr(c, "co_names")]
-    return {name for code in (*codes, *inner) for name in code.co_names}
-
-
-def _names_of(hit: Reached) -> list[str]:
-    try:
-        return list(inspect.signature(hit.function).bind(*hit.args, **hit.kwargs).arguments)
-    except (TypeError, ValueError):
-        return []
 
 
 def with_call(found: Found, said: Inputs, origin: str) -> Found:

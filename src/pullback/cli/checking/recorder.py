@@ -13,6 +13,7 @@ from pullback._function import GradientFunction
 from pullback._reach import unwrapped
 from pullback.check.probe import Reached
 from pullback.cli.checking.sites import Site
+from pullback.cli.source import written_at
 
 
 @contextlib.contextmanager
@@ -45,7 +46,5 @@ def is_at(
     site: Site, file: Path, codes: Iterator[types.CodeType] | tuple[types.CodeType, ...]
 ) -> bool:
     """Whether code is what a site defines."""
-    return any(
-        code.co_firstlineno in site.lines and Path(code.co_filename).resolve() == file
-        for code in codes
-    )
+    places = map(written_at, codes)
+    return any(line in site.lines and written == file for written, line in places)

@@ -16,16 +16,19 @@ from pullback._engine import only_engine
 from pullback._inputs import Inputs
 from pullback.cli.checking.judge import judged
 from pullback.cli.checking.listing import Known, file_of, function_of, known_in
-from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Outcome, Unloaded
+from pullback.cli.checking.outcome import IGNORED, UNKNOWN, Item, Listing, Outcome, Unloaded
 from pullback.cli.checking.places import Place
-from pullback.cli.checking.process import Settings
+from pullback.cli.checking.process import Settings, shut
 from pullback.cli.checking.reach import Found, Search, Unreached, given_call, with_call
+from pullback.cli.checking.remarks import remarks_on
 from pullback.cli.checking.sites import REGISTER, Site
 from pullback.cli.discover import LAZY, Candidate, bound, named
 from pullback.cli.inputs import NAME
 from pullback.cli.settings import Project, Said, said_of
-from pullback.cli.target import enter_home, load, reason_and_place
+from pullback.cli.target import ending_of, enter_home, load, reason_and_place
 from pullback.errors import CheckError
+
+Answer = tuple[Listing | Unloaded | Outcome, list[str]]
 
 
 class NotLoaded(Exception):
@@ -49,20 +52,20 @@ class Here:
         """Nothing is known before a place is asked about."""
         return []
 
-    def outcome(self, question: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, list[str]]:
-        """The items of `(place,)`, or the outcome of `(place, name)`; and which settings of the process are changed."""
-        return self._answer(*question, options=options), self._settings.changed()
+    def outcome(self, question: tuple[Any, ...], options: dict[str, Any]) -> Answer:
+        """What there is at `(place,)`, or what comes of `(place, name)`; and which settings of the process changed."""
+        answer = self._answer(*question, options=options)
+        return answer, self._settings.changed() + shut(self._modules.values())
 
     def _answer(self, place: Place, *name: str, options: dict[str, Any]) -> Any:
         try:
             known = self._load(place)
         except NotLoaded as error:
             return error.why
-        return (
-            self._outcome(place, known[name[0]], options)
-            if name
-            else [k.item for k in known.values()]
-        )
+        if name:
+            return self._outcome(place, known[name[0]], options)
+        items = tuple(k.item for k in known.values())
+        return Listing(items, remarks_on(self._modules[place.target], place))
 
     def close(self) -> None:
         """Nothing to close."""
@@ -75,10 +78,19 @@ class Here:
                 self._modules[place.target] = (
                     self._modules.get(place.target) or load(place.target)[0]
                 )
-                self._known[place] = known_in(self._modules[place.target], place)
+                self._known[place] = self._list(place)
             except (Exception, SystemExit) as error:
                 raise NotLoaded(self._unloaded(place, error)) from error
         return self._known[place]
+
+    def _list(self, place: Place) -> dict[str, Known]:
+        """What is there; where a file has ended before it defined any of it, nothing is."""
+        module = self._modules[place.target]
+        known = known_in(module, place)
+        ending = ending_of(module)
+        if ending is not None and all(k.gone for k in known.values()):
+            raise ending
+        return known
 
     def _unloaded(self, place: Place, error: BaseException) -> Unloaded:
         module, only = self._modules.get(place.target), place.only

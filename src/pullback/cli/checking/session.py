@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
+from pullback.cli.checking.listing import item_at
 from pullback.cli.checking.outcome import (
     IGNORED,
     RIGHT,
@@ -24,15 +24,20 @@ from pullback.cli.checking.outcome import (
     Outcome,
     Unloaded,
 )
-from pullback.cli.checking.places import Place, may_hold, not_there, places, sites_of
+from pullback.cli.checking.places import Place, may_hold, not_there, sites_of
 from pullback.cli.checking.select import is_selected
 from pullback.cli.checking.show.files import as_github, as_json, as_junit, as_notice
 from pullback.cli.checking.show.lines import line, note, summary
 from pullback.cli.checking.show.page import as_page
+from pullback.cli.checking.show.sarif import as_sarif
 from pullback.cli.checking.workers import Asker, Crew, Task
+from pullback.cli.outputs import write
+from pullback.cli.paths import is_file, real
 from pullback.cli.settings import Project
+from pullback.cli.source import line_of_place
+from pullback.cli.status import Status, status_of
+from pullback.cli.terminal import in_one_line
 
-ALL_RIGHT, SOME_WRONG, SOME_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 _MOST_JOBS = 2  # unless asked for: each is a process with a framework in it, about 600 MB
 
 
@@ -57,40 +62,44 @@ class Session:
         select: str,
         fail_fast: bool,
         full: bool,
+        if_any: bool = False,
     ) -> None:
         self.console, self.crew, self.options, self.github = console, crew, options, github
-        self.select, self.fail_fast, self.full = select, fail_fast, full
+        self.select, self.fail_fast, self.full, self.if_any = select, fail_fast, full, if_any
         self.outcomes: list[Outcome] = []
         self.ending = Ending(0.0)
         self._status: Any = None
         self._names: dict[Item, str] = {}
         self._project = project
+        self._is_open = False  # whether something was said that leaves the run undecided
 
-    def run(self, targets: Sequence[str]) -> int:
-        """Check everything; the status with which the command ends."""
+    def run(self, targets: Sequence[str], found: Sequence[Place]) -> int:
+        """Check everything in the places that the targets come to; the status with which the command ends."""
         began, stopped = time.perf_counter(), ""
         try:
             with self.console.status("loading") as self._status:
-                tasks = self._tasks(self._present(places(targets)))
-                if not tasks and not self.outcomes:
+                tasks = self._tasks(self._present(found))
+                if not tasks and not self.outcomes and not self.if_any:
                     self._nothing(targets)
                 left = self._checked(tasks)
                 if left:
                     stopped = f"stopped at the first wrong one: {left} not checked"
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             stopped = f"interrupted after {len(self.outcomes)} functions"
             self.console.print(note("?", " ".join(targets), stopped))
-            return INTERRUPTED
+            return status_of(interrupt)
         finally:
             self.ending = replace(self.ending, seconds=time.perf_counter() - began, stopped=stopped)
             self.crew.close()
         if not all(outcome.item.absent for outcome in self.outcomes):
             text = summary(self.outcomes, self.ending)
             self.console.print(Text(text, style="bold"))
-        idle = self._without_effect(targets)
+        self._say_what_has_no_effect(targets)
         for remark in self.ending.remarks if self.github else ():
             self.console.print(Text(as_notice(remark)))
-        return exit_status([*(o.status for o in self.outcomes), *([UNKNOWN] if idle else [])])
+        if self.if_any and not self.outcomes and not self._is_open:
+            return Status.FINE
+        return exit_status([*(o.status for o in self.outcomes), *[UNKNOWN] * self._is_open])
 
     def _present(self, found: Sequence[Place]) -> list[Place]:
         """The places that are there; the others have a line of their own."""
@@ -109,33 +118,32 @@ class Session:
                 return len(tasks) - count
         return 0
 
-    def _without_effect(self, targets: Sequence[str]) -> bool:
+    def _say_what_has_no_effect(self, targets: Sequence[str]) -> None:
         """Say which keys of pyproject.toml are about nothing: a setting without effect is a mistake."""
         file = self._project.file
         if file is None:
-            return False
-        all_seen = any(file.parent.is_relative_to(Path(target).resolve()) for target in targets)
+            return
+        all_seen = any(file.parent.is_relative_to(real(target)) for target in targets)
         known = [(item.file, item.name) for item in self._names if item.file]
         keys = self._project.without_effect(known, all_seen=all_seen)
         for key in keys:
             text = f'[tool.pullback.functions."{key}"] is about no custom gradient that was found'
             self._note(str(file), text)
-        return bool(keys)
 
     def _tasks(self, found: Sequence[Place]) -> list[Task]:
         """What is to be checked; a place that cannot be loaded has a line for all that its source defines."""
         tasks: list[Task] = []
         several = len({place.target for place in found if not place.covered}) > 1
         for place in found:
-            self._status.update(f"loading {place.label}")
+            self._status.update(Text(f"loading {in_one_line(place.label)}"))
             if self.select and not may_hold(place, self.select):
                 self._names.update({item: item.name for item in _written(place)})
                 continue
-            items = self.crew.first().items(place)
-            reason = items if isinstance(items, Unloaded) else None
+            listing = self.crew.first().items(place)
+            reason = listing if isinstance(listing, Unloaded) else None
             if place.covered and not (reason and reason.absent):
                 continue
-            known = _written(place) if isinstance(items, Unloaded) else items
+            known = _written(place) if isinstance(listing, Unloaded) else list(listing.items)
             named = {item: f"{place.label}:{item.name}" if several else item.name for item in known}
             kept = [
                 item
@@ -143,6 +151,8 @@ class Session:
                 if not self.select or is_selected(self.select, f"{place.label}:{item.name}")
             ]
             self._names.update(named)
+            for remark in () if isinstance(listing, Unloaded) else listing.remarks:
+                self._note(place.label, remark.text, is_open=remark.is_open)
             if reason and (kept or not known):
                 self._unloaded(place, kept, reason)
             tasks += [] if reason else [(place, item) for item in kept]
@@ -153,9 +163,10 @@ class Session:
             name = ":".join(filter(None, (place.label, place.only)))
             self._add(Outcome(Item(name, absent=True), UNKNOWN, reason.text))
             return
-        path, line = Path(place.target), reason.source.rpartition(":")[2]
-        file = str(path.resolve()) if path.is_file() else ""
-        for item in items or [Item(place.label, file, int(line or 1) if file else 0)]:
+        path = Path(place.target)
+        file = str(real(path)) if is_file(path) else ""
+        line = line_of_place(path, reason.source) if file else None
+        for item in items or [Item(place.label, file, (line or 1) if file else 0)]:
             self._add(Outcome(item, UNKNOWN, reason.text, source=reason.source))
 
     def _nothing(self, targets: Sequence[str]) -> None:
@@ -163,14 +174,15 @@ class Session:
         text = f"defines no custom gradient{left}. Name a function: module:function."
         self._note(" ".join(targets), text)
 
-    def _note(self, name: str, text: str) -> None:
-        """Something that is said of the whole run."""
-        self.console.print(note("?", name, text))
+    def _note(self, name: str, text: str, *, is_open: bool = True) -> None:
+        """Something that is said of the whole run, or of a file; where it `is_open` the run is undecided."""
+        self._is_open = self._is_open or is_open
+        self.console.print(note("?" if is_open else "·", name, text))
         self.ending = replace(self.ending, notes=(*self.ending.notes, f"{name}  {text}"))
 
     def _show_running(self) -> None:
         running = ", ".join(sorted(self.crew.running.values()))
-        self._status.update(f"checking {running} ({len(self.outcomes)} done)")
+        self._status.update(Text(f"checking {in_one_line(running)} ({len(self.outcomes)} done)"))
 
     def _add(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
@@ -180,7 +192,7 @@ class Session:
         elif self.full and outcome.report is not None:
             report: Any = outcome.report
             name = self._names.get(outcome.item, outcome.item.name)
-            self.console.print(replace(report, name=name))
+            self.console.print(replace(report, name=in_one_line(name)))
         else:
             self.console.print(line(outcome, self._names.get(outcome.item, outcome.item.name)))
 
@@ -189,10 +201,9 @@ def _written(place: Place) -> list[Item]:
     """What the source of a place defines, where it can be read without being run."""
     path = Path(place.target)
     try:
-        sites = sites_of(path)
+        items = [item_at(site.name, real(path), site.line) for site in sites_of(path)]
     except (SyntaxError, ValueError, OSError):
         return []
-    items = [Item(site.name, str(path.resolve()), site.line) for site in sites]
     only = place.only
     return [i for i in items if only is None or i.name == only or i.name.startswith(f"{only}.")]
 
@@ -200,18 +211,19 @@ def _written(place: Place) -> list[Item]:
 def exit_status(statuses: Sequence[str]) -> int:
     """Wrong outweighs undecided, undecided outweighs right; nothing at all is undecided."""
     if WRONG in statuses:
-        return SOME_WRONG
+        return Status.WRONG
     decided = [status for status in statuses if status in (RIGHT, IGNORED)]
-    return ALL_RIGHT if statuses and len(decided) == len(statuses) else SOME_UNKNOWN
+    return Status.FINE if statuses and len(decided) == len(statuses) else Status.UNDECIDED
 
 
-def write(run: Session, *, json: str, junit: str, html: str) -> None:
-    """The files that are asked for; `-` prints JSON."""
-    makers: dict[str, Callable[..., str]] = {junit: as_junit, html: as_page}
-    if json == "-":
-        typer.echo(as_json(run.outcomes, run.ending))
-    elif json:
-        makers[json] = as_json
-    for path, make in makers.items():
-        if path:
-            Path(path).write_text(make(run.outcomes, run.ending), encoding="utf-8")
+def write_files(run: Session, files: Mapping[str, str]) -> None:
+    """The files that are asked for, by option."""
+    makers: dict[str, Callable[..., str]] = {
+        "--json": as_json,
+        "--junit": as_junit,
+        "--html": as_page,
+        "--sarif": as_sarif,
+    }
+    for option, file in files.items():
+        if file:
+            write(file, makers[option](run.outcomes, run.ending))

@@ -8,22 +8,52 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pullback._engine import only_engine
+from pullback.cli.checking.calling import callables_in, called, signature_holder
 from pullback.cli.checking.caveats import Check, caveat_of
-from pullback.cli.checking.reach import Found, callables_in, called, signature_holder
+from pullback.cli.checking.elsewhere import (
+    goes_by_rows,
+    of_other_sizes,
+    says_more_axes,
+    with_more_axes,
+)
+from pullback.cli.checking.reach import Found
 from pullback.cli.checking.recorder import codes_of
-from pullback.cli.guess.calls import described, spec
+from pullback.cli.guess.calls import Guess, described, spec
+from pullback.cli.guess.docstrings import choices_of as choices_said
 from pullback.cli.guess.names import number_for
-from pullback.cli.guess.reading import choices_of, parameters_of, source_of
+from pullback.cli.guess.reading import choices_of, doc_of, parameters_of, source_of
 from pullback.cli.guess.wanted import TRIED, numbers
 from pullback.cli.guess.words import means
 from pullback.errors import CheckError
 
-Variant = tuple[str, Found]
-_MOST = 6
+
+@dataclass(frozen=True)
+class Variant:
+    """A function with something changed, and what that is; `counts` says that the rule is to blame where it is wrong.
+
+    Where a `fault` counts, a rule that raises is wrong as well.
+    """
+
+    words: str
+    found: Found
+    counts: bool = True
+    fault_counts: bool = False
+
+
+@dataclass(frozen=True)
+class Slip:
+    """With what a function is wrong that is right at its inputs."""
+
+    text: str
+    found: Found
+    counts: bool
+
+
+_MOST = 8
 _LARGER, _BETWEEN = 1.5, 0.7  # far enough from a default, and from 0 and 1, for a factor to show
 _SMALL = 0.01  # numbers below only guard against zero
 _FLAT, _DEEPER = (3, 4), (3, 2, 4)
@@ -31,19 +61,22 @@ _AXIS = "axis axes *_axis dim"
 _MASKS = {"mask *_mask": "flags", "weights weight sample_weight* class_weight*": "positive"}
 
 
-def caveat_of_variants(found: Found, options: Mapping[str, Any], check: Check) -> str:
+def slip_of(found: Found, options: Mapping[str, Any], check: Check) -> Slip | None:
     """With what a function is wrong that is right at its inputs; nothing where none is found."""
-    for words, one in itertools.islice(_variants(found), _MOST):
+    for variant in itertools.islice(_variants(found), _MOST):
+        one = variant.found
         ran = only_engine().probes.trial(one.function, one.guess.args, one.guess.kwargs)
         if ran.refused or ran.not_finite:
             continue
+        if ran.fault and not ran.is_misshapen and variant.fault_counts:
+            return Slip(f"with {variant.words}, the rule raises {ran.fault}", one, variant.counts)
         try:
             report = check(one, {**options, "quick": True})
         except CheckError:
             continue
         if report.verdict == "wrong" and not caveat_of(report, one, options, check):
-            return f"{words}, {report.diagnosis}"
-    return ""
+            return Slip(f"with {variant.words}, {report.diagnosis}", one, variant.counts)
+    return None
 
 
 def _variants(found: Found) -> Iterator[Variant]:
@@ -51,6 +84,28 @@ def _variants(found: Found) -> Iterator[Variant]:
     yield from _with_own_settings(found)
     yield from _made_with_others(found)
     yield from _called_with_others(found)
+    yield from _of_other_shapes(found)
+
+
+def _of_other_shapes(found: Found) -> Iterator[Variant]:
+    """Other sizes, and batches of what was right alone."""
+    for one in of_other_sizes(found):
+        if not one.fault:
+            yield Variant(_inputs_of(one), one)
+    for one in with_more_axes(found):
+        is_said = says_more_axes(found)
+        if goes_by_rows(one) and (is_said or not one.fault or _is_vector(found)):
+            counts = is_said or _is_vector(found)
+            yield Variant(_inputs_of(one), one, counts=counts, fault_counts=counts)
+
+
+def _is_vector(found: Found) -> bool:
+    """Whether no tensor has more than one axis: what takes rows as well is hardly meant for one alone."""
+    return all(len(value.shape) < 2 for value in found.guess.args if hasattr(value, "dtype"))
+
+
+def _inputs_of(found: Found) -> str:
+    return described(found.guess, found.function)
 
 
 def _deeper(found: Found) -> Iterator[Variant]:
@@ -65,14 +120,15 @@ def _deeper(found: Found) -> Iterator[Variant]:
     )
     if any(a is not b for a, b in zip(args, found.guess.args, strict=True)):
         guess = replace(found.guess, args=args)
-        yield described(guess, found.function), replace(found, guess=guess)
+        one = replace(found, guess=guess)
+        yield Variant(_inputs_of(one), one)
 
 
 def _with_own_settings(found: Found) -> Iterator[Variant]:
     """Other values for parameters of its own; by name, which `tf.custom_gradient` asks no gradient for."""
-    for p, value in _other_settings(found.function, found):
-        guess = replace(found.guess, kwargs={**found.guess.kwargs, p.name: value})
-        yield spec(p.name, value), replace(found, guess=guess)
+    for p, value in _other_settings(found.function, found, found.guess):
+        guess = _with_setting(found.guess, p.name, value)
+        yield Variant(spec(p.name, value), replace(found, guess=guess))
 
 
 def _made_with_others(found: Found) -> Iterator[Variant]:
@@ -80,13 +136,14 @@ def _made_with_others(found: Found) -> Iterator[Variant]:
     if found.factory is None:
         return
     factory, given = found.factory
-    for p, value in _other_settings(factory, found, given.kwargs):
+    for p, value in _other_settings(factory, found, given):
+        guess = _with_setting(given, p.name, value)
         try:
-            made = factory(*given.args, **{**given.kwargs, p.name: value})
+            made = factory(*guess.args, **guess.kwargs)
         except Exception:  # a value that the factory refuses
             continue
         alike = [one for one in callables_in(made) if _is_same_code(codes_of(one), found)]
-        yield from ((spec(p.name, value), replace(found, function=one)) for one in alike[:1])
+        yield from (Variant(spec(p.name, value), replace(found, function=one)) for one in alike[:1])
 
 
 def _called_with_others(found: Found) -> Iterator[Variant]:
@@ -94,30 +151,50 @@ def _called_with_others(found: Found) -> Iterator[Variant]:
     if found.outer is None:
         return
     outer, given = found.outer
-    for p, value in _other_settings(outer, found, given.kwargs):
-        _, reached, _ = called(outer, replace(given, kwargs={**given.kwargs, p.name: value}))
+    for p, value in _other_settings(outer, found, given):
+        _, reached, _ = called(outer, _with_setting(given, p.name, value))
         alike = [hit for hit in reached if _is_same_code(iter(hit.codes), found)]
         for hit in alike[:1]:
             guess = replace(found.guess, args=hit.args, kwargs=hit.kwargs)
-            yield spec(p.name, value), replace(found, function=hit.function, guess=guess)
+            yield Variant(spec(p.name, value), replace(found, function=hit.function, guess=guess))
 
 
 def _is_same_code(codes: Iterator[Any], found: Found) -> bool:
     return not set(codes).isdisjoint(codes_of(found.function))
 
 
+def _with_setting(guess: Guess, name: str, value: Any) -> Guess:
+    """The same call with another setting: in the place that it has, else by name."""
+    known = [p.name for p in guess.recipe.parameters] if guess.recipe else []
+    if guess.recipe is None or name not in known:
+        return replace(guess, kwargs={**guess.kwargs, name: value})
+    chosen = list(guess.recipe.chosen)
+    chosen[known.index(name)] = replace(chosen[known.index(name)], plain=value)
+    changed = replace(guess.recipe, chosen=tuple(chosen)).guess()
+    return replace(changed, kwargs={**guess.kwargs, **changed.kwargs})
+
+
 def _other_settings(
-    function: Any, found: Found, given: Mapping[str, Any] | None = None
+    function: Any, found: Found, given: Guess
 ) -> Iterator[tuple[inspect.Parameter, Any]]:
-    """Parameters that keep their defaults, each with values that it may have as well."""
+    """Parameters with other values that they may have: of those that keep their defaults, and of choices and flags."""
     if getattr(function, "__name__", "") == "<lambda>":
         return  # `lambda x, k=k: ...` has no settings, but holds what k is now
-    own = found.guess
-    taken = {*(own.kwargs if given is None else given), *(own.sources if given is None else ())}
+    names = [n for n in given.sources if n not in given.kwargs]
+    values = {**dict(zip(names, given.args, strict=False)), **given.kwargs}
     text = source_of(function)
     for p in parameters_of(signature_holder(function)):
-        if p.default is not inspect.Parameter.empty and p.name not in taken:
-            yield from ((p, value) for value in _others(p.name, p.default, text, found))
+        now = values.get(p.name, p.default)
+        is_kept = p.name not in values and now is not inspect.Parameter.empty
+        if is_kept or isinstance(now, bool | str) or _is_axis(p.name, now):
+            said = choices_said(doc_of(function), p.name) if isinstance(now, str) else []
+            others = _others(p.name, now, text, found)
+            others += [choice for choice in said if choice not in (now, *others)]
+            yield from ((p, value) for value in others)
+
+
+def _is_axis(name: str, value: Any) -> bool:
+    return isinstance(value, int) and means(_AXIS, name)
 
 
 def _others(name: str, default: Any, text: str, found: Found) -> list[Any]:
@@ -127,12 +204,17 @@ def _others(name: str, default: Any, text: str, found: Found) -> list[Any]:
         return [choice for choice in choices_of(name, text) if choice != default]
     if default is None:
         return _masks(name, found)
-    if isinstance(default, int) and means(_AXIS, name):
+    if _is_axis(name, default):
         return [axis for axis in (0, -1) if axis != default][:1]
     if not isinstance(default, int | float) or 0 < abs(default) < _SMALL:
         return []
+    if isinstance(default, int) and default not in (0, 1):
+        is_power = default & (default - 1) == 0
+        return [
+            2 * default if is_power else default + 2
+        ]  # as odd, even, or a power of two, as it was
     if default not in (0, 1):
-        return [default + 1 if isinstance(default, int) else _LARGER * default]
+        return [_LARGER * default]
     # a whole number may be a count, unless its name says otherwise
     number = number_for(name) or (_BETWEEN if isinstance(default, float) else None)
     return [] if number is None else [number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pullback.cli.checking.outcome import UNKNOWN, Item, Outcome, Unloaded
+from pullback.cli.checking.outcome import UNKNOWN, Item, Listing, Outcome, Unloaded
 from pullback.cli.checking.places import Place
-from pullback.cli.checking.server import Here
+from pullback.cli.checking.server import Answer, Here
 from pullback.cli.settings import Project
 from pullback.cli.worker import LOADING, Apart, Lost
 
@@ -23,12 +24,12 @@ class Asker:
 
     def __init__(self, project: Project, seconds: float, *, isolate: bool) -> None:
         make = partial(Here, project)
-        self._runner: Any = Apart(make, seconds) if isolate else make()
+        self._runner: Any = Apart(make, seconds, Answer) if isolate else make()
         self._loaded: set[Place] = set()
         self._changed: tuple[Place, list[str]] | None = None
         self._seconds = seconds
 
-    def items(self, place: Place) -> list[Item] | Unloaded:
+    def items(self, place: Place) -> Listing | Unloaded:
         """The custom gradients of a place, or why it cannot be loaded."""
         if refused := self._refused(place):
             return refused
@@ -36,6 +37,8 @@ class Asker:
             found = self._ask((place,), {}, max(self._seconds, LOADING) if self._seconds else 0)
         except Lost as lost:
             return Unloaded(f"cannot be loaded: {lost}")
+        if isinstance(found, Outcome):
+            return Unloaded("cannot be loaded: its process answered out of turn")
         self._loaded.add(place)
         return found
 
@@ -48,9 +51,13 @@ class Asker:
             if isinstance(found, Unloaded):
                 return Outcome(item, UNKNOWN, found.text, source=found.source)
         try:
-            return self._ask((place, item.name), dict(options), self._seconds)
+            found = self._ask((place, item.name), dict(options), self._seconds)
         except Lost as lost:
             return Outcome(item, UNKNOWN, f"could not be checked: {lost}")
+        if isinstance(found, Outcome) and found.item == item:
+            return found
+        why = found.text if isinstance(found, Unloaded) else "its process answered out of turn"
+        return Outcome(item, UNKNOWN, f"could not be checked: {why}")
 
     def close(self) -> None:
         """End its process."""
@@ -74,7 +81,12 @@ class Asker:
 
     def _ask(self, question: Any, options: dict[str, Any], seconds: float) -> Any:
         limit = (seconds,) if isinstance(self._runner, Apart) else ()
+        own = os.getpid()
         answer, changed = self._runner.outcome(question, options, *limit)
+        if (
+            os.getpid() != own
+        ):  # a copy that a function here has forked: its answers are given twice
+            os._exit(0)
         if changed:
             self._changed = (question[0], changed)
         return answer

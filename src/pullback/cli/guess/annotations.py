@@ -10,7 +10,8 @@ import types
 import typing
 from typing import Any
 
-from pullback.cli.guess.wanted import ANNOTATION, Dims, Wanted
+from pullback.cli.guess.sizes import Dims
+from pullback.cli.guess.wanted import ANNOTATION, Wanted
 
 _PLAIN: dict[Any, Any] = {int: 2, bool: True, str: "", float: 0.5, complex: 0.5 + 0.5j}
 _BY_NAME = {kind.__name__: value for kind, value in _PLAIN.items()}
@@ -19,6 +20,9 @@ _DTYPES = {
     "Int": "int32", "Int32": "int32", "Int64": "int64", "Integer": "int32", "Bool": "bool", "Complex": "complex64",
     "Complex64": "complex64", "Complex128": "complex128", "Num": "float32", "Shaped": "float32", "Inexact": "float32",
 }  # fmt: skip
+_DIM = re.compile(
+    r"\d*[A-Za-z_]\w*(?:\s*(?:\+|-|\*|//?)\s*\w+)*|\d+(?:\s*(?:\+|-|\*|//?)\s*\w+)+"
+)  # `H`, `2*H`, `H//2`
 _SHAPED = re.compile(r"^(?:\w+\.)*(\w+)\[\s*[\w.]+\s*,\s*[fr]?[\"'](.*?)[\"']\s*\]$")
 
 
@@ -88,9 +92,10 @@ def dims_of(text: str) -> Dims:
     >>> dims_of("batch 3 dim=4")
     ('batch', 3, 4)
     """
-    words = [w.rpartition("=")[2] for w in text.replace(",", " ").split() if w != "..."]
-    words = [w.strip("*#?_") or "free" for w in words]
-    return tuple(int(w) if w.isdigit() else w for w in words)
+    parts = [w.strip() for w in text.split(",")] if "," in text else text.split()
+    words = [w.rpartition("=")[2] for w in parts if w not in ("...", "")]
+    words = [w.strip("*#?_ ") or "free" for w in words]
+    return tuple(int(w) if w.isdigit() else w if _DIM.fullmatch(w) else "free" for w in words)
 
 
 def _choice(wanted: Any) -> list[Wanted]:

@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pullback.cli.guess.reading import parameters_of, readings
+from pullback.cli.guess.reading import doc_of, parameters_of, readings, whole_numbers_in
 from pullback.cli.guess.shapes import tried
-from pullback.cli.guess.wanted import DEFAULT, TRIED, Shape, Wanted, made, shape_of, sizes
+from pullback.cli.guess.sizes import Shape, SizeRule, shape_of, size_rules, sizes
+from pullback.cli.guess.wanted import DEFAULT, DOCSTRING, TRIED, Wanted, domain_of, made
 
 NOT_FINITE, DOUBTFUL = "not finite", "doubtful"
 _VALUES = ("", "positive", "negative", "unit", "above one", "definite")
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 _MOST_COMBINATIONS = 12  # of readings of the parameters
 _MOST_READINGS = 4096  # that are looked through for the likeliest
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a call was made up: what was wanted of each parameter, and what was chosen where that left it open."""
+
+    parameters: tuple[inspect.Parameter, ...]
+    chosen: tuple[Wanted, ...]
+    shapes: tuple[Shape, ...]
+    values: str = ""
+    dtypes: tuple[str, ...] = ()
+    given: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # sizes that are numbers of the call
+
+    @property
+    def leaves(self) -> tuple[Wanted, ...]:
+        """What is wanted of each tensor, those in dicts one by one."""
+        return tuple(leaf for one in self.chosen for leaf in one.leaves)
+
+    def guess(self) -> Guess:
+        """The call."""
+        dtypes = self.dtypes or ("",) * len(self.leaves)
+        several = enumerate(zip(self.leaves, self.shapes, dtypes, strict=True))
+        flat = iter([made(one, shape, k, self.values, dtype) for k, (one, shape, dtype) in several])
+        values = [_together(one, flat) for one in self.chosen]
+        pairs = list(zip(self.parameters, values, strict=True))
+        return Guess(
+            tuple(value for p, value in pairs if p.kind is not _BY_NAME),
+            {p.name: value for p, value in pairs if p.kind is _BY_NAME},
+            {p.name: one.source for p, one in zip(self.parameters, self.chosen, strict=True)},
+            hinted=not any(one.is_open or one.soft for one in self.leaves),
+            soft=any(one.soft for one in self.chosen),
+            recipe=self,
+        )
+
+
+def _together(wanted: Wanted, flat: Iterator[Any]) -> Any:
+    if not wanted.parts:
+        return next(flat)
+    return {key: next(flat) for key, _ in wanted.parts}
 
 
 @dataclass(frozen=True)
@@ -31,6 +73,16 @@ class Guess:
     sources: dict[str, str]
     hinted: bool = False
     soft: bool = False
+    recipe: Recipe | None = None
+
+    @property
+    def domain(self) -> dict[str, Any]:
+        """Where the docstring says that numbers lie, as `domain=` has it."""
+        if self.recipe is None:
+            return {}
+        pairs = zip(self.recipe.parameters, self.recipe.chosen, strict=True)
+        said = {p.name: domain_of(one.values) for p, one in pairs if one.source == DOCSTRING}
+        return {name: where for name, where in said.items() if where is not None}
 
 
 def guesses(function: Any, *, direct: bool = True) -> Generator[Guess, str | None]:
@@ -40,46 +92,26 @@ def guesses(function: Any, *, direct: bool = True) -> Generator[Guess, str | Non
     another reading of the parameters.
     """
     read = readings(function, direct=direct)
-    parameters = [p for p, _ in read]
+    rules, closed_over = size_rules(doc_of(function)), whole_numbers_in(function)
+    parameters = tuple(p for p, _ in read)
     combinations = list(_combinations([wanted for _, wanted in read]))
-    kinds = list(_kinds(len(read)))
-    for values, dtypes in kinds:
+    for values, whole in _kinds(len(read)):
         for chosen in combinations:
-            may_vary = any(one.is_real if "float64" in dtypes else one.may_vary for one in chosen)
+            leaves = [leaf for one in chosen for leaf in one.leaves]
+            dtypes = _dtypes(whole, chosen)
+            may_vary = any(one.is_real if "float64" in dtypes else one.may_vary for one in leaves)
             if (values or any(dtypes)) and not may_vary:
                 continue
-            for shapes in _shapes(chosen):
-                made_up = functools.partial(_made, chosen, shapes, dtypes)
-                answer = yield _guess(parameters, chosen, made_up(values))
+            given = {**closed_over, **_whole_numbers(parameters, chosen)}
+            for shapes in _shapes(parameters, chosen, rules, given):
+                recipe = Recipe(parameters, chosen, shapes, values, dtypes, given)
+                answer = yield recipe.guess()
                 others = [v for v in _VALUES if v != values] if answer == NOT_FINITE else []
                 for other in others:
                     if answer == NOT_FINITE:
-                        answer = yield _guess(parameters, chosen, made_up(other))
+                        answer = yield replace(recipe, values=other).guess()
                 if answer == DOUBTFUL:
                     break
-
-
-def _made(
-    chosen: Sequence[Wanted], shapes: Sequence[Shape], dtypes: Sequence[str], values: str
-) -> list[Any]:
-    several = enumerate(zip(chosen, shapes, dtypes, strict=True))
-    return [made(one, shape, k, values, dtype) for k, (one, shape, dtype) in several]
-
-
-def _guess(
-    parameters: Sequence[inspect.Parameter],
-    chosen: Sequence[Wanted],
-    values: Sequence[Any],
-) -> Guess:
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    pairs = list(zip(parameters, values, strict=True))
-    return Guess(
-        tuple(value for p, value in pairs if p.kind is not by_name),
-        {p.name: value for p, value in pairs if p.kind is by_name},
-        {p.name: one.source for p, one in zip(parameters, chosen, strict=True)},
-        hinted=not any(one.is_open or one.soft for one in chosen),
-        soft=any(one.soft for one in chosen),
-    )
 
 
 def with_defaults(guess: Guess, function: Any) -> Iterator[Guess]:
@@ -101,21 +133,52 @@ def _combinations(wanted: list[list[Wanted]]) -> Iterator[tuple[Wanted, ...]]:
         yield tuple(one[k] for one, k in zip(wanted, chosen, strict=True))
 
 
-def _kinds(count: int) -> Iterator[tuple[str, list[str]]]:
-    """Kinds of numbers and dtypes by parameter."""
-    yield from ((values, [""] * count) for values in _VALUES)
+def _kinds(count: int) -> Iterator[tuple[str, dict[int, str]]]:
+    """Kinds of numbers, and dtypes by the position of a parameter."""
+    yield from ((values, {}) for values in _VALUES)
     for whole in reversed(range(count if count > 1 else 0)):
-        yield "", ["int32" if k == whole else "" for k in range(count)]
-    yield from (("", [dtype] * count) for dtype in ("float64", "complex64"))
+        yield "", {whole: "int32"}
+    yield from (("", dict.fromkeys(range(count), dtype)) for dtype in ("float64", "complex64"))
 
 
-def _shapes(chosen: Sequence[Wanted]) -> Iterator[list[Shape]]:
-    """A shape for each: as its dimensions say, or tried."""
-    known = sizes([one.dims for one in chosen if one.dims is not None])
-    fixed = [None if one.is_open else shape_of(one.dims or (), known) for one in chosen]
-    for several in tried(sum(shape is None for shape in fixed)):
+def _whole_numbers(
+    parameters: Sequence[inspect.Parameter], chosen: Sequence[Wanted]
+) -> dict[str, int]:
+    """Plain whole numbers of the call, by the names that dimensions have for them."""
+    pairs = zip(parameters, chosen, strict=True)
+    return {p.name.lower(): one.plain for p, one in pairs if type(one.plain) is int}
+
+
+def _dtypes(by_position: dict[int, str], chosen: Sequence[Wanted]) -> tuple[str, ...]:
+    """A dtype for each tensor, those in dicts one by one."""
+    return tuple(by_position.get(k, "") for k, one in enumerate(chosen) for _ in one.leaves)
+
+
+def _shapes(
+    parameters: Sequence[inspect.Parameter],
+    chosen: Sequence[Wanted],
+    rules: Sequence[SizeRule],
+    given: Mapping[str, int],
+) -> Iterator[tuple[Shape, ...]]:
+    """A shape for each tensor: as its dimensions say, like another one, or tried."""
+    leaves = [leaf for one in chosen for leaf in one.leaves]
+    names = [p.name for p, one in zip(parameters, chosen, strict=True) for _ in one.leaves]
+    known = sizes([one.dims for one in leaves if one.dims is not None], rules, given)
+    fixed = [None if one.is_open else shape_of(one.dims or (), known) for one in leaves]
+    count = fixed.count(None)
+    beside = _related([shape for shape in fixed if shape is not None]) if 0 < count < 3 else []
+    for several in [*tried(count, rules), *itertools.product(beside, repeat=count)]:
         rest = iter(several)
-        yield [next(rest) if shape is None else shape for shape in fixed]
+        shapes = [next(rest) if shape is None else shape for shape in fixed]
+        if all(one.may_have(s) for one, s in zip(leaves, shapes, strict=True) if one.is_open):
+            by_name = dict(zip(names, shapes, strict=True))
+            yield tuple(by_name.get(one.like, s) for one, s in zip(leaves, shapes, strict=True))
+
+
+def _related(shapes: Sequence[Shape]) -> list[Shape]:
+    """Shapes of what may stand beside tensors of these: all of their axes, one of them, all but one."""
+    parts = [part for s in shapes for part in (s, s[-1:], s[:1], s[:-1], s[1:]) if part]
+    return list(dict.fromkeys(parts))
 
 
 def described(guess: Guess, function: Any) -> str:
@@ -137,6 +200,8 @@ def described(guess: Guess, function: Any) -> str:
 
 def spec(name: str, value: Any) -> str:
     """A tensor by dtype and shape, something else by its value."""
+    if isinstance(value, dict):
+        return f"{name} {{{', '.join(spec(str(key), v) for key, v in value.items())}}}"
     if isinstance(value, list | tuple) and any(hasattr(v, "dtype") for v in value):
         return f"{name} [{', '.join(spec('', v).strip() for v in value)}]"
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)

@@ -83,8 +83,10 @@ def _numbers(value: float, strict: bool, *, direct: bool) -> list[Wanted]:
     """A tensor of one number, the number itself, and, where the name leaves it open, a tensor of any shape."""
     scalar = Wanted(NAME, dims=(), values=f"={value}", soft=not strict)
     plain = Wanted(NAME, value)
-    tensor = [] if strict else [Wanted(NAME, values="positive" if value > 0 else "")]
-    return [scalar, *tensor, plain] if direct else [plain, scalar, *tensor]
+    tensor = Wanted(NAME, values="positive" if value > 0 else "")
+    if strict:
+        return [scalar, plain, replace(tensor, soft=True)] if direct else [plain, scalar]
+    return [scalar, tensor, plain] if direct else [plain, scalar, tensor]
 
 
 def _tensor(name: str, others: list[str]) -> list[Wanted]:

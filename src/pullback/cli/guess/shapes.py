@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
-from pullback.cli.guess.wanted import Shape
+from pullback.cli.guess.sizes import Shape, SizeRule, refitted
 
 
 def _read(text: str) -> list[tuple[Shape, ...]]:
@@ -52,10 +53,12 @@ APART = {
 }
 
 
-def tried(count: int) -> list[tuple[Shape, ...]]:
-    """Shapes for so many tensors, the likeliest first."""
+def tried(count: int, rules: Sequence[SizeRule] = ()) -> list[tuple[Shape, ...]]:
+    """Shapes for so many tensors, the likeliest first: with sizes that obey what words say of them, then any."""
     if count == 0:
         return [()]
     mixed = itertools.product(MIXED, repeat=count) if count in (2, 3) else ()
     alike, late = ([(shape,) * count for shape in shapes] for shapes in (ALIKE, LATE))
-    return list(dict.fromkeys([*alike, *APART.get(count, ()), *mixed, *late]))
+    several = list(dict.fromkeys([*alike, *APART.get(count, ()), *mixed, *late]))
+    obeying = [refitted(shapes, rules) for shapes in several] if rules else ()
+    return list(dict.fromkeys([*obeying, *several]))

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pullback._engine import only_engine
+from pullback.cli.guess.sizes import Dims, Shape
 
 NOTHING: Any = object()
 ANNOTATION, DOCSTRING, NAME, SOURCE, TRIED = "annotation", "docstring", "name", "source", "tried"
 DEFAULT = "default"
-Shape = tuple[int, ...]
-Dims = tuple[str | int, ...]
 
-# Sizes of named dimensions, in the order in which the names come up: all differ, so that no two can be confused.
-_SIZES = (3, 4, 5, 2, 6, 7)
-_KNOWN_SIZES = {"h": 6, "height": 6, "w": 5, "width": 5, "channels": 2, "1": 1}
+
+_INSIDE = 0.05  # share of a range at either end that is left free: guards set in there
 
 
 @dataclass(frozen=True)
 class Wanted:
     """One value that may suit a parameter: a plain one, or a tensor of some shape, dtype and kind of numbers.
 
-    Without `dims` a tensor may have any shape; `values` says how its numbers lie. `items` of them are a list. `soft`
-    marks what another reading may well replace.
+    Without `dims` a tensor may have any shape, or any of so many `axes`, or that of the tensor that it is `like`;
+    `values` says how its numbers lie. `items` of them are a list, `parts` the entries of a dict. `soft` marks
+    what another reading may well replace.
     """
 
     source: str = TRIED
@@ -36,6 +34,14 @@ class Wanted:
     values: str = ""
     items: int = 0
     soft: bool = False
+    axes: tuple[int, ...] = ()
+    like: str = ""
+    parts: tuple[tuple[str, Wanted], ...] = ()
+
+    @property
+    def leaves(self) -> tuple[Wanted, ...]:
+        """The tensors of which a shape is asked: its own, or those of its parts."""
+        return tuple(part for _, part in self.parts) or (self,)
 
     @property
     def is_tensor(self) -> bool:
@@ -45,7 +51,11 @@ class Wanted:
     @property
     def is_open(self) -> bool:
         """Whether its shape is to be tried."""
-        return self.is_tensor and self.dims is None
+        return self.is_tensor and self.dims is None and not self.like
+
+    def may_have(self, shape: Shape) -> bool:
+        """Whether a shape that is tried has as many axes as it may have."""
+        return not self.axes or len(shape) in self.axes
 
     @property
     def may_vary(self) -> bool:
@@ -56,18 +66,6 @@ class Wanted:
     def is_real(self) -> bool:
         """Whether it is a tensor of real numbers, which may have more digits."""
         return self.is_tensor and self.dtype == "float32"
-
-
-def sizes(all_dims: Sequence[Dims]) -> dict[str, int]:
-    """A size for each name of a dimension."""
-    names = dict.fromkeys(d.lower() for dims in all_dims for d in dims if isinstance(d, str))
-    free = iter([*_SIZES, *range(8, 8 + len(names))])
-    return {name: _KNOWN_SIZES.get(name) or next(free) for name in names}
-
-
-def shape_of(dims: Dims, known: dict[str, int]) -> Shape:
-    """Named dimensions as numbers."""
-    return tuple(d if isinstance(d, int) else known[d.lower()] for d in dims)
 
 
 def made(wanted: Wanted, shape: Shape, which: int, values: str = "", dtype: str = "") -> Any:
@@ -97,6 +95,9 @@ def numbers(shape: Shape, values: str, dtype: str, which: tuple[int, int]) -> An
         return rng.integers(0, 2, shape) if shape else np.ones(())
     if values.startswith("="):
         return np.full(shape, float(values[1:]))
+    if " to " in values:
+        low, high = map(float, values.split(" to "))
+        return rng.uniform(low + _INSIDE * (high - low), high - _INSIDE * (high - low), shape)
     plain = rng.normal(size=shape)
     if dtype.startswith("complex"):
         return plain + 1j * rng.normal(size=shape)
@@ -134,3 +135,11 @@ _KINDS: dict[str, Any] = {
     "one-hot": _one_hot,
     "shares": _shares,
 }
+
+
+def domain_of(values: str) -> Any:
+    """The kind of numbers as `domain=` of a check has it; nothing where it has no such thing."""
+    if " to " in values:
+        low, high = values.split(" to ")
+        return float(low), float(high)
+    return values if values in ("positive", "negative", "unit", "symmetric", "definite") else None

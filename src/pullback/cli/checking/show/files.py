@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from pullback.cli.checking.outcome import IGNORED, RIGHT, UNKNOWN, WRONG, Ending, Outcome
+from pullback.cli.source import line_of_place
 
 _BREAKS = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _IN_PROPERTIES = {**_BREAKS, ":": "%3A", ",": "%2C"}
@@ -61,7 +62,7 @@ def as_github(outcome: Outcome) -> str:
     level = {WRONG: "error", UNKNOWN: "warning", IGNORED: "notice"}.get(outcome.status)
     if level is None:
         return ""
-    file, line = shown(outcome.item.file), _line_of_rule(outcome)
+    file, line = shown(outcome.item.file), line_of_rule(outcome)
     title = _escaped(f"pullback: {outcome.item.name}", _IN_PROPERTIES)
     place = f"file={_escaped(file, _IN_PROPERTIES)},line={line}," if file else ""
     return f"::{level} {place}title={title}::{_escaped(outcome.text, _BREAKS)}"
@@ -72,10 +73,10 @@ def as_notice(text: str) -> str:
     return f"::notice title=pullback check::{_escaped(text, _BREAKS)}"
 
 
-def _line_of_rule(outcome: Outcome) -> int:
-    name, _, line = outcome.source.partition(",")[0].partition(":")
-    is_same = name == Path(outcome.item.file).name and line.isdigit()
-    return int(line) if is_same else max(outcome.item.line, 1)
+def line_of_rule(outcome: Outcome) -> int:
+    """The line of the file at which the rule is written, or else the function."""
+    at = line_of_place(Path(outcome.item.file), outcome.source.partition(",")[0])
+    return at or max(outcome.item.line, 1)
 
 
 def _escaped(text: str, codes: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from pullback.cli.checking.outcome import IGNORED, MARKS, RIGHT, UNKNOWN, WRONG, Ending, Outcome
+from pullback.cli.terminal import in_one_line
 
 _STYLES = {"✓": "green", "✗": "red", "?": "yellow", "·": "dim"}
 
@@ -18,26 +19,29 @@ def line(outcome: Outcome, name: str) -> Text:
     where = (
         f"  ({outcome.source or place_of(outcome)})" if outcome.status in (WRONG, UNKNOWN) else ""
     )
-    text = f"  {outcome.text}{where if where != '  ()' else ''}"
+    text = in_one_line(f"  {outcome.text}{where if where != '  ()' else ''}")
     inputs = f"  with {outcome.inputs}" if outcome.inputs else ""
     held = f"; {', '.join(outcome.notes)}" if outcome.notes else ""
-    return Text.assemble(*marked(outcome.mark, name), text, (inputs + held, "dim"))
+    return Text.assemble(*marked(outcome.mark, name), text, (in_one_line(inputs + held), "dim"))
 
 
 def note(mark: str, name: str, text: str) -> Text:
     """A line about something else than a function."""
-    return Text.assemble(*marked(mark, name), f"  {text}")
+    return Text.assemble(*marked(mark, name), in_one_line(f"  {text}"))
 
 
 def marked(mark: str, name: str) -> tuple[tuple[str, str], tuple[str, str]]:
     """The beginning of a line."""
-    return (f"{mark} ", _STYLES[mark]), (name, "bold")
+    return (f"{mark} ", _STYLES[mark]), (in_one_line(name), "bold")
 
 
 def place_of(outcome: Outcome) -> str:
     """`file.py:12`."""
     item = outcome.item
-    return f"{Path(item.file).name}:{item.line}" if item.file and item.line else ""
+    if not (item.file and item.line):
+        return ""
+    name = in_one_line(Path(item.file).name)
+    return f"{name} {item.cell}" if item.cell else f"{name}:{item.line}"
 
 
 def summary(outcomes: Sequence[Outcome], ending: Ending) -> str:

@@ -30,7 +30,8 @@ def as_page(outcomes: Sequence[Outcome], ending: Ending) -> str:
 
 def _row(outcome: Outcome) -> str:
     item = outcome.item
-    place = f"{shown(item.file)}:{item.line}" if item.file else ""
+    at = f" {item.cell}" if item.cell else f":{item.line}"
+    place = f"{shown(item.file)}{at}" if item.file else ""
     texts = {"mark": outcome.mark, "name": item.name, "place": place, "text": outcome.text}
     cells = "".join(f'<span class="{k}">{html.escape(v)}</span>' for k, v in texts.items())
     inputs = f'<p class="inputs">with {html.escape(outcome.inputs)}</p>' if outcome.inputs else ""
