@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pullback._rule import DEFAULT as DEFAULT
     from pullback._targets import inside as inside
     from pullback._targets import where as where
+    from pullback._version import __version__ as __version__
     from pullback.check.api import check as check
     from pullback.check.report import Report as Report
     from pullback.errors import CheckFailed as CheckFailed
@@ -45,6 +46,7 @@ _HOMES: Final = {
     "pullback._overriding": ("Override",),
     "pullback._rule": ("DEFAULT",),
     "pullback._targets": ("inside", "where"),
+    "pullback._version": ("__version__",),
     "pullback.check.api": ("check",),
     "pullback.check.report": ("Report",),
     "pullback.errors": (
@@ -63,7 +65,7 @@ _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
 _is_loading = False
 
 if not TYPE_CHECKING:
-    __all__ = sorted(_HOME)
+    __all__ = sorted(_HOME.keys() - {"__version__"})
 
 
 def __getattr__(name: str) -> Any:

@@ -78,6 +78,11 @@ class Row:
     traced: int = (
         0  # how often it was traced into a program, which runs it as often as the program is run
     )
+    is_shared: bool = False  # whether it is part of a program that an equal override has traced
+    weights: int = 0  # how many weights of the layers met have their gradient from the rule
+    ordinary_weights: int = (
+        0  # how many keep their ordinary gradient: the rule did not ask for them
+    )
 
     @property
     def matched(self) -> int:
@@ -85,9 +90,15 @@ class Row:
         return sum(match.count for match in self.matches)
 
     @property
-    def effective(self) -> int:
-        """How often it was met where its rule decides the gradient."""
+    def reachable(self) -> int:
+        """How often it was met where its rule is to decide the gradient, once one flows there."""
         return sum(m.count for m in self.matches if m.recorded and m.hidden_by is None)
+
+    @property
+    def effective(self) -> int:
+        """How often it was met where its rule decided a gradient: the rule has run, or is part of a program."""
+        in_program = self.traced or self.is_shared
+        return self.reachable if in_program else min(self.reachable, self.ran)
 
     @property
     def hidden(self) -> int:
@@ -122,7 +133,7 @@ class Audit:
 
     @property
     def effective(self) -> int:
-        """How often any target was met where its rule decides the gradient."""
+        """How often any target was met where its rule decided a gradient."""
         return sum(row.effective for row in self.rows)
 
 
@@ -134,6 +145,8 @@ class Ledger:
         self._counts: dict[_Key, int] = {}
         self._ran: dict[tuple[int, bool], int] = {}
         self._located: dict[int, int] = {}
+        self._lenders: dict[int, set[Ledger]] = {}
+        self._weights: dict[tuple[int, bool], set[int]] = {}
         self._parents = tuple(parents)
 
     def record(
@@ -168,6 +181,25 @@ class Ledger:
         for parent in self._parents:
             parent.ran(target, traced=traced)
 
+    def met_weights(self, target: int, weights: Iterable[Any], *, asked_for: bool) -> None:
+        """Note the weights of a layer that was met, and whether the rule gives their gradients."""
+        with self._lock:
+            self._weights.setdefault((target, asked_for), set()).update(map(id, weights))
+        for parent in self._parents:
+            parent.met_weights(target, weights, asked_for=asked_for)
+
+    def borrow(self, target: int, lender: Ledger) -> None:
+        """Note that a target was met in a program that was traced for another ledger, which knows of its rule."""
+        if lender is not self:
+            with self._lock:
+                self._lenders.setdefault(target, set()).add(lender)
+            for parent in self._parents:
+                parent.borrow(target, lender)
+
+    def is_shared(self, target: int) -> bool:
+        """Whether the rule of a target is part of a program that was traced for another ledger."""
+        return any(lender._ran.get((target, True)) for lender in self._lenders.get(target, ()))
+
     def matches(self, target: int) -> tuple[Match, ...]:
         """The places of a target, as frozen data."""
         with self._lock:
@@ -183,7 +215,10 @@ class Ledger:
                     target,
                     rule,
                     self.matches(index),
-                    *(self._ran.get((index, t), 0) for t in (False, True)),
+                    self._ran.get((index, False), 0),
+                    self._ran.get((index, True), 0),
+                    self.is_shared(index),
+                    *(len(self._weights.get((index, asked), ())) for asked in (True, False)),
                 )
                 for index, (target, rule) in enumerate(names)
             )

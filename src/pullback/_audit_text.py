@@ -23,7 +23,7 @@ def as_text(audit: Audit) -> str:
 def as_markup(audit: Audit) -> Iterator[str]:
     """Lines in which targets are bold and what had no effect is red."""
     for row in audit.rows:
-        colour = "green" if row.effective else "red"
+        colour = "green" if row.effective else "yellow" if row.reachable else "red"
         outcome = f"[{colour}]{summary(row)}[/{colour}]"
         yield f"[bold]{_escape(row.target)}[/bold] → {_escape(row.rule)}: {outcome}"
         for hidden, line in places(row):
@@ -41,11 +41,27 @@ def summary(row: Row) -> str:
     """One line on what happened to a target."""
     if not row.matched:
         return "never met"
-    idle = row.matched - row.effective - row.hidden
+    idle, waiting = row.matched - row.reachable - row.hidden, row.reachable - row.effective
     parts = [f"{row.effective} effective"] if row.effective else []
+    parts += [f"{waiting} through which no gradient has flowed"] if waiting else []
     parts += [f"{row.hidden} without effect"] if row.hidden else []
     parts += [f"{idle} where nothing was differentiated"] if idle else []
-    return f"met {times(row.matched)} ({', '.join(parts)}), {_runs(row)}"
+    return f"met {times(row.matched)} ({', '.join(parts)}), {_runs(row)}{_weights(row)}"
+
+
+def _weights(row: Row) -> str:
+    """Whether the gradients of the weights of layers are the rule's."""
+    given, left = _many(row.weights), _many(row.ordinary_weights)
+    said = f"; it is for {given} too" if row.weights else ""
+    return (
+        f"{said}; {left} of these layers keep their ordinary gradient"
+        if row.ordinary_weights
+        else said
+    )
+
+
+def _many(count: int) -> str:
+    return "1 weight" if count == 1 else f"{count} weights"
 
 
 def _runs(row: Row) -> str:

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from pullback.errors import EngineError, UnsupportedError
 
@@ -52,6 +52,26 @@ class Spec(NamedTuple):
     dtype: Any  # the framework's
     dynamic: Any = None  # the shape as a value of the framework, where it is known only at run time
     form: Any = None  # the class of a value that is more than an array
+
+
+class LossScale(Protocol):
+    """A factor of the loss, which gradients have in them so that small ones are not lost in 16 bits."""
+
+    def undone(self, gradient: Any) -> Any:
+        """A gradient without it, in a format in which it is not lost."""
+        ...
+
+    def redone(self, gradient: Any, dtype: Any) -> Any:
+        """The gradient with it again, in this dtype; in its own for `None`."""
+        ...
+
+    def wide(self, spec: Spec) -> Spec:
+        """The spec of a gradient without it."""
+        ...
+
+    def in_force(self, value: bool) -> contextlib.AbstractContextManager[None]:
+        """A block in which gradients have it in them, or do not."""
+        ...
 
 
 class TracedOp(NamedTuple):
@@ -143,6 +163,14 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def prepare(self, definition: Definition) -> Attach:
         """How calls of a function with its own gradient are run; asked for once per definition."""
+
+    def loss_scale(self) -> LossScale | None:
+        """By what the loss was multiplied whose backward pass runs here; `None` where it was not."""
+        return None
+
+    def adapts_loss_scale(self) -> bool:
+        """Whether gradients of this backward pass that are not finite tell somebody to scale the loss by less."""
+        return False
 
     def require_linear(
         self,

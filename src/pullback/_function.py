@@ -16,7 +16,7 @@ from pullback._audit import Place
 from pullback._bind import Binder, Plan, name_of
 from pullback._call import Call
 from pullback._engine import Attach, Engine, engine_of, engine_of_class, present
-from pullback._names import is_found
+from pullback._names import reduced
 from pullback._project import describe
 from pullback._rule import FUNCTION_OFFERS, JVP_OFFERS, Rule, location_of
 from pullback._tree import flatten_tuple
@@ -151,8 +151,7 @@ class GradientFunction:
         return f"<{self.__name__} with its own gradient ({location_of(self.__wrapped__)})>"
 
     def __reduce__(self) -> Any:
-        """By name where that name finds this very object, else by its parts."""
-        return self.__qualname__ if is_found(self) else self._make
+        return reduced(self, self._make)
 
 
 def provide(name: str, read: Callable[[GradientFunction], Any]) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
+
+
+def names_without_folders(names: dict[str, Any]) -> list[str]:
+    """The public names of a package, for its `__dir__`, without the folders in which they lie."""
+    return sorted(n for n, v in names.items() if not (n.startswith("_") or inspect.ismodule(v)))
 
 
 class Reference(NamedTuple):
@@ -22,24 +27,21 @@ def reference_to(value: Any) -> Reference:
     return Reference(module, getattr(value, "__qualname__", ""))
 
 
-def find(reference: Reference, look_up: Callable[[str], Any] | None = None) -> Any:
-    """What `look_up` knows under the name, else what the module holds under it; `None` where there is nothing."""
-    found = look_up(reference.name) if look_up else None
-    if found is not None:
-        return found
+def find(reference: Reference) -> Any:
+    """What a module that is loaded holds under the name; `None` where there is nothing."""
     try:
         return functools.reduce(getattr, reference.name.split("."), sys.modules[reference.module])
     except (KeyError, AttributeError):
         return None
 
 
-def find_in_file(reference: Reference, look_up: Callable[[str], Any] | None = None) -> Any:
-    """What a file means: as `find`, with the module imported where it is not yet.
+def find_for_trusted_file(reference: Reference) -> Any:
+    """As `find`, with the module imported where it is not yet, which runs its code: for files that somebody trusts.
 
-    A file must not be able to name just anything. So no module of Python itself, which holds no rules, is imported for
-    it, and what a module has only imported from elsewhere does not count.
+    No module of Python itself, which holds no rules, is imported for it, and what a module has only imported from
+    elsewhere does not count.
     """
-    found = find(reference, look_up)
+    found = find(reference)
     package = reference.module.partition(".")[0]
     if found is not None or package in sys.stdlib_module_names:
         return found
@@ -54,3 +56,24 @@ def find_in_file(reference: Reference, look_up: Callable[[str], Any] | None = No
 def is_found(value: Any) -> bool:
     """Whether module and name lead to this very object, as pickle wants it."""
     return find(reference_to(value)) is value
+
+
+# Picklers for other machines, which take the functions of a program along.
+_BY_VALUE = frozenset({"cloudpickle", "dill"})
+
+
+def reduced(value: Any, parts: tuple[Any, ...]) -> Any:
+    """What a pickle holds of a function: its name where that leads to this very object, else what it is made of."""
+    in_program = reference_to(value).module == "__main__"
+    return (
+        parts if (in_program and _is_taken_along()) or not is_found(value) else value.__qualname__
+    )
+
+
+def _is_taken_along() -> bool:
+    frame = inspect.currentframe()
+    while frame is not None:
+        if not _BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")):
+            return True
+        frame = frame.f_back
+    return False

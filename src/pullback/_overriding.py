@@ -6,15 +6,16 @@ current context: see `_scope`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol
 
 from pullback._audit import HARMLESS, Audit, Ledger
-from pullback._engine import Engine, engine_of_targets
+from pullback._engine import Engine, engine_of_targets, load
 from pullback._scope import Resolved, Stack, enter, leave
 from pullback._targets import Entry, Inside, Rules, Where, entries_of
 from pullback.errors import PullbackError, UnmatchedOverride, UnreachableOverride
@@ -218,9 +219,24 @@ class Override:
         """The same function or model with the changed gradient; the one given is left as it is."""
         return self.engine.apply(self, target)
 
+    def __reduce__(self) -> Any:
+        """Another one with the same targets and rules, and an audit of its own."""
+        return _remake, (self.engine.engine.name, self.rules, self.strict)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Override:
+        """Targets stay the very objects that they are; rules may have a state of their own."""
+        pairs = self.rules.items() if isinstance(self.rules, Mapping) else self.rules
+        copies = [(target, copy.deepcopy(rule, memo)) for target, rule in pairs]
+        return _remake(self.engine.engine.name, copies, self.strict)
+
     def __repr__(self) -> str:
         lines = ", ".join(f"{e.label}: {e.rule.name}" for e in self.entries)
         return f"<override of {lines}>"
+
+
+def _remake(framework: str, rules: Rules, strict: bool) -> Override:
+    load(framework)  # a pickle may be all that a process knows of it
+    return Override(rules, strict=strict)
 
 
 def _parts(targets: Iterable[Any]) -> Iterable[Any]:

@@ -1,8 +1,9 @@
-"""What is replaced while an override is open: attributes of a framework, and the code of functions.
+"""All that is replaced for a while in a whole process: attributes of a framework, the code of functions, settings.
 
 Replacements are counted over all threads: the first user puts one in, the last takes it out, and then it costs nothing.
-A function keeps its identity and runs a trampoline instead of its own code, so every module, layer and closure that
-holds the function is reached.
+Those of one attribute wrap each other, and settings are put back, in whichever order their users leave. A function
+keeps its identity and runs a trampoline instead of its own code, so every module, layer and closure that holds the
+function is reached.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import inspect
 import threading
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Self
 
 from pullback._bind import Binder
@@ -50,22 +51,82 @@ class Shared(abc.ABC):
                 self.remove()
 
 
+class _Place:
+    """An attribute, what was there first, and what is made of it, one of the other."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name  # the owner is held: no other gets its identity
+        self.is_own = name in vars(owner)  # and not inherited
+        self.original = getattr(owner, name)
+        self.layers: list[tuple[Replacement, Any]] = []
+
+    def add(self, *replacements: Replacement) -> None:
+        for each in replacements:
+            below = self.layers[-1][1] if self.layers else self.original
+            self.layers.append((each, each.make(below)))
+        setattr(self.owner, self.name, self.layers[-1][1] if self.layers else self.original)
+
+    def drop(self, replacement: Replacement) -> None:
+        index = next(i for i, (each, _) in enumerate(self.layers) if each is replacement)
+        above = [each for each, _ in self.layers[index + 1 :]]
+        del self.layers[index:]
+        self.add(*above)
+        if not self.layers:
+            del _places[id(self.owner), self.name]
+            if not self.is_own:
+                delattr(self.owner, self.name)
+
+
+_places: dict[tuple[int, str], _Place] = {}
+
+
 class Replacement(Shared):
-    """An attribute of a module, class or object, replaced by what `make` makes of it."""
+    """An attribute of a module, class or object, replaced by what `make` makes of it.
+
+    `make` is called again when one below it goes, in any thread.
+    """
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         self._owner = owner
         self._name = name
-        self._make = make
+        self.make = make
 
     def install(self) -> None:
-        """Put the replacement in its place."""
-        self._original = getattr(self._owner, self._name)
-        setattr(self._owner, self._name, self._make(self._original))
+        """Put the replacement around what is there."""
+        place = _places.get((id(self._owner), self._name))
+        if place is None:
+            place = _places[id(self._owner), self._name] = _Place(self._owner, self._name)
+        place.add(self)
 
     def remove(self) -> None:
-        """Put the original back."""
-        setattr(self._owner, self._name, self._original)
+        """Take it out, and leave the others."""
+        _places[id(self._owner), self._name].drop(self)
+
+
+class Setting:
+    """A setting of the whole process that blocks change: once all are over, it is as it was before the first."""
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        self._read = read
+        self._write = write
+        self._before: list[list[Any]] = []  # what each open block found, one in a list of its own
+
+    @contextlib.contextmanager
+    def kept(self) -> Generator[None]:
+        """Put back what was there, or leave that to a block that was opened meanwhile."""
+        with _lock:
+            mine = [self._read()]
+            self._before.append(mine)
+        try:
+            yield
+        finally:
+            with _lock:
+                index = next(i for i, each in enumerate(self._before) if each is mine)
+                del self._before[index]
+                if index == len(self._before):
+                    self._write(mine[0])
+                else:
+                    self._before[index][0] = mine[0]
 
 
 class Together(Shared):

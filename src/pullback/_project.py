@@ -6,14 +6,18 @@ says what to write.
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pullback._engine import Engine, Kind, Shape, Spec
 from pullback._rule import DEFAULT
-from pullback._tree import Structure, flatten, paths, scatter, unflatten
+from pullback._tree import Structure, flatten, parts_of, paths, scatter, unflatten
 from pullback.errors import Mismatch
+
+# What has its parts in a row, without names.
+_ROWS = (list, tuple, collections.UserList, collections.deque)
 
 
 def arrange(
@@ -333,13 +337,13 @@ def _parts(gradient: Any, wanted: Structure) -> list[Any] | None:
     if isinstance(gradient, Mapping):
         same = set(gradient) == set(entries)
         return [gradient[entry] for entry in entries] if same else None
-    if issubclass(wanted.type or object, (list, tuple)):
-        fits = isinstance(gradient, (list, tuple)) and len(gradient) == len(entries)
+    if issubclass(wanted.type or object, _ROWS):
+        fits = isinstance(gradient, _ROWS) and len(gradient) == len(entries)
         return list(gradient) if fits else None
     _, structure = flatten(gradient)
     if structure.type is not wanted.type or structure.num_children != wanted.num_children:
         return None
-    return [getattr(gradient, str(entry)) for entry in entries]
+    return parts_of(gradient)
 
 
 def _is_like(gradient: Any, wanted: Structure) -> bool:
@@ -368,7 +372,7 @@ def _same_leaves(one: Any, other: Any, wanted: Structure) -> bool:
 
 def _is_of_rows(structure: Structure) -> bool:
     """Whether a structure is made of lists and tuples only."""
-    plain = structure.is_leaf() or issubclass(structure.type or object, (list, tuple))
+    plain = structure.is_leaf() or issubclass(structure.type or object, _ROWS)
     return plain and all(map(_is_of_rows, structure.children()))
 
 

@@ -6,15 +6,16 @@ leaf of the inputs. Engines attach it to a call; they run no rule themselves.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pullback._call import ONE_OUTPUT, AnyCall, OutputForm
-from pullback._engine import Engine, Kind, Spec
+from pullback._engine import Engine, Kind, LossScale, Spec
 from pullback._project import arrange, describe, leaf_path, project, project_tangent
 from pullback._rule import DEFAULT, Rule
-from pullback._tree import flatten, is_flat_tuple
+from pullback._tree import flatten, is_flat_tuple, map_leaves
 from pullback.errors import Mismatch, NotLinearError, RuleResultError, RuleSignatureError
 
 # The spec of an input whose gradient may be anything, such as a handle on some resource.
@@ -58,6 +59,28 @@ class Pullback:
 
     def run(self, upstream: Sequence[Any]) -> Gradients:
         """The gradients of all leaves for this upstream, one entry per leaf of the outputs."""
+        if self.rule.unscaled:
+            scale = self.call.engine.loss_scale()
+            if scale is not None:
+                return self._run_without(scale, upstream)
+        return self._run(upstream)
+
+    def _run_without(self, scale: LossScale, upstream: Sequence[Any]) -> Gradients:
+        """The same, while the rule sees all gradients without the scale of the loss."""
+        inside = copy.copy(self)
+        inside.specs = [None if spec is None else scale.wide(spec) for spec in self.specs]
+        seen = [None if dy is None else scale.undone(dy) for dy in upstream]
+        inside.ordinary = self.ordinary and _ordinary_without(scale, self.ordinary, upstream, seen)
+        with scale.in_force(False):
+            leaves, variables, second = inside._run(seen)
+        dtypes = [None if spec is None else spec.dtype for spec in self.specs]
+        return Gradients(
+            [g if g is None else scale.redone(g, d) for g, d in zip(leaves, dtypes, strict=True)],
+            [g if g is None else scale.redone(g, None) for g in variables],
+            second and _second_without(scale, second),
+        )
+
+    def _run(self, upstream: Sequence[Any]) -> Gradients:
         rule = self.rule
         spread = upstream if self.form is ONE_OUTPUT else self._spread(upstream)
         rule.check_upstream(len(spread))
@@ -271,6 +294,35 @@ class Pullback:
             f"jvp {jvp} of {self.call.title} returned {came}; wanted one tangent for each of the "
             f"{self.form.count} outputs, in their structure."
         )
+
+
+def _ordinary_without(
+    scale: LossScale,
+    ordinary: Callable[[Sequence[Any]], list[Any]],
+    upstream: Sequence[Any],
+    seen: Sequence[Any],
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """The ordinary gradient as a rule sees it: it is computed with the scale, where it is not lost."""
+    known = {id(without): dy for without, dy in zip(seen, upstream, strict=True)}
+
+    def without(given: Sequence[Any]) -> list[Any]:
+        scaled = [
+            known[id(u)] if id(u) in known else scale.redone(u, getattr(dy, "dtype", None))
+            for u, dy in zip(given, upstream, strict=True)
+        ]
+        with scale.in_force(True):
+            found = ordinary(scaled)
+        return [None if g is None else scale.undone(g) for g in found]
+
+    return without
+
+
+def _second_without(scale: LossScale, second: Callable[..., Any]) -> Callable[..., Any]:
+    def with_scale(*doubled: Any) -> Any:
+        found = second(*doubled)
+        return map_leaves(lambda g: None if g is None else scale.redone(g, None), found)
+
+    return with_scale
 
 
 def require_linear(

@@ -7,6 +7,7 @@ written to, and a function of another package is not entered: there is no end to
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dis
 import functools
@@ -114,9 +115,20 @@ def globals_of(function: types.FunctionType) -> list[Any]:
 
 
 def attributes(thing: Any) -> list[Any]:
-    """The values of an object's attributes, as far as it has a dict of them."""
+    """The values of an object's own attributes."""
+    return list(named_attributes(thing).values())
+
+
+def named_attributes(thing: Any) -> dict[str, Any]:
+    """What an object holds by name, in its dict and in slots; no property is asked."""
     held = getattr(thing, "__dict__", None)
-    return list(held.values()) if isinstance(held, dict) else []
+    named = dict(held) if isinstance(held, dict) else {}
+    for kind in type(thing).__mro__:
+        for name, slot in vars(kind).items() if "__slots__" in vars(kind) else ():
+            if isinstance(slot, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # not filled yet
+                    named[name] = slot.__get__(thing)
+    return named
 
 
 def unwrapped(value: Any) -> Iterator[Any]:
@@ -233,7 +245,12 @@ def _partial(function: Any, args: Any, keywords: Any) -> Any:
 
 def _object(thing: Any, *new: Any) -> Any:
     made = copy.copy(thing)
-    made.__dict__.update(zip(vars(thing), new, strict=True))
+    own: dict[str, Any] = getattr(made, "__dict__", {})
+    for name, value in zip(named_attributes(thing), new, strict=True):
+        if name in own:
+            own[name] = value  # past what a class does when it is set
+        else:
+            object.__setattr__(made, name, value)
     return made
 
 

@@ -7,7 +7,7 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pullback._bind import name_of, signature_of
 from pullback._engine import loaded
@@ -50,6 +50,42 @@ class Default:
 DEFAULT: Final = Default()
 
 
+# An attribute of functions that are rules and have to see gradients without the scale of the loss.
+_UNSCALED: Final = "__pullback_unscaled__"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def unscaled(rule: _F) -> _F:
+    """Let a rule see gradients without the loss scale of mixed precision: for rules that clip, compare or add noise.
+
+    `rule` is a function, which is returned. While an optimizer scales the loss, the rule is called with upstream
+    gradients divided by the scale, in float32 where they are in 16 bits, and what it returns is multiplied by it.
+
+    >>> import pullback as pb, tensorflow as tf
+    >>> @pb.rules.unscaled
+    ... def at_most_one(dy, *, original):
+    ...     return tf.clip_by_value(original(dy), -1.0, 1.0)
+    >>> at_most_one.__name__
+    'at_most_one'
+    """
+    if not callable(rule):
+        raise RuleSignatureError(
+            f"pb.rules.unscaled takes a rule, which is a function; got {rule!r}."
+        )
+    try:
+        setattr(rule, _UNSCALED, True)
+    except AttributeError:
+        raise RuleSignatureError(
+            f"pb.rules.unscaled cannot mark {rule!r}. Write a function that calls it, and mark that."
+        ) from None
+    return rule
+
+
+def is_unscaled(rule: Any) -> bool:
+    """Whether a rule has to see gradients without the scale of the loss."""
+    return getattr(rule, _UNSCALED, False)
+
+
 class Request(NamedTuple):
     """What a rule asks for by name."""
 
@@ -63,7 +99,9 @@ class Request(NamedTuple):
 class Rule:
     """A function from upstream gradients to gradients, and what it asks for."""
 
-    __slots__ = ("_accepted", "function", "kept", "requested", "required", "returned_by_body")
+    __slots__ = (
+        "_accepted", "function", "kept", "requested", "required", "returned_by_body", "unscaled",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -74,6 +112,7 @@ class Rule:
     ) -> None:
         self.function = function
         self.returned_by_body = returned_by_body
+        self.unscaled = is_unscaled(function)
         self.requested, self.required, self.kept = _request_of(function, offered)
         self._accepted = -1  # the number of upstream gradients that was checked last
 

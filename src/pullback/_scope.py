@@ -67,7 +67,7 @@ class Resolved:
 class Bound:
     """A line of an open override, ready to be matched."""
 
-    __slots__ = ("activation", "depth", "entry", "line", "mark", "rule")
+    __slots__ = ("activation", "depth", "entry", "line", "mark", "met", "rule")
 
     def __init__(self, activation: Activation, entry: Entry, line: Line, depth: int) -> None:
         self.activation = activation
@@ -76,6 +76,7 @@ class Bound:
         self.depth = depth
         self.mark = (depth, entry.index)  # identifies the line among all open ones
         self.rule = ScopedRule(activation, entry)
+        self.met: set[int] = set()  # the layers whose weights are known to the audit
 
 
 Chain: TypeAlias = "tuple[Bound, ...]"
@@ -90,7 +91,7 @@ class ScopedRule(Rule):
         rule = entry.rule
         self.function, self.requested = rule.function, rule.requested
         self.required, self.kept, self._accepted = rule.required, rule.kept, -1
-        self.returned_by_body = False
+        self.returned_by_body, self.unscaled = False, rule.unscaled
         self._index, self._ledger = entry.index, activation.ledger
         self._is_traced = activation.override.engine.is_tracing
 
@@ -166,6 +167,8 @@ rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 postponed: ContextVar[bool] = ContextVar("postponed", default=False)
 # The layers and functions that are running here, outermost first; kept where a line asks for it.
 running: ContextVar[tuple[Any, ...]] = ContextVar("running", default=())
+# Gathers the chains that match in some call, for who must know whether anything in it is overridden.
+matched_here: ContextVar[list[Chain] | None] = ContextVar("matched_here", default=None)
 # A function that is running and is nothing but the next op of its type.
 one_op_call: ContextVar[OneOpCall | None] = ContextVar("one_op_call", default=None)
 
@@ -278,6 +281,9 @@ def note(
     chain: Chain, where: Any, mode: str, *, recorded: bool = True, hidden_by: str | None = None
 ) -> list[Hit]:
     """Write a match into the audit of every override that it concerns; what a trace must remember of it."""
+    matched = matched_here.get()
+    if matched is not None and hidden_by is None:
+        matched.append(chain)
     pending = _gathered.get()
     if pending is not None and hidden_by is None:
         pending.append((chain, where, mode, recorded))

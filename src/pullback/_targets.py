@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pullback._bind import name_of
-from pullback._rule import DEFAULT, INPUT_OFFERS, OVERRIDE_OFFERS, Rule
+from pullback._rule import DEFAULT, INPUT_OFFERS, OVERRIDE_OFFERS, Rule, unscaled
 from pullback.errors import RuleSignatureError, TargetError
 
 
@@ -147,6 +147,8 @@ class PerInput:
         self.rules = [r if r is None or r is DEFAULT else Rule(r, INPUT_OFFERS) for r in rules]
         self.__name__ = f"[{', '.join(_rule_text(r) for r in self.rules)}]"
         given = [r for r in self.rules if isinstance(r, Rule)]
+        if any(r.unscaled for r in given):
+            unscaled(self)
         if given:
             self.__wrapped__ = given[0].function  # messages name its file and line
         requested = {"original"} if DEFAULT in self.rules else set[str]()

@@ -1,12 +1,14 @@
 """Structures: nested arguments as flat leaves and back, with a readable path for each leaf.
 
-Lists, tuples, dicts, namedtuples and dataclasses are structure; everything else is a leaf, `None` included.
+Lists, tuples, mappings, namedtuples, dataclasses, attrs classes and what is registered with optree are structure;
+everything else is a leaf, `None` included.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import optree
@@ -82,40 +84,66 @@ def _code(accessor: optree.PyTreeAccessor) -> str:
     return accessor.codify("").replace("'", '"')
 
 
+def forget_leaf(kind: type) -> None:
+    """Look at values of this class again: by now it may be registered with optree."""
+    _plain_leaf_types.discard(kind)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """The parts of a value that is a structure, one level deep."""
+    return list(optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=_NAMESPACE)[0])
+
+
 def _adopt_unknown(leaves: Sequence[Any]) -> bool:
     adopted = False
     for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
         if kind not in _plain_leaf_types:
-            adopted |= _adopt(kind, leaf.__class__)
+            adopted |= _adopt(kind, leaf)
     return adopted
 
 
-def _adopt(kind: type, shown: type) -> bool:
+def _adopt(kind: type, value: Any) -> bool:
     """Teach optree a class of structure it does not know; say whether there was one to teach.
 
     What a value shows itself to be is another class than its own where it stands for a list or dict, as those do that
     TensorFlow makes of the attributes of its modules.
     """
-    if dataclasses.is_dataclass(kind):
-        _register_dataclass(kind)
-    elif issubclass(shown, list):
+    fields = _fields_of(kind)
+    if fields is not None:
+        _register_record(kind, fields)
+    elif issubclass(value.__class__, list):
         optree.register_pytree_node(kind, _list_children, _list_from, namespace=_NAMESPACE)
-    elif issubclass(shown, dict):
+    elif issubclass(value.__class__, dict):
         optree.register_pytree_node(kind, _dict_children, _dict_from, namespace=_NAMESPACE)
+    elif isinstance(value, Mapping) and _is_made_of(kind, dict.fromkeys(value)):
+        optree.register_pytree_node(
+            kind, _dict_children, lambda *new: kind(_dict_from(*new)), namespace=_NAMESPACE
+        )
+    elif isinstance(value, collections.UserList) and _is_made_of(kind, [None] * len(value)):
+        optree.register_pytree_node(
+            kind, _list_children, lambda *new: kind(_list_from(*new)), namespace=_NAMESPACE
+        )
     else:
         _plain_leaf_types.add(kind)
         return False
     return True
 
 
-def _register_dataclass(kind: type) -> None:
-    names = tuple(field.name for field in dataclasses.fields(kind))
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """The names of the fields of a dataclass or attrs class; `None` for any other class."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    attributes = getattr(kind, "__attrs_attrs__", None)
+    return None if attributes is None else tuple(each.name for each in attributes)
 
-    def children(value: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
-        return tuple(getattr(value, name) for name in names), None, names
 
-    def rebuild(_: Any, values: Iterable[Any]) -> Any:
-        # Not through __init__: a field may have init=False, and __post_init__ may reject gradients.
+def _register_record(kind: type, fields: tuple[str, ...]) -> None:
+    def children(value: Any) -> tuple[list[Any], tuple[str, ...], tuple[str, ...]]:
+        names = tuple(name for name in fields if hasattr(value, name))  # one may not be set
+        return [getattr(value, name) for name in names], names, names
+
+    def rebuild(names: Any, values: Iterable[Any]) -> Any:
+        # Not through __init__: a field may be no argument of it, and it may reject gradients.
         made = object.__new__(kind)
         for name, value in zip(names, values, strict=True):
             object.__setattr__(made, name, value)
@@ -128,6 +156,14 @@ def _register_dataclass(kind: type) -> None:
         path_entry_type=optree.GetAttrEntry,
         namespace=_NAMESPACE,
     )
+
+
+def _is_made_of(kind: Any, plain: Any) -> bool:
+    """Whether a class makes one of a plain list or dict: some of these stand for something outside."""
+    try:
+        return list(kind(plain)) == list(plain)
+    except Exception:  # of somebody's class, whatever it may be
+        return False
 
 
 def _list_children(value: Any) -> tuple[list[Any], None]:

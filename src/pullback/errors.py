@@ -3,7 +3,7 @@
 PullbackError
  ├── RuleError                  a rule cannot be used as it was written
  │    ├── RuleSignatureError    it asks for something that is not on offer
- │    ├── RuleResultError       it returned something that does not fit the inputs
+ │    ├── RuleResultError       it returned something that does not fit the inputs; a ValueError and TypeError, too
  │    └── NotLinearError        forward mode needs a rule that is linear in its upstream, and seen to be
  ├── ArgumentError              a ready-made function was given something that it does not take
  ├── NotConverged               an equation was not solved to its tolerance, forward or backward
@@ -16,6 +16,7 @@ PullbackError
  ├── TargetError                an override names something that cannot be a target
  │    └── UnmatchedOverride     an override had no effect in its block or function
  ├── ExportError                a gradient cannot be written to a file
+ ├── LoadError                  a file names code that is not taken from a file, or that is not there
  ├── ExplainError               a flow could not be recorded, or is asked about something that it does not know
  ├── SaliencyError              a saliency map cannot be made of this model, input, target or option
  └── CheckError                 a gradient check could not be carried out
@@ -46,7 +47,7 @@ class RuleSignatureError(RuleError, TypeError):
     """A rule asks for something that is not on offer."""
 
 
-class RuleResultError(RuleError):
+class RuleResultError(RuleError, ValueError, TypeError):
     """A rule returned something that does not fit the inputs.
 
     >>> import tensorflow as tf
@@ -124,6 +125,18 @@ class UnmatchedOverride(TargetError):
 
 class ExportError(PullbackError, RuntimeError):
     """A gradient cannot be written to a file."""
+
+
+class LoadError(PullbackError, ValueError):
+    """A file names code that is not taken from a file, or that is not there.
+
+    >>> import keras, pullback as pb
+    >>> layer = pb.keras.StraightThrough.from_config(
+    ...     {"function": {"config": {"described": "os:system"}}}
+    ... )
+    Traceback (most recent call last):
+    pullback.errors.LoadError: the file names 'system' of os, ...
+    """
 
 
 class ExplainError(PullbackError, ValueError):

@@ -57,6 +57,9 @@ def test_as_data() -> None:
         "matches": (),
         "ran": 0,
         "traced": 0,
+        "is_shared": False,
+        "weights": 0,
+        "ordinary_weights": 0,
     }
 
 

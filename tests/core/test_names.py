@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pullback._names import Reference, find, find_in_file, is_found, reference_to
+from pullback._names import Reference, find, find_for_trusted_file, is_found, reference_to
 
 
 def top_level() -> None:
@@ -61,12 +61,6 @@ def test_what_is_missing_is_none(reference: Reference) -> None:
     assert find(reference) is None
 
 
-def test_what_the_caller_knows_comes_first() -> None:
-    known = {"top_level": local()}
-    assert find(Reference(__name__, "top_level"), known.get) is known["top_level"]
-    assert find(Reference(__name__, "Holder"), known.get) is Holder
-
-
 def test_nothing_is_imported() -> None:
     program = (
         "import sys; from pullback._names import Reference, find;"
@@ -76,7 +70,7 @@ def test_nothing_is_imported() -> None:
     assert done.stdout.split() == ["None", "False"], done.stderr
 
 
-def test_for_a_file_the_module_of_a_rule_is_imported(
+def test_for_a_trusted_file_the_module_of_a_rule_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rules_of_a_file.py").write_text(
@@ -85,17 +79,17 @@ def test_for_a_file_the_module_of_a_rule_is_imported(
     monkeypatch.syspath_prepend(tmp_path)
     reference = Reference("rules_of_a_file", "rule")
     assert find(reference) is None
-    assert find_in_file(reference)(3) == 3
+    assert find_for_trusted_file(reference)(3) == 3
     # what it has from elsewhere is not its own
-    assert find_in_file(Reference("rules_of_a_file", "missing")) is None
+    assert find_for_trusted_file(Reference("rules_of_a_file", "missing")) is None
     monkeypatch.delitem(sys.modules, "rules_of_a_file")
-    assert find_in_file(Reference("rules_of_a_file", "loads")) is None
+    assert find_for_trusted_file(Reference("rules_of_a_file", "loads")) is None
 
 
-def test_no_module_of_python_is_imported_for_a_file() -> None:
+def test_no_module_of_python_is_imported_for_a_trusted_file() -> None:
     program = (
-        "import sys; from pullback._names import Reference, find_in_file;"
-        "print(find_in_file(Reference('colorsys', 'rgb_to_hsv')), 'colorsys' in sys.modules)"
+        "import sys; from pullback._names import Reference, find_for_trusted_file;"
+        "print(find_for_trusted_file(Reference('colorsys', 'rgb_to_hsv')), 'colorsys' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split() == ["None", "False"], done.stderr

@@ -1,5 +1,6 @@
 """Functions and attributes that are replaced for a while, and are as before afterwards."""
 
+import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pullback._patch import PatchedFunction, Replacement, Together, original_code
+from pullback._patch import PatchedFunction, Replacement, Setting, Together, original_code
 
 
 def twice(patched: PatchedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -74,3 +75,67 @@ def test_replacements_are_put_in_together_and_taken_out_again() -> None:
         assert (owner.a, owner.b) == (11, 13)
         assert together.users == 2
     assert (owner.a, owner.b) == (1, 2)
+
+
+def plus(amount: int) -> Callable[[Any], Any]:
+    return lambda value: value + amount
+
+
+@pytest.mark.parametrize("first_out", [0, 1, 2])
+@pytest.mark.parametrize("last_out", [0, 1, 2])
+def test_replacements_of_one_attribute_leave_in_any_order(first_out: int, last_out: int) -> None:
+    owner = types.SimpleNamespace(a=1)
+    parts = [Replacement(owner, "a", plus(10**k)) for k in (1, 2, 3)]
+    for part in parts:
+        part.__enter__()
+    assert owner.a == 1111
+    order = sorted(range(3), key=lambda k: (k != first_out, k == last_out))
+    for k in order:
+        parts[k].__exit__()
+    assert owner.a == 1
+
+
+def test_what_is_left_of_replacements_still_works() -> None:
+    owner = types.SimpleNamespace(a=1)
+    inner, outer = Replacement(owner, "a", plus(10)), Replacement(owner, "a", plus(100))
+    inner.__enter__()
+    with outer:
+        inner.__exit__()
+        assert owner.a == 101
+    assert owner.a == 1
+
+
+def test_an_inherited_attribute_is_inherited_again() -> None:
+    class Base:
+        a = 1
+
+    class Derived(Base):
+        pass
+
+    with Replacement(Derived, "a", plus(10)):
+        assert (Base.a, Derived.a) == (1, 11)
+    assert "a" not in vars(Derived)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_setting_is_as_before_in_whichever_order_blocks_end(in_order: bool) -> None:
+    owner = types.SimpleNamespace(a=1)
+    setting = Setting(lambda: owner.a, functools.partial(setattr, owner, "a"))
+    blocks = [setting.kept(), setting.kept()]
+    for number, block in enumerate(blocks):
+        block.__enter__()
+        owner.a = 10 + number
+    for block in blocks if in_order else blocks[::-1]:
+        block.__exit__(None, None, None)
+    assert owner.a == 1
+
+
+def test_a_setting_within_a_block_is_as_it_was_there() -> None:
+    owner = types.SimpleNamespace(a=1)
+    setting = Setting(lambda: owner.a, functools.partial(setattr, owner, "a"))
+    with setting.kept():
+        owner.a = 2
+        with setting.kept():
+            owner.a = 3
+        assert owner.a == 2
+    assert owner.a == 1

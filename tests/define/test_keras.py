@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.errors import ExportError, RuleSignatureError
+from pullback.errors import ExportError, LoadError, RuleSignatureError
 from tests.define import keras_pieces as pieces
 from tests.define.keras_pieces import ROWS, TARGETS, half, input_gradient, straight_through
 
@@ -363,18 +363,51 @@ def test_a_loss_object_is_saved_with_its_model(tmp_path: Path):
         nameless.save(tmp_path / "nameless.keras")
 
 
+@keras.saving.register_keras_serializable("tests")
 def second_only(dy, *, original):
     return None, original(dy)[1]
 
 
+def of_nobody(dy, *, original):
+    return 0.5 * original(dy)
+
+
+SAYS_HOW = r"custom_objects=\{'of_nobody': \.\.\.\}.*safe_mode=False"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_function_that_is_not_registered_asks_for_trust(tmp_path: Path):
+    path = tmp_path / "model.keras"
+    model = pieces.network(pb.with_gradient(tf.nn.relu, of_nobody))
+    with pytest.warns(UserWarning, match=f"of_nobody.* is not registered with Keras.*{SAYS_HOW}"):
+        model.save(path)
+    with pytest.raises(LoadError, match=f"the file names 'of_nobody' of {__name__},.*{SAYS_HOW}"):
+        keras.models.load_model(path)
+    passed = {"custom_objects": {"of_nobody": of_nobody}}
+    for trust in (passed, {"safe_mode": False}):
+        loaded = keras.models.load_model(path, **trust)
+        np.testing.assert_allclose(input_gradient(loaded), input_gradient(model), rtol=1e-6)
+
+
+def test_copies_in_one_process_need_no_trust():
+    model = pieces.network(activation=pb.with_gradient(tf.nn.relu, of_nobody))
+    for copied in (keras.models.clone_model(model), copy.deepcopy(model)):
+        copied.set_weights(model.get_weights())
+        np.testing.assert_allclose(input_gradient(copied), input_gradient(model), rtol=1e-6)
+    unpickled = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(input_gradient(unpickled), input_gradient(model), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_function_that_the_loading_process_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    pieces.network(straight_through).save(tmp_path / "model.keras")
-    monkeypatch.setitem(sys.modules, pieces.__name__, None)  # cannot be imported
-    said = "names the function straight_through of .*Make that module importable, or pass"
-    with pytest.raises((ExportError, TypeError), match=said):
-        keras.models.load_model(tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="not registered"):
+        pieces.network(pb.with_gradient(tf.nn.relu, of_nobody)).save(tmp_path / "model.keras")
+    monkeypatch.setitem(sys.modules, __name__, None)  # cannot be imported
+    said = "names 'of_nobody' of .*Make that module importable, or pass"
+    with pytest.raises(LoadError, match=said):
+        keras.models.load_model(tmp_path / "model.keras", safe_mode=False)
 
 
 def test_weights_files_fit(tmp_path: Path):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -11,10 +12,12 @@ PLAIN_RELU = [1.0, 0.0, 1.0]
 SEVEN = [-7.0, -7.0, -7.0]
 
 
+@keras.saving.register_keras_serializable("tests")
 def times_seven(dy: Any) -> Any:
     return -7.0 * dy
 
 
+@keras.saving.register_keras_serializable("tests")
 def tenfold(dy: Any, *, original: Any) -> Any:
     return 10.0 * original(dy)
 

@@ -164,6 +164,7 @@ def test_a_layer_inside_a_layer() -> None:
         twin.get_layer("block").nested.append(1)
 
 
+@keras.saving.register_keras_serializable("tests")
 def is_rectify(op: Any) -> bool:
     return op.type == "Relu" and op.layer == "rectify"
 
@@ -207,6 +208,7 @@ def test_a_list_of_rules_through_a_file(tmp_path: Path) -> None:
     assert input_gradient(through_file(twin, tmp_path)) == 98.0
 
 
+@keras.saving.register_keras_serializable("tests")
 def times_seven_of_first(dy: Any, *, original: Any) -> Any:
     return -7.0 * original(dy)[0]
 

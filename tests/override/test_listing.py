@@ -63,7 +63,7 @@ def test_what_is_listed_matches_and_changes_the_gradient(name: str) -> None:
         assert meant(row, model=model) == row.target, row
         with pb.override({row.target: other}) as changed:
             assert not equal(plain, gradients(model, args)), row
-        assert changed.audit.rows[0].effective >= row.count, row
+        assert changed.audit.rows[0].reachable >= row.count, row
 
 
 def test_of_a_large_model_too() -> None:

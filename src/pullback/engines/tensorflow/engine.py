@@ -11,8 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow import projecting, values
 from pullback.engines.tensorflow.attach import linear
+from pullback.engines.tensorflow.attach import loss_scale as loss_scaling
 from pullback.engines.tensorflow.attach.eager import attach
 from pullback.engines.tensorflow.keras_support import objects as keras_objects
 from pullback.engines.tensorflow.override.places import caller, user_line
@@ -30,24 +31,26 @@ class TensorFlowEngine(Engine):
 
     name = "tensorflow"
     kind = _method(values.kind)
-    spec_of = _method(values.spec_of)
-    fits = _method(values.fits)
-    as_array = _method(values.as_array)
-    shape = _method(values.shape)
-    cast = _method(values.cast)
-    sum_to = _method(values.sum_to)
-    sum_to_dynamic = _method(values.sum_to_dynamic)
-    require_shape = _method(values.require_shape)
-    zeros = _method(values.zeros)
-    multiply = _method(values.multiply)
-    multiply_dynamic = _method(values.multiply_dynamic)
+    spec_of = _method(projecting.spec_of)
+    fits = _method(projecting.fits)
+    as_array = _method(projecting.as_array)
+    shape = _method(projecting.shape)
+    cast = _method(projecting.cast)
+    sum_to = _method(projecting.sum_to)
+    sum_to_dynamic = _method(projecting.sum_to_dynamic)
+    require_shape = _method(projecting.require_shape)
+    zeros = _method(projecting.zeros)
+    multiply = _method(projecting.multiply)
+    multiply_dynamic = _method(projecting.multiply_dynamic)
     same_variable = _method(values.same_variable)
+    loss_scale = _method(loss_scaling.loss_scale)
+    adapts_loss_scale = _method(loss_scaling.adapts_loss_scale)
     require_linear = _method(linear.require_linear)
     wrap = _method(keras_objects.wrapped)
     origin_of_line = _method(autograph.origin_of_line)
     caller = _method(caller)
 
-    def __init__(self, prove: Callable[[], None]) -> None:
+    def __init__(self, prove: Callable[[], bool]) -> None:
         self._prove = prove
         self._proven = False
 
@@ -68,8 +71,7 @@ class TensorFlowEngine(Engine):
         return attach if self._proven else self._attach_first
 
     def _attach_first(self, call: Call, leaves: Sequence[Any]) -> Any:
-        self._prove()
-        self._proven = True
+        self._proven = self._prove()
         call.definition.prepared.clear()
         return attach(call, leaves)
 

@@ -60,18 +60,10 @@ class Linear:
     @property
     def added(self) -> Any:
         """The bias in the shape in which it is added to outputs."""
-        return self._in_shape(self.bias)
-
-    def added_of(self, sign: Any) -> Any:
-        """The part of the bias that has this sign, as it is added to outputs."""
-        added = self.added
-        return (added + sign * tf.abs(added)) / 2
-
-    def _in_shape(self, bias: Any) -> Any:
         first = getattr(self._layer, "data_format", None) == "channels_first"
-        if bias is None or not first:
-            return bias
-        return tf.reshape(bias, [-1, *[1] * (self._layer.rank)])
+        if self.bias is None or not first:
+            return self.bias
+        return tf.reshape(self.bias, [-1, *[1] * (self._layer.rank)])
 
     def __call__(self, x: Any, kernel: Any, bias: Any) -> Any:
         """The layer without activation, with these weights."""

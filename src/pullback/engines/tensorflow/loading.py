@@ -14,26 +14,35 @@ def load() -> Engine:
     """The engine; no op runs here, because devices and strategies may have to be set up before any op."""
     with _explained():
         from pullback.engines.tensorflow import tf_private
-        from pullback.engines.tensorflow.attach import as_argument, transposing, vectorized
+        from pullback.engines.tensorflow.attach import (
+            as_argument,
+            loss_scale,
+            transposing,
+            vectorized,
+        )
         from pullback.engines.tensorflow.engine import TensorFlowEngine
         from pullback.engines.tensorflow.keras_support import quantized as keras_layers
         from pullback.engines.tensorflow.keras_support import saving as keras_saving
+        from pullback.engines.tensorflow.override import saving_refused
         from pullback.engines.tensorflow.tf_private import autograph
 
         # Files with this layer in them are read after nothing but the import of pullback.
         importlib.import_module("pullback.engines.tensorflow.keras_support.checkpoint_layer")
+        # Knows TensorFlow's own decorator, before a program puts ours in its place.
+        importlib.import_module("pullback.engines.tensorflow.tf_private.recording")
         tf_private.stop_at_calls()
     autograph.leave_unconverted("pullback")
-    for part in (as_argument, vectorized, transposing, keras_saving, keras_layers):
+    in_tensorflow = (as_argument, loss_scale, vectorized, transposing, saving_refused)
+    for part in (*in_tensorflow, keras_saving, keras_layers):
         part.install()
     return TensorFlowEngine(prove)
 
 
-def prove() -> None:
-    """Run the canary: does TensorFlow still do what the engine builds on?"""
+def prove() -> bool:
+    """Run the canary, if this is not part of its run: does TensorFlow still do what the engine builds on?"""
     with _explained():
         from pullback.engines.tensorflow.tf_private import canary
-    canary.prove()
+    return canary.require()
 
 
 @contextlib.contextmanager

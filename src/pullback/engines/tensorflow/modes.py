@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from pullback.errors import PullbackError
+
 Function = Callable[..., Any]
 Array = npt.NDArray[np.float64]
 Differentiate = Callable[[Function, Sequence[Any], Sequence[Any]], list[Any]]
@@ -122,7 +124,10 @@ def with_jacobian(function: Function, xs: Sequence[Any], variables: Sequence[Any
     with tf.GradientTape() as tape:
         tape.watch(xs)
         losses = tf.stack([total(function(*xs))] * 2)
-    rows = tape.jacobian(losses, [*xs, *variables])
+    try:
+        rows = tape.jacobian(losses, [*xs, *variables])
+    except ValueError as error:  # TensorFlow puts one of its own around every ValueError
+        raise error.__cause__ if isinstance(error.__cause__, PullbackError) else error from None
     return [None if g is None else g[0] for g in rows]
 
 

@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from pullback.engines.tensorflow.keras_support import models
-from pullback.engines.tensorflow.override import hooks, runs_after_block, saving_refused, scope
+from pullback.engines.tensorflow.override import hooks, runs_after_block, scope
 from pullback.engines.tensorflow.override.apply import overridden
 from pullback.engines.tensorflow.override.op_names import label, op_types_of
 from pullback.engines.tensorflow.override.targets import misnaming_hint, resolve
@@ -37,7 +37,6 @@ class Overrides:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        saving_refused.install()
 
     def apply(self, override: Override, target: Any) -> Any:
         """The function or model under the override."""

@@ -19,6 +19,7 @@ from pullback.engines.tensorflow import recomputed_values, values
 from pullback.engines.tensorflow import stateful_operations as ops
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.tf_private import transposing
+from pullback.engines.tensorflow.tf_private.recording import calls_seen
 from pullback.errors import UnsupportedError
 from pullback.extend import set_for
 
@@ -221,7 +222,7 @@ def _see_call(name: str) -> None:
             private.variable_accessed(variable)  # TensorFlow does it only where tapes record
 
 
-private.see_calls(_see_call)
+calls_seen(_see_call).__enter__()  # for good
 
 
 class SecondRun:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.array_functions.programs import compiled_here
 from pullback.engines.tensorflow.array_functions.recording import gradient_order
+from pullback.engines.tensorflow.tf_private.recording import custom_gradient
 from pullback.errors import ArgumentError
 
 arange = tf.range
@@ -160,7 +161,7 @@ def with_block(array: Any, start: Any, part: Any, axis: int) -> Any:
     return replaced
 
 
-@tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator]  # TensorFlow's has no types
+@custom_gradient
 def _with_block_by_xla(array: Any, part: Any, begin: Any) -> Any:
     """XLA wants to know the bounds of a strided slice when it compiles; an operation of its own has no gradient."""
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.array_functions.for_functions import is_array
 from pullback.engines.tensorflow.attach import closed_over
 from pullback.engines.tensorflow.attach.splice import captures
 from pullback.engines.tensorflow.tf_private import transposing
@@ -119,6 +120,18 @@ def gradient_order(arrays: Sequence[Any]) -> int:
     if transposing.have_tangents(tensors):
         return 2
     return private.possible_gradient_types(tensors)
+
+
+def may_be_watched(value: Any) -> bool:
+    """Whether a gradient of this value may be asked for: of code that runs at once it is often known that none will."""
+    if not tf.executing_eagerly():
+        return True
+    leaves = tf.nest.flatten(value)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, private.EagerTensor)]
+    others = [
+        leaf for leaf in leaves if is_array(leaf) and not isinstance(leaf, private.EagerTensor)
+    ]
+    return bool(others) or gradient_order(tensors) > 0
 
 
 def forward_order(sources: Sequence[Any]) -> int:

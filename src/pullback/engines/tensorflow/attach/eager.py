@@ -22,9 +22,11 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import closed_over, graph, recorded
+from pullback.engines.tensorflow.attach.hidden_tensors import refuse_in_outputs, refuse_unseen
 from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Recorded
 from pullback.extend import ONE_OUTPUT, Call, ForwardResult, Kind, Spec
 
+_WITH_GRADIENTS = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 _USUAL = frozenset({"inputs", "outputs"})  # what costs nothing to keep
 
 
@@ -62,8 +64,10 @@ def _attach(given: Given) -> Any:
     call = given.call
     order = private.possible_gradient_types(given.tensors)
     kept = call.definition.kept
-    if order == 0 and "variables" not in kept:
-        outputs = _plain(recorded.run(call, given.leaves))
+    if not given.flowing:
+        outputs = _record_without_inputs(given)
+    elif order == 0 and "variables" not in kept:
+        outputs = _plain(given, recorded.run(call, given.leaves))
     elif order == 1 and not kept:
         outputs = _record_usual(given)
     else:
@@ -74,11 +78,42 @@ def _attach(given: Given) -> Any:
     return outputs
 
 
-def _plain(result: ForwardResult) -> Any:
+def _plain(given: Given, result: ForwardResult) -> Any:
     """The outputs of a call about which the rule has nothing to say."""
     leaf = result.leaves[0] if result.form is ONE_OUTPUT else None
-    usual = type(leaf) is private.EagerTensor
-    return leaf if usual else result.form.rebuild(values.outputs(result.leaves))
+    if type(leaf) is private.EagerTensor:
+        return leaf
+    symbolic = [leaf for leaf in result.leaves if isinstance(leaf, keras.KerasTensor)]
+    if symbolic:  # of a model that is being built, and no argument was one
+        refuse_unseen(given, result.rule)
+    return result.form.rebuild(values.outputs(result.leaves))
+
+
+def _record_without_inputs(given: Given) -> Any:
+    """A call without an argument to which a gradient flows: its rule may speak of variables, and of nothing else."""
+    call, kept = given.call, given.call.definition.kept
+    if "variables" in kept:
+        return _record_kept(given, order=0)
+    if not private.could_possibly_record():
+        return _plain(given, recorded.run(call, given.leaves))
+    with (
+        closed_over.unexpected_reads(()) as used,
+        private.VariableWatcher() as watcher,
+    ):
+        result = recorded.run(call, given.leaves)
+    if call.definition.kept is not kept:
+        return None  # asked for only now: the call is run once more
+    if not _is_recorded(result):
+        return _plain(given, result)
+    if used or not watcher.watched_variables():
+        refuse_unseen(given, result.rule, used)
+    return _record_kept(given, order=0) if kept else _record(given, result, [])
+
+
+def _is_recorded(result: ForwardResult) -> bool:
+    """Whether a tape or an accumulator knows an output."""
+    outputs = [leaf for leaf in result.leaves if isinstance(leaf, _WITH_GRADIENTS)]
+    return private.possible_gradient_types(list(map(values.gradient_tensor, outputs))) > 0
 
 
 def _record_usual(given: Given) -> Any:
@@ -128,13 +163,16 @@ def _record_kept(given: Given, order: int, *, holds: bool = False) -> Any:
     if given.call.definition.kept is not kept:
         return None  # asked for only now: the call is run once more
     if order == 0 and not body.read:
-        return _plain(result)
+        if not given.flowing and _is_recorded(result):
+            refuse_unseen(given, result.rule, body.foreign)
+        return _plain(given, result)
     return _record(body.given, result, body.inner, body)
 
 
 def _record(
     given: Given, result: ForwardResult, inner: list[Any], body: _KeptBody | None = None
 ) -> Any:
+    refuse_in_outputs(given, result)
     record = recorded.record(given, result)
     captured = body.describe(record) if body else _pass_upstream(record)
     if captured and (body is None or body.passes) and _holds(given):
@@ -173,8 +211,9 @@ class _KeptBody:
         self.recording = recording
         self.original = "original" in definition.kept
         self.asks_variables = "variables" in definition.kept
-        # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures.
-        self.passes = not (recording or self.asks_variables or holds)
+        # Where no tape knows the inputs that the body gets, the upstream can pass through to what it captures, but
+        # not beside the original, which is of the same body: what runs in it would be differentiated twice.
+        self.passes = not (recording or self.asks_variables or holds or self.original)
         self.is_whole = definition.is_whole
         self.foreign: list[Any] = []
         if not self.passes:
@@ -210,20 +249,26 @@ class _KeptBody:
 
     def describe(self, record: Recorded) -> list[Any]:
         """Tell the record where ordinary gradients come from; the captured sources."""
-        differentiate = functools.partial(self.tape.gradient, record.values)
         record.variables = self.read
-        if self.original:
-            record.keep_ordinary(functools.partial(differentiate, [*self.inner, *self.read]))
+        mine = [*self.inner, *self.read]
         if self.passes:
             return _pass_upstream(record)
         read = () if self.asks_variables else self.tape.watched_variables()
-        captured = [*self.foreign, *(v.handle for v in read)]
-        if captured:
-            ordinary = functools.partial(differentiate, [*self.foreign, *read])
+        captured, others = [*self.foreign, *(v.handle for v in read)], [*self.foreign, *read]
+        if self.original and captured:
+            record.keep_both(functools.partial(self._differentiate, record.values), mine, others)
+        elif self.original:
+            record.keep_ordinary(self._differentiate(record.values, mine))
+        elif captured:
+            record.captured = self._differentiate(record.values, others)
+        if record.captured and self.is_whole:
             known = {id(tensor) for tensor in self.given.tensors}
-            others = [None if id(t) in known else private.number_of(t) for t in self.foreign]
-            record.captured = _if_asked_for(ordinary, others) if self.is_whole else ordinary
+            numbers = [None if id(t) in known else private.number_of(t) for t in self.foreign]
+            record.captured = _if_asked_for(record.captured, numbers)
         return [*captured, *(v.handle for v in record.variables)]
+
+    def _differentiate(self, outputs: Sequence[Any], sources: Sequence[Any]) -> FlatGradient:
+        return functools.partial(self.tape.gradient, outputs, sources)
 
 
 def _if_asked_for(ordinary: FlatGradient, numbers: Sequence[int | None]) -> FlatGradient:

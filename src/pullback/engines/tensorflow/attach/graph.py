@@ -18,6 +18,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach import recorded
 from pullback.engines.tensorflow.attach.closed_over import Variables, reads_outside
+from pullback.engines.tensorflow.attach.hidden_tensors import refuse_in_outputs, refuse_unseen
 from pullback.engines.tensorflow.attach.model_nodes import call_as_node
 from pullback.engines.tensorflow.attach.recorded import FlatGradient, Given, Recorded
 from pullback.engines.tensorflow.attach.splice import capture_ahead
@@ -35,6 +36,8 @@ from pullback.extend import (
 exporting: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "pullback_exporting", default=False
 )
+_INPUTS = frozenset(["Placeholder", "PlaceholderWithDefault"])
+_HOLDING = (tf.resource, tf.variant)  # variables, lists of tensors
 # So many ops in a row are looked at for what a tensor was computed from.
 _MOST_OPS = 10_000
 _converted = functools.partial(overriding.converted, body=True)
@@ -58,22 +61,18 @@ def attach(given: Given) -> Any:
     fixed = [*tensors, *foreign]
     if "variables" in record.rule.requested:
         record.variables = found
-    if "original" in given.call.definition.kept:
-        leaves = [given.leaves[i] for i in given.flowing]
-        sources = [
-            *map(values.handle_or_tensor, leaves, tensors),
-            *(v.handle for v in record.variables),
-        ]
-        inside = [_in_this(graph, source) for source in sources]
-        record.keep_ordinary(_differentiate(graph, outputs, inside, fixed))
+    if not given.flowing and not record.variables:
+        _refuse_unseen(given, record.rule, foreign)
+        if not found:
+            return record.form.rebuild(result.leaves)  # nothing is differentiated here
+    inside = _sources_inside(graph, given, record)
     if given.call.definition.is_whole and foreign:
         # The rule has said everything about its arguments, also where the body closes over what they were made into.
         foreign = [t for t in foreign if not _depends(t, arguments)]
     captured = [*foreign, *(() if record.variables else (v.handle for v in found))]
-    if captured:
-        # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
-        inside = [_in_this(graph, source) for source in captured]
-        record.captured = _differentiate(graph, outputs, inside, fixed)
+    # Now, not when differentiating: a branch of a tf.cond forgets by then what it has captured.
+    captured = [_in_this(graph, source) for source in captured]
+    _keep(record, functools.partial(_differentiate, graph, outputs, fixed=fixed), inside, captured)
     # Values read, not handles: the gradient of an op that passes on a handle is lost in a SavedModel.
     sources = [*tensors, *foreign, *(v.read_value() for v in found)]
     if not sources or not outputs:
@@ -82,6 +81,24 @@ def attach(given: Given) -> Any:
     if must_capture_ahead(graph, record.rule):
         capture_ahead(graph, record.backward, outputs)
     return finished
+
+
+def _sources_inside(graph: Any, given: Given, record: Recorded) -> list[Any] | None:
+    """What the ordinary gradient is taken towards, where the rule asks for that."""
+    if "original" not in given.call.definition.kept:
+        return None
+    leaves = [given.leaves[i] for i in given.flowing]
+    sources = map(values.handle_or_tensor, leaves, given.tensors)
+    return [_in_this(graph, s) for s in (*sources, *(v.handle for v in record.variables))]
+
+
+def _keep(record: Recorded, differentiate: Any, inside: list[Any] | None, captured: Any) -> None:
+    if inside is not None and captured:
+        record.keep_both(differentiate, inside, captured)
+    elif inside is not None:
+        record.keep_ordinary(differentiate(inside))
+    elif captured:
+        record.captured = differentiate(captured)
 
 
 def must_capture_ahead(graph: Any, rule: Rule) -> bool:
@@ -105,8 +122,11 @@ def _attach_portably(graph: Any, given: Given) -> Any:
             "Leave them their ordinary gradient."
         )
     fixed = given.around([tf.stop_gradient(t) for t in tensors])
+    before = private.newest_operation(graph)
     result = recorded.run(call, fixed, _converted)
     record = _record(graph, given, result)
+    if not given.flowing:
+        _refuse_unseen(given, record.rule, _foreign(graph, record.values, (), before))
     record.captured = list
     if "original" in call.definition.kept:
         before = private.newest_operation(graph)
@@ -122,7 +142,30 @@ def _attach_portably(graph: Any, given: Given) -> Any:
     return finished
 
 
+def _refuse_unseen(given: Given, rule: Rule, foreign: Sequence[Any]) -> None:
+    used = [_outside(tensor) for tensor in foreign]
+    if any(map(_may_have_gradient, used)):
+        refuse_unseen(given, rule, used)
+
+
+def _may_have_gradient(tensor: Any) -> bool:
+    """Whether a tensor comes from an input of a program, or from something that a tape watches."""
+    for each in walk(tensor, depth=_MOST_OPS, inside=_flows_from):
+        if isinstance(each, private.EagerTensor):
+            found = private.possible_gradient_types([each]) > 0
+        else:
+            found = each.op.type in _INPUTS or any(t.dtype in _HOLDING for t in each.op.inputs)
+        if found:
+            return True
+    return False
+
+
+def _flows_from(tensor: Any) -> list[Any]:
+    return [t for t in _made_of(tensor) if values.flows(t)]
+
+
 def _record(graph: Any, given: Given, result: ForwardResult) -> Recorded:
+    refuse_in_outputs(given, result)
     record = recorded.record(given, result)
     record.values = [_in_this(graph, value) for value in record.values]
     record.tensors = given.tensors
@@ -156,7 +199,7 @@ def _foreign(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any], before: 
     start = [v for v in outputs if id(v) not in given]
     made = private.newest_operation(graph) - before
     reached = walk(*start, stop=is_foreign, depth=made, inside=used)
-    return [t for t in reached if values.flows(t) and is_foreign(t)]
+    return [t for t in reached if (values.flows(t) or t.dtype == tf.variant) and is_foreign(t)]
 
 
 def _depends(tensor: Any, arguments: Sequence[Any]) -> bool:

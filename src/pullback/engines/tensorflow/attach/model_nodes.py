@@ -7,26 +7,19 @@ from typing import Any
 import keras
 
 from pullback.engines.tensorflow.attach.closed_over import inside
+from pullback.engines.tensorflow.names_in_files import keras_object, known, named, written
 from pullback.errors import ExportError
-from pullback.extend import (
-    GradientFunction,
-    Reference,
-    find,
-    find_in_file,
-    flatten,
-    reference_to,
-    unflatten,
-    walk,
-)
+from pullback.extend import GradientFunction, flatten, is_found, unflatten, walk
 
 
 def call_as_node(function: Any, args: Any, kwargs: Any) -> Any:
     """Call a function in a node: a layer where it has layers in it, so that their weights are the model's."""
     layers = [v for v in walk(function, stop=_is_layer, inside=inside) if _is_layer(v)]
-    if not layers:
-        return GradientOperation(function)(*args, **kwargs)
     leaves, structure = flatten((args, kwargs))
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, keras.KerasTensor)]
+    seen = [v for v in keras.tree.flatten((args, kwargs)) if isinstance(v, keras.KerasTensor)]
+    if not layers and len(seen) == len(places):
+        return GradientOperation(function)(*args, **kwargs)
 
     def with_the_rest(*tensors: Any) -> Any:
         given = dict(zip(places, tensors, strict=True))
@@ -34,8 +27,10 @@ def call_as_node(function: Any, args: Any, kwargs: Any) -> Any:
         return function(*inner, **named)
 
     whole = not kwargs and len(places) == len(leaves) == len(args)
-    node = GradientLayer(function if whole else with_the_rest, layers=layers)
-    return node(*(leaves[k] for k in places))  # of what a layer is given, Keras takes tensors only
+    called = function if whole else with_the_rest
+    node: Any = GradientLayer(called, layers=layers) if layers else GradientOperation(called)
+    # Of what a layer is given, Keras takes tensors only; of what an operation is, it does not see into every structure.
+    return node(*(leaves[k] for k in places))
 
 
 def _is_layer(value: Any) -> bool:
@@ -56,32 +51,25 @@ class _Node(keras.Operation):
     def get_config(self) -> dict[str, Any]:
         """What Keras writes to a file."""
         if isinstance(self.function, GradientFunction):
-            written = keras.saving.serialize_keras_object(self.function)
-            return {"name": self.name, "function": written}
-        reference = reference_to(self.function)
-        if find(reference) is not self.function:
-            name = getattr(self.function, "__name__", type(self.function).__name__)
+            return {
+                "name": self.name,
+                "function": keras.saving.serialize_keras_object(self.function),
+            }
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        if known(self.function) is None and not is_found(self.function):
             raise ExportError(
                 f"{name} cannot be written to a .keras file, because loading could not find it again by its name. Call "
                 "it in a layer of your own, whose class is registered by keras.saving.register_keras_serializable, or "
                 "save the weights alone: model.save_weights(...)."
             )
-        return {"name": self.name, "by_name": reference._asdict()}
+        return {"name": self.name, "by_name": written(self.function, name)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The operation that a file describes."""
-        if "by_name" not in config:
-            function = keras.saving.deserialize_keras_object(config["function"])
-            return cls(function, config["name"])
-        reference = Reference(**config["by_name"])
-        found = find_in_file(reference)
-        if found is None:
-            raise ExportError(
-                f"the file names the function {reference.name} of {reference.module}, which cannot be imported here. "
-                "Make that module importable."
-            )
-        return cls(found, config["name"])
+        is_by_name = "by_name" in config
+        function = named(config["by_name"]) if is_by_name else keras_object(config["function"])
+        return cls(function, config["name"])
 
 
 @keras.saving.register_keras_serializable(package="pullback")

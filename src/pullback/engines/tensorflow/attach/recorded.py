@@ -6,6 +6,8 @@ then whatever the body captured, then the variables that the rule asked for.
 
 from __future__ import annotations
 
+import contextvars
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ from pullback.engines.tensorflow.attach.transposing import (
     transposed,
     where_present,
 )
+from pullback.engines.tensorflow.projecting import spec_of
 from pullback.errors import UnsupportedError
 from pullback.extend import (
     Call,
@@ -33,9 +36,14 @@ from pullback.extend import (
     Rule,
     describe,
     scatter,
+    set_for,
 )
 
 FlatGradient = Callable[[Sequence[Any]], Any]  # upstream -> one gradient per source
+# The backward pass of a call that runs here, for gradients that are asked for twice in it.
+_passing: contextvars.ContextVar[_Passing | None] = contextvars.ContextVar(
+    "pullback_passing", default=None
+)
 
 
 class Recorded(Pullback):
@@ -71,6 +79,12 @@ class Recorded(Pullback):
     def _backward(self, upstream: Sequence[Any], *, checked: bool) -> list[Any]:
         self._relink()
         upstream = [values.dense(dy) for dy in upstream]
+        if self.captured is None or self.ordinary is None:
+            return self._gradients(upstream, checked=checked)
+        with set_for(_passing, _Passing(upstream)):
+            return self._gradients(upstream, checked=checked)
+
+    def _gradients(self, upstream: Sequence[Any], *, checked: bool) -> list[Any]:
         given = self.run_rule(upstream)
         gradients = [given.leaves[i] for i in self.flowing]
         if self.jvp or given.second:
@@ -138,6 +152,29 @@ class Recorded(Pullback):
 
         return self.require_linear(results, gradients, present)
 
+    def keep_both(
+        self, differentiate: Callable[[Sequence[Any]], FlatGradient], *sources: Sequence[Any]
+    ) -> None:
+        """Offer the ordinary gradient towards the first sources, and pass it on to the second, which were captured.
+
+        With the upstream of the whole call both are computed at once: what runs inside is differentiated once.
+        """
+        count, both = len(sources[0]), differentiate([*sources[0], *sources[1]])
+
+        def towards(part: slice, alone: FlatGradient) -> FlatGradient:
+            def gradient(upstream: Sequence[Any]) -> list[Any]:
+                now = _passing.get()
+                if now is None or not now.is_of(upstream):
+                    return list(alone(upstream))
+                if both not in now.found:
+                    now.found[both] = list(both(upstream))
+                return now.found[both][part]
+
+            return gradient
+
+        self.keep_ordinary(towards(slice(count), differentiate(sources[0])))
+        self.captured = towards(slice(count, None), differentiate(sources[1]))
+
     def keep_ordinary(self, differentiate: FlatGradient) -> None:
         """Offer the ordinary gradient, out of what gives it per source for the outputs that carry gradients."""
 
@@ -145,6 +182,9 @@ class Recorded(Pullback):
             given = [values.gradient_tensor(upstream[i]) for i in self.returned]
             found, count = list(differentiate(given)), len(self.flowing)
             leaves = scatter(len(self.kinds), self.flowing, found[:count])
+            for i, spec in enumerate(self.specs):
+                if spec is not None and spec.form is not None:  # slices would be taken for its own
+                    leaves[i] = values.dense(leaves[i])
             return [*leaves, *found[count:]]
 
         self.ordinary = ordinary
@@ -204,7 +244,7 @@ class Recorded(Pullback):
         self, jvp: Rule, tangents: Sequence[Any], outputs: Sequence[Any]
     ) -> list[Any]:
         """What the user's jvp gives, fitted to the outputs or to what has their form."""
-        specs = {i: values.spec_of(y) for i, y in zip(self.returned, outputs, strict=True)}
+        specs = {i: spec_of(y) for i, y in zip(self.returned, outputs, strict=True)}
         flat = scatter(len(self.kinds), self.flowing, tangents)
         found = self.tangents(jvp, flat, {i: spec for i, spec in specs.items() if spec})
         return [found[i] for i in self.returned]
@@ -227,6 +267,19 @@ class Recorded(Pullback):
                 "outer tape watch them before calling the function, or keep them."
             )
         return alive
+
+
+class _Passing:
+    """One backward pass of a call: its upstream, and the gradients that were computed from that already."""
+
+    def __init__(self, upstream: Sequence[Any]) -> None:
+        self.upstream = upstream
+        self.found: dict[FlatGradient, list[Any]] = {}
+
+    def is_of(self, upstream: Sequence[Any]) -> bool:
+        """Whether this is the upstream of the whole pass."""
+        mine = self.upstream
+        return len(mine) == len(upstream) and all(map(operator.is_, mine, upstream))
 
 
 def _of_this_graph(gradient: Any) -> Any:
@@ -266,7 +319,7 @@ def run(
 
 def record(given: Given, result: ForwardResult) -> Recorded:
     """The record of a call that has run; its outputs are tensors from here on."""
-    specs = [values.spec_of(leaf) for leaf in given.leaves]
+    specs = [spec_of(leaf) for leaf in given.leaves]
     recorded = Recorded(given.call, result.rule, result.form, given.kinds, specs)
     result.leaves = values.outputs(result.leaves)
     recorded.flowing = given.flowing

@@ -295,7 +295,7 @@ class Recording:
         sweep.compiler = Compiler() if self._is_worse_compiled() else None
         numbers = self.sources.numbers()
         # Our own rules ask what a gradient is taken of, which a tape would tell.
-        with explaining_hooks.replaced(private, "numbers_asked_for", lambda: numbers):
+        with explaining_hooks.numbers_asked_for(numbers):
             sweep.run()
         return sweep
 

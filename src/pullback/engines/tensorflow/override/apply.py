@@ -8,7 +8,7 @@ from typing import Any
 from pullback.engines.tensorflow.attach.as_argument import TracedAsItself
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import TargetError
-from pullback.extend import Activation, Override
+from pullback.extend import Activation, Override, reduced
 
 
 @functools.singledispatch
@@ -26,6 +26,7 @@ class Overridden(TracedAsItself):
         functools.update_wrapper(self, function)
         self.__pullback_override__ = activation.override
         self.activation = activation
+        self._function = function
         python_function = overriding.python_function_of(function)
         if python_function is None:
             self._run = functools.partial(under, activation, function)
@@ -41,6 +42,9 @@ class Overridden(TracedAsItself):
         """Bind as a method."""
         return self if instance is None else functools.partial(self, instance)
 
+    def __reduce__(self) -> Any:
+        return reduced(self, (_applied, (self.__pullback_override__, self._function)))
+
     def __repr__(self) -> str:
         return f"<{getattr(self, '__name__', 'function')} under {self.__pullback_override__!r}>"
 
@@ -48,3 +52,7 @@ class Overridden(TracedAsItself):
 def under(activation: Activation, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the user's under an activation, converted by AutoGraph where it would be."""
     return activation.run(overriding.converted(function), *args, **kwargs)
+
+
+def _applied(override: Override, function: Any) -> Any:
+    return override(function)

@@ -22,7 +22,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.graphs import state_of
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import overriding, saving
 from pullback.engines.tensorflow.tf_private.keras_models import input_structure
 from pullback.errors import ExportError, PullbackError
 from pullback.extend import Replacement, set_for
@@ -140,8 +140,8 @@ _traced_anew = Replacement(overriding.function_context, "make_function_context",
 
 @contextlib.contextmanager
 def for_export() -> Generator[None]:
-    """What is traced in this block has its gradients in the form that a file can hold."""
-    with _traced_anew, set_for(exporting, True):
+    """What is traced in this block has its gradients in the form that a file can hold, where it is to hold them."""
+    with _traced_anew, set_for(exporting, not saving.is_for_inference()):
         yield
 
 

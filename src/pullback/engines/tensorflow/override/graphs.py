@@ -16,9 +16,11 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach import registry
+from pullback.engines.tensorflow.attach.graph import exporting
 from pullback.engines.tensorflow.override.op_calls import chain_gradient, why_node_hidden
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.tf_private import overriding
+from pullback.errors import ExportError
 from pullback.extend import Bound, Chain, Hit, Stack, matching, suspended
 from pullback.extend import note as note_in_audit
 
@@ -26,6 +28,10 @@ MOST_COPIES = 16
 GIVEN_INSIDE = (
     "a gradient of its own was given to it inside the override, by a gradient_override_map, a custom gradient or "
     "another override, and the innermost decides. Open this override inside of that"
+)
+NOT_IN_FILES = (
+    "Its ops can have another gradient while this process runs, but not in a file. Apply the override to the model or "
+    "function that it was made from, and export that."
 )
 _GRADIENT = "_gradient_op_type"  # the attribute of a node that names its gradient
 _copies: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -97,6 +103,7 @@ def used_again(stack: Stack, graph: Any, mode: str = "cached") -> None:
     for bound, place, hidden_by in hits:
         ledger = stack.activation_of(bound).ledger
         ledger.record(bound.entry.index, place, mode, hidden_by=hidden_by)
+        ledger.borrow(bound.entry.index, bound.activation.ledger)
     for function in state_of(graph).later:
         function.used_under(stack)
     if hits and not private.executing_eagerly():
@@ -122,6 +129,11 @@ def rewritten(stack: Stack, function: Any) -> Any:
             copies.pop(next(iter(copies)))
         copies[stack.key] = _copy(stack, function)
     copy = copies[stack.key]
+    if copy is not None and exporting.get():
+        raise ExportError(
+            f"{function.graph.name!r} has no Python source here, as a loaded SavedModel, a TFSMLayer and a concrete "
+            f"function have not. {NOT_IN_FILES}"
+        )
     if copy is None:
         _explain_unreached(stack, function)
         return function
@@ -135,11 +147,12 @@ def _copy(stack: Stack, function: Any) -> Any:
     library.function.extend(overriding.reachable_definitions(function))
     gradients: dict[str, Any] = {}
     hits: list[Hit] = []
-    for node in [node for definition in library.function for node in definition.node_def]:
+    graphs = overriding.graphs_by_name(function)
+    for home, node in [(d.signature.name, node) for d in library.function for node in d.node_def]:
         stack.activation.seen[node.op] = None
         where = Where(node.op, node.name, in_source=False)
         chain = matching(_bounds(stack, node.op), where)
-        own = _own_gradient(node, function)
+        own = _own_gradient(node, function, graphs.get(home, function.graph))
         reason = why_node_hidden(node) or (own and GIVEN_INSIDE) if chain else None
         hits += [(bound, where.place, reason) for bound in chain]
         if own or (chain and not reason):
@@ -163,19 +176,20 @@ def _load(library: Any, function: Any, gradients: dict[str, Any], hits: Sequence
     return copy
 
 
-def _own_gradient(node: Any, function: Any) -> Any:
+def _own_gradient(node: Any, function: Any, graph: Any) -> Any:
     """The gradient that a node was given in place of that of its type, if it was and is known here."""
     name = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
     known = name and private.registered_gradient(name) is not None
-    return functools.partial(_custom_gradient, name, function) if known else None
+    return functools.partial(_custom_gradient, name, function, graph) if known else None
 
 
-def _custom_gradient(name: str, function: Any, operation: Any, *upstream: Any) -> Any:
+def _custom_gradient(name: str, function: Any, graph: Any, operation: Any, *upstream: Any) -> Any:
     """Run a custom gradient of the original graph for an op of the copy, with the tensors of the copy.
 
-    Holding the function keeps the original graph, and with it the gradient, alive.
+    Holding the function keeps its graphs, and with them the gradient, alive.
     """
-    with overriding.capturing_from_copy(function.graph, operation.graph):
+    del function
+    with overriding.capturing_from_copy(graph, operation.graph):
         return private.registered_gradient(name)(operation, *upstream)
 
 

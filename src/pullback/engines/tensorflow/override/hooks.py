@@ -24,6 +24,7 @@ from pullback.engines.tensorflow.override.intercept import (
     mark_imported,
     record_marked,
 )
+from pullback.engines.tensorflow.override.regions import on_call
 from pullback.engines.tensorflow.override.runs_after_block import differentiated, traced_here
 from pullback.engines.tensorflow.override.scope import (
     PatchedFunction,
@@ -31,7 +32,7 @@ from pullback.engines.tensorflow.override.scope import (
     while_open,
     without_callback,
 )
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import explaining_hooks, keras_losses, overriding
 from pullback.extend import (
     Call,
     ForwardResult,
@@ -51,22 +52,6 @@ Original = Callable[..., Any]
 MOST_TRACES = 16  # per tf.function: traces made under overrides, of which the oldest is dropped
 
 
-def _execute(original: Callable[..., Any]) -> Callable[..., Any]:
-    """TensorFlow switches callbacks of slow-path ops by assigning this, for all threads at once; we keep ours in."""
-    del original
-    run = overriding.execute.quick_execute
-
-    def execute(
-        op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
-    ) -> Any:
-        outputs = run(op_name, num_outputs, inputs, attrs, ctx, name)
-        for callback in ctx.op_callbacks:
-            callback(op_name, tuple(inputs), attrs, outputs, name)
-        return outputs
-
-    return execute
-
-
 def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
     """Tapes inside a trace record each op here: a marked one is recorded with its rule."""
 
@@ -82,7 +67,7 @@ def _record_gradient(original: Callable[..., None]) -> Callable[..., None]:
     return record_gradient
 
 
-while_open.add(Replacement(overriding.execute, "execute", _execute))
+while_open.add(Replacement(overriding.execute, "execute", explaining_hooks.calling_callbacks))
 while_open.add(Replacement(overriding.execute, "record_gradient", _record_gradient))
 
 
@@ -277,3 +262,5 @@ def _on_import(stack: Stack, patched: PatchedFunction, args: Any, kwargs: Any) -
 
 
 while_open.add(PatchedFunction.of(overriding.import_graph_def(), _on_import))
+for setting_logits in keras_losses.SETTING_LOGITS:
+    while_open.add(PatchedFunction.of(setting_logits, on_call))

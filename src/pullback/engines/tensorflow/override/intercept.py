@@ -33,7 +33,7 @@ from pullback.engines.tensorflow.override.op_calls import (
     why_hidden,
 )
 from pullback.engines.tensorflow.override.places import Where
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import keras_losses, overriding
 from pullback.engines.tensorflow.values import with_gradient_tensors
 from pullback.extend import (
     Bound,
@@ -153,7 +153,11 @@ def _in_graph(stack: Stack, chain: Chain, where: Where, operation: Any, outputs:
         fresh = _behind_identity(chain, op)
     else:
         _mark(chain, operation, where)
-        return outputs
+        if operation.type not in keras_losses.LOOKED_BEHIND:
+            return outputs
+        # Keras' losses would take the input of such an op instead, and pass the rule by.
+        record_marked(operation)
+        fresh = list(map(tf.identity, outputs))
     fresh[0].op._pullback_chain = ()
     return fresh
 

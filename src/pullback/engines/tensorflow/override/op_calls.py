@@ -15,6 +15,7 @@ from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.recorded import Recorded
 from pullback.engines.tensorflow.attach.splice import through
 from pullback.engines.tensorflow.override.places import Where
+from pullback.engines.tensorflow.projecting import spec_of
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.extend import (
     ANYTHING,
@@ -266,7 +267,7 @@ def _spec_of(tensor: Any) -> Spec | None:
         return Spec(private.concrete_shape(tensor), tensor.dtype)
     if not carries_gradient(tensor):
         return None
-    return ANYTHING if tensor.dtype.as_datatype_enum in _HANDLES else values.spec_of(tensor)
+    return ANYTHING if tensor.dtype.as_datatype_enum in _HANDLES else spec_of(tensor)
 
 
 @functools.cache

@@ -64,10 +64,10 @@ class Where:
 
 def running_layer() -> Any:
     """The innermost Keras layer that is running here, if there is one."""
-    frame = inspect.currentframe()
-    while frame is not None and not overriding.is_layer_call(frame):
-        frame = frame.f_back
-    return None if frame is None else frame.f_locals["self"]
+    frame, found = inspect.currentframe(), None
+    while frame is not None and found is None:
+        frame, found = frame.f_back, overriding.layer_called(frame)
+    return found
 
 
 def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | None]:
@@ -75,8 +75,8 @@ def _layer_and_source(frame: Any, operation: Any) -> tuple[str | None, str | Non
     for _ in range(_DEEPEST):
         if frame is None or (layer and source):
             break
-        if layer is None and overriding.is_layer_call(frame):
-            own = frame.f_locals["self"]
+        own = None if layer else overriding.layer_called(frame)
+        if own is not None:
             layer = own.path or own.name  # an unbuilt layer, or one without weights, has no path
         elif source is None and not _is_library(frame):
             source = _line(frame, operation)

@@ -11,7 +11,8 @@ import contextvars
 import functools
 import inspect
 import types
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -25,7 +26,7 @@ from pullback.engines.tensorflow.override.graphs import in_function, note
 from pullback.engines.tensorflow.override.intercept import MODEL_WAS_BUILT, inert, note_eager
 from pullback.engines.tensorflow.override.places import Where
 from pullback.engines.tensorflow.override.scope import PatchedFunction
-from pullback.engines.tensorflow.tf_private import keras_models, overriding
+from pullback.engines.tensorflow.tf_private import keras_losses, keras_models, overriding
 from pullback.extend import (
     NOT_FLOATING,
     NOTHING_FLOATING,
@@ -40,11 +41,13 @@ from pullback.extend import (
     guarded,
     guarding,
     hidden,
+    matched_here,
     matching,
     one_op_call,
     reactivate,
     running,
     set_for,
+    signature_of,
     unflatten,
 )
 
@@ -60,6 +63,21 @@ Kwargs = dict[str, Any]
 
 def on_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     """A function that is a target, or the `call` of a layer, or a part in which targets are looked for, is called."""
+    if patched.function not in keras_losses.SETTING_LOGITS:
+        return _on_any_call(stack, patched, args, kwargs)
+    matched: list[Chain] = []
+    outer = matched_here.get()
+    with set_for(matched_here, matched):
+        result = _on_any_call(stack, patched, args, kwargs)
+    if matched:
+        # Keras' losses would start from what this was computed from, and pass the rules by.
+        keras_losses.forget_logits(result)
+    if outer is not None:
+        outer += matched
+    return result
+
+
+def _on_any_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kwargs) -> Any:
     names = patched.names_inside
     if names and overriding.is_called_by_machinery(names, patched.trampoline):
         return patched.run(*args, **kwargs)
@@ -108,7 +126,10 @@ def on_layer_call(stack: Stack, patched: PatchedFunction, args: Args, kwargs: Kw
         chain = () if _symbolic(args[1:], kwargs) else _chain(stack, layer)
         function = _body_of(layer)
         if chain and function is None:
-            return _Region(stack, chain, patched, layer)(args[1:], kwargs)
+            names = {
+                f"args[{i}]": name for i, name in enumerate(signature_of(layer.call).parameters)
+            }
+            return _Region(stack, chain, patched, layer, names)(args[1:], kwargs)
         if chain and function is not None:
             entered.enter_context(PatchedFunction.of(function, on_call))
         entered.enter_context(set_for(_expected_layer, (layer, chain)))
@@ -168,7 +189,9 @@ def _chain(stack: Stack, layer: Any) -> Chain:
 
 
 def _body_of(layer: Any) -> types.FunctionType | None:
-    """The `call` of a layer's own class; `None` where it is not a method."""
+    """The `call` of a layer's own class; `None` where it is not a method, or Keras runs something else in its place."""
+    if keras_models.runs_more_than_call(layer):
+        return None
     kind = getattr(layer, "__pullback_class__", type(layer))
     function = inspect.getattr_static(kind, "call", None)
     is_method = isinstance(function, types.FunctionType) and "call" not in vars(layer)
@@ -188,9 +211,15 @@ class _Region:
     """One call of a targeted function or layer under the lines that match it, innermost first."""
 
     def __init__(
-        self, stack: Stack, chain: Chain, patched: PatchedFunction, owner: Any = None
+        self,
+        stack: Stack,
+        chain: Chain,
+        patched: PatchedFunction,
+        owner: Any = None,
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.stack = stack
+        self.names = names  # of parameters, where they have better ones than in the signature
         self.chain = chain
         self.patched = patched
         self.is_method = owner is not None
@@ -199,11 +228,12 @@ class _Region:
         self.where = Where("function", getattr(owner, "name", None) or patched.title)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
-        if overriding.in_keras_symbolic_scope():
+        call, leaves = self._call(0, args, kwargs)
+        symbolic = any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
+        if symbolic or overriding.in_keras_symbolic_scope():
             for bound in self.chain:
                 bound.activation.unreachable = MODEL_WAS_BUILT
             return self.body(*args, **kwargs)
-        call, leaves = self._call(0, args, kwargs)
         if exporting.get() and not private.executing_eagerly():
             result = _in_portable_function(self.stack, call, leaves)
         else:
@@ -218,8 +248,8 @@ class _Region:
         body = guarding(bound, functools.partial(self._run, position + 1))
         definition = Definition(body, bound.rule, None, self.where.own, place)
         plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
-        if bound.line.names:
-            plan = plan.renamed(bound.line.names)
+        if names := {**self.names, **bound.line.names}:
+            plan = plan.renamed(names)
         leaves, structure = flatten(tuple(plan.values(args, kwargs)))
         return Call(definition, engine_of(leaves), plan, structure), leaves
 
@@ -240,10 +270,19 @@ class _Region:
             reason = NOTHING_FLOATING
         elif not values.differentiable(_leaves_of(result)):
             reason = NOT_FLOATING
+        if isinstance(self.owner, keras.Layer):
+            self._note_weights(self.owner)
         if private.executing_eagerly():
             note_eager(self.chain, self.where, private.could_possibly_record(), reason)
         else:
             note(self.chain, self.where, "traced", hidden_by=reason)
+
+    def _note_weights(self, layer: Any) -> None:
+        for bound in self.chain:
+            if id(layer) not in bound.met:
+                bound.met.add(id(layer))
+                ledger, asked_for = bound.activation.ledger, "variables" in bound.rule.requested
+                ledger.met_weights(bound.entry.index, layer.trainable_weights, asked_for=asked_for)
 
 
 def _in_portable_function(stack: Stack, call: Call, leaves: Sequence[Any]) -> Any:

@@ -72,10 +72,10 @@ class Features:
         found: list[Any] = []
         frame = inspect.currentframe()
         while frame is not None:
-            if overriding.is_layer_call(frame):
-                found.append(frame.f_locals["self"])
+            found.append(overriding.layer_called(frame))
             frame = frame.f_back
-        return [e for e in found if e is not self._model and not isinstance(e, keras.Model)]
+        layers = [e for e in found if e is not None and e is not self._model]
+        return [e for e in layers if not isinstance(e, keras.Model)]
 
     def _let_out(self, inputs: Any, chain: list[Any]) -> None:
         for tensor in inputs:

@@ -86,7 +86,7 @@ class LayerRules(Covering):
         return composite.convolution
 
 
-_GIVE_RELEVANCE: Final = ("lrp_z_b", "lrp_flat")  # and not multipliers
+_GIVE_RELEVANCE: Final = ("lrp_z_b", "lrp_flat", "lrp_w_square")  # and not multipliers
 
 
 def _chosen(model: Any, rules: Mapping[Any, Any]) -> list[tuple[Any, Any]]:

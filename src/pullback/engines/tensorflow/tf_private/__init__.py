@@ -41,6 +41,8 @@ from tensorflow.python.ops import resource_variable_ops as _variable_ops
 from tensorflow.python.ops import stateful_random_ops as _stateful_random_ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
+from pullback.extend import Setting
+
 # An operation is recorded with a gradient of our own on every tape and accumulator, without running it twice.
 record_operation = _record.record_operation
 could_possibly_record = _record.could_possibly_record
@@ -79,6 +81,8 @@ pfor_wrap = _pfor.wrap
 
 # As tf.gradients, across graphs. Bound here: an override puts its own in the module while it is open.
 _gradients_helper = _gradients_util._GradientsHelper
+# What a tape runs; others may put their own in the place of both.
+_tape_gradient = _imperative_grad.imperative_grad.__code__
 # The ops at which the gradients that are now being built stop.
 _stops = contextvars.ContextVar[frozenset[Any]]("pullback_stops", default=frozenset())
 
@@ -126,7 +130,7 @@ def stop_at_calls() -> None:
 def numbers_asked_for() -> frozenset[int]:
     """The numbers of the tensors that the tape which runs a gradient function was asked for; none outside of one."""
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code is not _imperative_grad.imperative_grad.__code__:
+    while frame is not None and frame.f_code is not _tape_gradient:
         frame = frame.f_back
     sources = () if frame is None else frame.f_locals["sources"]
     return frozenset(number_of(s) for s in sources if isinstance(s, EagerTensor))
@@ -235,19 +239,25 @@ def registered_gradient(name: str) -> Any:
     return None if found is None else found["type"]
 
 
+def _seeds() -> dict[str, Any]:
+    found = vars(_context.context())
+    return {name: found[name] for name in ("_seed", "_rng") if name in found}
+
+
+_global_seed = Setting(_seeds, lambda seeds: vars(_context.context()).update(seeds))
+
+
 @contextlib.contextmanager
 def global_seed_kept(meanwhile: Any = None) -> Generator[None]:
     """Give back what tf.random.set_seed replaces: it can be set in public, but not read.
 
     Ops draw their seeds from `meanwhile`, if it is given, so that those that follow are drawn as if nothing had run.
     """
-    context = _context.context()
-    before = {name: vars(context)[name] for name in ("_seed", "_rng") if name in vars(context)}
-    vars(context).update({"_rng": meanwhile} if meanwhile and "_rng" in before else {})
-    try:
+    with _global_seed.kept():
+        vars(_context.context()).update(
+            {"_rng": meanwhile} if meanwhile and "_rng" in _seeds() else {}
+        )
         yield
-    finally:
-        vars(context).update(before)
 
 
 def global_generator_state() -> list[Any]:
@@ -320,7 +330,7 @@ def newest_operation(graph: Any) -> int:
 @functools.cache
 def _numbers_before_the_first() -> int:
     """TensorFlow numbers the source and the sink of a graph as well, and does not count them in its version."""
-    with tf.Graph().as_default() as graph:
+    with with_op_callbacks([]), tf.Graph().as_default() as graph:
         return operation_number(tf.constant(0.0).op) - graph.version
 
 
@@ -380,18 +390,3 @@ def types_in_function(name: str, wanted: frozenset[str]) -> list[str]:
             found |= {node.op} & wanted
             left += [a.func.name for a in node.attr.values() if a.func.name]
     return sorted(found)
-
-
-def see_calls(see: Callable[[str], None]) -> Callable[[], None]:
-    """Let a function see the name of every traced function that is called at once: op callbacks are not told.
-
-    What is returned puts an end to it, as long as nobody else has come to see calls since.
-    """
-    plain = _context.Context.call_function
-
-    def call_function(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
-        see(name.decode() if isinstance(name, bytes) else name)
-        return plain(self, name, *args, **kwargs)
-
-    _context.Context.call_function = call_function
-    return functools.partial(setattr, _context.Context, "call_function", plain)

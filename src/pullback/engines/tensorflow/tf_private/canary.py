@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,21 @@ from pullback.engines.tensorflow.tf_private import (
 )
 from pullback.engines.tensorflow.versions import unsupported
 
+_lock = threading.Lock()
+_here = threading.local()  # `is_canary`: in the thread in which the checks run
+
+
+def require() -> bool:
+    """Have it proven, once for all threads; whether it is.
+
+    A program may have replaced functions of TensorFlow, which the checks use, by ours: these calls have no answer yet.
+    """
+    if getattr(_here, "is_canary", False):
+        return False
+    with _lock:
+        prove()
+    return True
+
 
 @functools.cache
 def prove() -> None:
@@ -40,8 +56,12 @@ def changed_parts() -> list[str]:
         if name not in (*code.co_varnames, *code.co_names)
     ]
     # A thread of its own has neither the caller's tapes nor the graph that the caller may be building.
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+    with concurrent.futures.ThreadPoolExecutor(1, initializer=_begin) as thread:
         return missing + [name for name in CHECKS if not thread.submit(_works, name).result()]
+
+
+def _begin() -> None:
+    _here.is_canary = True
 
 
 def _works(name: str) -> bool:
@@ -117,17 +137,14 @@ def _callbacks_see_ops() -> bool:
 
 
 def _custom_gradients_are_known() -> bool:
-    # Where ours has been put in its place, no function with the mark is made any more.
-    replaced = tf.custom_gradient.__module__.partition(".")[0] != "tensorflow"
-    return replaced or private.is_custom_gradient(tf.custom_gradient(_identity))
+    return private.is_custom_gradient(recording.custom_gradient(_identity))
 
 
 def _custom_gradients_are_seen() -> bool:
     seen: list[Any] = []
-    replaced = tf.custom_gradient.__module__.partition(".")[0] != "tensorflow"
     with recording.custom_gradients_seen(lambda *call: seen.append(call)):
-        tf.custom_gradient(_identity)(tf.constant(1.0))
-    return replaced or [call[0] for call in seen] == [_identity]
+        recording.custom_gradient(_identity)(tf.constant(1.0))
+    return [call[0] for call in seen] == [_identity]
 
 
 def _identity(x: Any) -> Any:
@@ -173,11 +190,8 @@ def _buffers_are_seen() -> bool:
 def _calls_are_told() -> bool:
     traced, seen = tf.function(tf.negative), list[str]()
     traced(tf.constant(1.0))
-    leave = private.see_calls(seen.append)
-    try:
+    with recording.calls_seen(seen.append):
         traced(tf.constant(2.0))
-    finally:
-        leave()
     wanted = frozenset(["Neg", "Abs"])
     return [private.types_in_function(name, wanted) for name in seen] == [["Neg"]]
 
@@ -237,6 +251,20 @@ def _blocks_are_replaced_by_xla() -> bool:
     return replaced.op.type == "XlaDynamicUpdateSlice" and replaced.shape == [3]
 
 
+def _trust_is_known() -> bool:
+    found = [saving.is_trusted()]
+    for is_safe in (False, True):
+        with saving.SafeModeScope(is_safe):
+            found.append(saving.is_trusted())
+    return found == [False, True, False]
+
+
+def _writing_is_seen() -> bool:
+    with saving.ObjectSharingScope():
+        inside = saving.is_writing()
+    return inside and not saving.is_writing()
+
+
 CHECKS: dict[str, Callable[[], bool]] = {
     "recording of operations": _operations_are_recorded,
     "sources in imperative_grad": _tapes_tell_what_they_are_asked_for,
@@ -256,4 +284,6 @@ CHECKS: dict[str, Callable[[], bool]] = {
     "captures and inputs of a graph's ops": _graphs_are_read_and_changed,
     "the functions of a graph": _functions_of_a_graph_are_listed,
     "XlaDynamicUpdateSlice": _blocks_are_replaced_by_xla,
+    "Keras' safe mode": _trust_is_known,
+    "Keras' writing of files": _writing_is_seen,
 }

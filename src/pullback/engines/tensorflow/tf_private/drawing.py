@@ -13,6 +13,8 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_random_ops as _random_ops
 from tensorflow.python.ops import gen_stateless_random_ops_v2 as _stateless_random_ops
 
+from pullback.extend import Replacement
+
 # What `tf.random`, its generators and Keras draw real numbers with.
 _DRAWING = (
     *((_random_ops, n) for n in ("random_uniform", "random_standard_normal", "truncated_normal")),
@@ -27,21 +29,18 @@ FormatOf = Callable[[tf.DType], tf.DType]
 @contextlib.contextmanager
 def drawn_in(format_of: FormatOf) -> Generator[None]:
     """While this is open, this thread draws real numbers in the format given for the wanted one, and casts them."""
-    before = [(module, name, getattr(module, name)) for module, name in _DRAWING]
-    for module, name, op in before:
-        setattr(module, name, _drawing(op, format_of))
-    try:
+    drawing = functools.partial(_drawing, threading.get_ident(), format_of)
+    with contextlib.ExitStack() as undo:
+        for module, name in _DRAWING:
+            undo.enter_context(Replacement(module, name, drawing))
         yield
-    finally:
-        for module, name, op in before:
-            setattr(module, name, op)
 
 
 _signature = functools.cache(inspect.signature)
 
 
-def _drawing(op: Any, format_of: FormatOf) -> Any:
-    owner, signature = threading.get_ident(), _signature(op)
+def _drawing(owner: int, format_of: FormatOf, op: Any) -> Any:
+    signature = _signature(op)
 
     @functools.wraps(op)
     def draw(*args: Any, **kwargs: Any) -> Any:

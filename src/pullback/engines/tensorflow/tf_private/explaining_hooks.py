@@ -25,6 +25,7 @@ from tensorflow.python.ops import script_ops as _script_ops
 from tensorflow.python.ops import while_loop as _while_loop
 
 from pullback.engines.tensorflow import tf_private as _private
+from pullback.extend import Replacement, Together
 
 
 def _in_this_thread() -> Callable[[], bool]:
@@ -33,25 +34,12 @@ def _in_this_thread() -> Callable[[], bool]:
     return lambda: threading.get_ident() == thread
 
 
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
-    """Another value for an attribute while this is open."""
-    own = name in vars(owner)  # and not inherited
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if own:
-            setattr(owner, name, before)
-        else:
-            delattr(owner, name)
+def calling_callbacks(original: Any) -> Callable[..., Any]:
+    """What runs ops that leave the fast path, with a call of this thread's callbacks after each.
 
-
-def callbacks_on_slow_path() -> contextlib.AbstractContextManager[None]:
-    """Let ops that leave the fast path call this thread's callbacks, unless an open override does so already."""
-    if _execute.execute is not _execute.quick_execute:
-        return contextlib.nullcontext()
+    TensorFlow switches this by assigning the function, for all threads at once.
+    """
+    del original
 
     def execute(
         op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
@@ -61,7 +49,12 @@ def callbacks_on_slow_path() -> contextlib.AbstractContextManager[None]:
             callback(op_name, tuple(inputs), attrs, outputs, name)
         return outputs
 
-    return replaced(_execute, "execute", execute)
+    return execute
+
+
+def callbacks_on_slow_path() -> contextlib.AbstractContextManager[Any]:
+    """Let ops that leave the fast path call the callbacks of their threads."""
+    return Replacement(_execute, "execute", calling_callbacks)
 
 
 @contextlib.contextmanager
@@ -84,10 +77,20 @@ def records_seen(see: Callable[..., None]) -> Generator[None]:
         return record_operation
 
     with (
-        replaced(_record, "record_operation", seen(_record.record_operation)),
-        replaced(_private, "record_operation", seen(_private.record_operation)),
+        Replacement(_record, "record_operation", seen),
+        Replacement(_private, "record_operation", seen),
     ):
         yield
+
+
+def numbers_asked_for(numbers: Any) -> contextlib.AbstractContextManager[Any]:
+    """In this thread, gradients are asked for of the tensors with these numbers, as a tape would tell."""
+    mine = _in_this_thread()
+
+    def told(original: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: numbers if mine() else original()
+
+    return Replacement(_private, "numbers_asked_for", told)
 
 
 def _nothing(outputs: Any) -> None:
@@ -97,67 +100,95 @@ def _nothing(outputs: Any) -> None:
 @contextlib.contextmanager
 def functions_interpreted(run: Callable[..., list[Any]]) -> Generator[None]:
     """Functions that are called at once are handed to `run(function, inputs, count)` in place of the runtime."""
-    select = _concrete.ConcreteFunction._select_forward_and_backward_functions
-    call = _atomic.AtomicFunction.call_preflattened
-
     mine = _in_this_thread()
 
-    def select_functions(self: Any, args: Any, kinds: Any, executing_eagerly: bool) -> Any:
-        if not executing_eagerly or not mine():
-            return select(self, args, kinds, executing_eagerly)
-        count = len(self.function_type.flat_outputs)
-        runner = types.SimpleNamespace(call_flat=lambda *a: run(self, a, count))
-        return types.SimpleNamespace(forward=lambda: (runner, list(args)), record=_nothing)
+    def selecting(select: Callable[..., Any]) -> Callable[..., Any]:
+        def select_functions(self: Any, args: Any, kinds: Any, executing_eagerly: bool) -> Any:
+            if not executing_eagerly or not mine():
+                return select(self, args, kinds, executing_eagerly)
+            count = len(self.function_type.flat_outputs)
+            runner = types.SimpleNamespace(call_flat=lambda *a: run(self, a, count))
+            return types.SimpleNamespace(forward=lambda: (runner, list(args)), record=_nothing)
 
-    def call_preflattened(self: Any, args: Any) -> Any:
-        if not _private.executing_eagerly() or not mine():
-            return call(self, args)
-        outputs = run(self, args, len(self.function_type.flat_outputs))
-        return self.function_type.pack_output(outputs)
+        return select_functions
+
+    def calling(call: Callable[..., Any]) -> Callable[..., Any]:
+        def call_preflattened(self: Any, args: Any) -> Any:
+            if not _private.executing_eagerly() or not mine():
+                return call(self, args)
+            outputs = run(self, args, len(self.function_type.flat_outputs))
+            return self.function_type.pack_output(outputs)
+
+        return call_preflattened
 
     owner = _concrete.ConcreteFunction
     with (
-        replaced(owner, "_select_forward_and_backward_functions", select_functions),
-        replaced(_atomic.AtomicFunction, "call_preflattened", call_preflattened),
+        Replacement(owner, "_select_forward_and_backward_functions", selecting),
+        Replacement(_atomic.AtomicFunction, "call_preflattened", calling),
     ):
         yield
 
 
 class _Kept(dict[Any, Any]):
-    """Entries that stay when they are taken."""
+    """Stands for another dict, whose entries stay when they are taken, until the end."""
+
+    def __init__(self, entries: dict[Any, Any]) -> None:
+        super().__init__()
+        self.entries, self.taken = entries, set[Any]()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.entries[key] = value
 
     def pop(self, key: Any, *default: Any) -> Any:
-        return self.get(key, *default)
+        self.taken.add(key)
+        return self.entries.get(key, *default)
 
 
-@contextlib.contextmanager
-def python_functions_differentiable_twice() -> Generator[None]:
+class _TapesKept(Replacement):
+    """The tapes of functions of Python that run in TensorFlow, in whichever of its threads."""
+
+    def remove(self) -> None:
+        kept: Any = _script_ops.tape_cache
+        super().remove()
+        for key in kept.taken:
+            kept.entries.pop(key, None)
+
+
+def _persistent(original: Any) -> Any:
+    del original
+    return types.SimpleNamespace(GradientTape=functools.partial(tf.GradientTape, persistent=True))
+
+
+# One for all runs: the tape of a function may be asked for in a thread of TensorFlow's own.
+_differentiable_twice = Together()
+_differentiable_twice.add(_TapesKept(_script_ops, "tape_cache", _Kept))
+_differentiable_twice.add(Replacement(_script_ops, "backprop", _persistent))
+
+
+def python_functions_differentiable_twice() -> contextlib.AbstractContextManager[Any]:
     """The tape of a tf.py_function serves more than one backward pass."""
-    tape = functools.partial(tf.GradientTape, persistent=True)
-    with (
-        replaced(_script_ops, "tape_cache", _Kept()),
-        replaced(_script_ops, "backprop", types.SimpleNamespace(GradientTape=tape)),
-    ):
-        yield
+    return _differentiable_twice
 
 
 @contextlib.contextmanager
 def layer_calls_seen(enter: Callable[[Any], None], leave: Callable[[], None]) -> Generator[None]:
     """Tell when a Keras layer begins to run, and when it ends."""
-    call = keras.Layer.__call__
     mine = _in_this_thread()
 
-    @functools.wraps(call)
-    def seen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not mine():
-            return call(self, *args, **kwargs)
-        enter(self)
-        try:
-            return call(self, *args, **kwargs)
-        finally:
-            leave()
+    def telling(call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def seen(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not mine():
+                return call(self, *args, **kwargs)
+            enter(self)
+            try:
+                return call(self, *args, **kwargs)
+            finally:
+                leave()
 
-    with replaced(keras.Layer, "__call__", seen):
+        return seen
+
+    with Replacement(keras.Layer, "__call__", telling):
         yield
 
 
@@ -166,25 +197,30 @@ def control_flow_seen(
     within: Callable[[str], contextlib.AbstractContextManager[None]],
 ) -> Generator[None]:
     """Let what loops and branches run at once run within a block that is told which step or branch it is."""
-    loop, branch = _while_loop.while_loop, _cond._eager_cond_implementation
     mine = _in_this_thread()
 
-    def while_loop(cond: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _private.executing_eagerly() or not mine():
-            return loop(cond, body, *args, **kwargs)
-        steps = itertools.count(1)
+    def stepping(loop: Callable[..., Any]) -> Callable[..., Any]:
+        def while_loop(cond: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
+            if not _private.executing_eagerly() or not mine():
+                return loop(cond, body, *args, **kwargs)
+            steps = itertools.count(1)
 
-        def step(*values: Any) -> Any:
-            with within(f"while, step {next(steps)}"):
-                return body(*values)
+            def step(*values: Any) -> Any:
+                with within(f"while, step {next(steps)}"):
+                    return body(*values)
 
-        return loop(cond, step, *args, **kwargs)
+            return loop(cond, step, *args, **kwargs)
 
-    def cond(pred: Any, true_fn: Any, false_fn: Any, strict: bool, name: Any) -> Any:
-        if not mine():
-            return branch(pred, true_fn, false_fn, strict, name)
-        then, otherwise = named(true_fn, "then of cond"), named(false_fn, "else of cond")
-        return branch(pred, then, otherwise, strict, name)
+        return while_loop
+
+    def choosing(branch: Callable[..., Any]) -> Callable[..., Any]:
+        def cond(pred: Any, true_fn: Any, false_fn: Any, strict: bool, name: Any) -> Any:
+            if not mine():
+                return branch(pred, true_fn, false_fn, strict, name)
+            then, otherwise = named(true_fn, "then of cond"), named(false_fn, "else of cond")
+            return branch(pred, then, otherwise, strict, name)
+
+        return cond
 
     def named(function: Any, where: str) -> Any:
         def run() -> Any:
@@ -194,8 +230,8 @@ def control_flow_seen(
         return run
 
     with (
-        replaced(_while_loop, "while_loop", while_loop),
-        replaced(_cond, "_eager_cond_implementation", cond),
+        Replacement(_while_loop, "while_loop", stepping),
+        Replacement(_cond, "_eager_cond_implementation", choosing),
     ):
         yield
 
@@ -203,24 +239,19 @@ def control_flow_seen(
 @contextlib.contextmanager
 def tapes_seen(opened: Callable[[Any], None], closed: Callable[[Any], None]) -> Generator[None]:
     """Tell when a GradientTape begins to record, and when it ends or pauses."""
-    owner: Any = tf.GradientTape
-    push, pop = owner._push_tape, owner._pop_tape
-
     mine = _in_this_thread()
 
-    def push_tape(self: Any) -> None:
-        push(self)
-        if mine():
-            opened(self)
+    def telling(change: Callable[..., None], tell: Callable[[Any], None]) -> Callable[..., None]:
+        def changed(self: Any) -> None:
+            change(self)
+            if mine():
+                tell(self)
 
-    def pop_tape(self: Any) -> None:
-        pop(self)
-        if mine():
-            closed(self)
+        return changed
 
     with (
-        replaced(owner, "_push_tape", push_tape),
-        replaced(owner, "_pop_tape", pop_tape),
+        Replacement(tf.GradientTape, "_push_tape", lambda push: telling(push, opened)),
+        Replacement(tf.GradientTape, "_pop_tape", lambda pop: telling(pop, closed)),
     ):
         yield
 
@@ -230,20 +261,23 @@ def gradients_asked_seen(
     asked: Callable[[Any], Any], given: Callable[[Any, Any], None]
 ) -> Generator[None]:
     """Tell when a GradientTape is asked for a gradient, with the call's arguments, and what it gave."""
-    gradient = tf.GradientTape.gradient
-    signature = inspect.signature(gradient)
     mine = _in_this_thread()
 
-    @functools.wraps(gradient)
-    def seen(*args: Any, **kwargs: Any) -> Any:
-        if not mine():
-            return gradient(*args, **kwargs)
-        mark = asked(signature.bind(*args, **kwargs).arguments)
-        found = gradient(*args, **kwargs)
-        given(mark, found)
-        return found
+    def telling(gradient: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(gradient)
 
-    with replaced(tf.GradientTape, "gradient", seen):
+        @functools.wraps(gradient)
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            if not mine():
+                return gradient(*args, **kwargs)
+            mark = asked(signature.bind(*args, **kwargs).arguments)
+            found = gradient(*args, **kwargs)
+            given(mark, found)
+            return found
+
+        return seen
+
+    with Replacement(tf.GradientTape, "gradient", telling):
         yield
 
 
@@ -264,7 +298,7 @@ def gradients_applied(see: Callable[[], None]) -> Generator[None]:
 
     with contextlib.ExitStack() as undo:
         for owner in (keras.Optimizer, keras.optimizers.LossScaleOptimizer):
-            undo.enter_context(replaced(owner, "apply", seen(owner.apply)))
+            undo.enter_context(Replacement(owner, "apply", seen))
         yield
 
 

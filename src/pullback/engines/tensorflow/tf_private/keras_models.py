@@ -64,6 +64,11 @@ def direct_layers(layer: Any) -> list[Any]:
     return list(getattr(layer, "_layers", ()))
 
 
+def runs_more_than_call(layer: Any) -> bool:
+    """Whether Keras runs something else than the `call` of a layer: one for quantised weights, or that one twice."""
+    return layer._remat_mode is not None or layer.quantization_mode is not None
+
+
 def operations_inside(model: Any) -> list[Any]:
     """The operations of a functional or sequential model and of those inside it; nothing for any other."""
     found: list[Any] = []

@@ -50,7 +50,7 @@ from pullback.engines.tensorflow import tf_private as _private
 from pullback.engines.tensorflow.tf_private import canary as _canary
 
 _BRANCHES = frozenset(["If", "StatelessIf", "Case", "StatelessCase"])
-check_override = _canary.prove
+check_override = _canary.require
 # A long-lived tf.function must not keep the traces of every rule it ever met.
 FunctionCache = _function_cache.FunctionCache
 # Functions that have a graph but no Python source are copied when they are called.
@@ -69,12 +69,13 @@ takes_pfor_config = control_flow_ops._loop_fn_has_config
 new_library: Any = vars(_function_pb2)["FunctionDefLibrary"]
 
 
-def is_layer_call(frame: Any) -> bool:
-    """Whether a Keras layer is called in this frame."""
-    return (
-        frame.f_code.co_name == "__call__"
-        and frame.f_globals.get("__name__") == "keras.src.layers.layer"
-    )
+def layer_called(frame: Any) -> Any:
+    """The Keras layer that is called in this frame, if one is; what stands for Keras' function has other locals."""
+    name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
+    if name != "__call__" or module != "keras.src.layers.layer":
+        return None
+    known = frame.f_locals
+    return known["self"] if "self" in known else known["args"][0]
 
 
 # Where TensorFlow, and this engine, trace, run and differentiate programs, and call functions of TensorFlow to do so.
@@ -182,7 +183,7 @@ def drop_context(cache: Any, function_context: Any) -> None:
 def recompute_role(function: Any) -> str | None:
     """Which of the two functions of tf.recompute_grad this is, if it is one."""
     code = getattr(function, "__code__", None)
-    if code is None or code.co_filename != custom_gradient.recompute_grad.__code__.co_filename:
+    if code is None or code.co_filename != custom_gradient.__file__:
         return None
     return {"inner": "forward", "inner_recompute_grad": "backward"}.get(code.co_name)
 

@@ -15,10 +15,22 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.attach.splice import IdentityGradient
 from pullback.engines.tensorflow.override import scope
 from pullback.engines.tensorflow.override.op_calls import carries_gradient
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.extend import Activation, Line, Override, Resolved, Where, enter, leave, rehearsing
+from pullback.extend import (
+    Activation,
+    Line,
+    Override,
+    Replacement,
+    Resolved,
+    Together,
+    Where,
+    enter,
+    leave,
+    rehearsing,
+)
 
 # TensorFlow puts these in for reasons of its own, some with a custom gradient as their mark.
 _NOT_OURS = frozenset({"Identity", "IdentityN"})
@@ -106,6 +118,38 @@ class Flow:
             self._unseen[key] = Run(found[0].op.type, None, (), (key,))
         return given
 
+    def passed(self, outputs: Iterable[Any], sources: Sequence[Any], gradients: Any) -> None:
+        """Gradients have gone through a call with a gradient of ours: no op tells what goes in and comes out of it."""
+        self._arrived.update(outputs)
+        for keys, gradient in zip(sources, gradients, strict=True):
+            self._arrived.update(keys if gradient is not None else ())
+
+    def recording(self, record_operation: Callable[..., None]) -> Callable[..., None]:
+        """See the calls that tapes record."""
+
+        def record(name: str, outputs: Any, sources: Any, backward: Any, forward: Any) -> None:
+            ends, starts = self.outputs(outputs), list(map(_keys, sources))
+
+            def seen(*upstream: Any) -> Any:
+                found = backward(*upstream)
+                self.passed(ends, starts, found)
+                return found
+
+            record_operation(name, outputs, sources, seen, forward)
+
+        return record
+
+    def building(self, differentiate: Callable[..., Any]) -> Callable[..., Any]:
+        """See the calls in graphs."""
+
+        def gradient(splice: Any, operation: Any, *upstream: Any) -> Any:
+            found = differentiate(splice, operation, *upstream)
+            inputs = list(map(_keys, operation.inputs))
+            self.passed(self.outputs(operation.outputs[: splice.count]), inputs, found)
+            return found
+
+        return gradient
+
 
 def _keys(tensor: Any) -> list[Any]:
     """What a tensor is known by; bodies of loops are built again, under the same names, to be differentiated."""
@@ -162,7 +206,10 @@ def observed(flow: Flow, layer: Callable[[], str | None]) -> Generator[None]:
     override.resolved = _every_op(override)
     enter(Activation(override))
     try:
-        with private.ops_seen_by(callback):
+        seeing = Together()
+        seeing.add(Replacement(private, "record_operation", flow.recording))
+        seeing.add(Replacement(IdentityGradient, "__call__", flow.building))
+        with private.ops_seen_by(callback), seeing:
             yield
     finally:
         leave(override)  # whatever it did not reach is no fault

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow.override.op_names import innermost, public_name
 from pullback.engines.tensorflow.override.targets import symbolic_twins
-from pullback.extend import original_code, unwrapped
+from pullback.extend import Reference, find, original_code, unwrapped
 
 _MODEL = "model"  # how a model is called whose name is not known
 _MOST_LAYERS = 10_000
@@ -96,8 +95,8 @@ class Names:
         for name, value in self._names.items():
             if _runs(value, code):
                 return value, name
-        found = _resolved(module, code.co_qualname)
-        owner = _resolved(module, code.co_qualname.rpartition(".")[0])
+        found = find(Reference(module, code.co_qualname))
+        owner = find(Reference(module, code.co_qualname.rpartition(".")[0]))
         is_layer = isinstance(owner, type) and issubclass(owner, keras.Layer)
         if not _runs(found, code) or (is_layer and code.co_name == "call"):
             return None, None  # which is the layer itself
@@ -114,15 +113,8 @@ def _runs(value: Any, code: types.CodeType) -> bool:
 
 
 def _in_module(module: str, kind: type) -> str | None:
-    found = _resolved(module, kind.__qualname__)
+    found = find(Reference(module, kind.__qualname__))
     return _path(module, kind.__qualname__) if found is kind else None
-
-
-def _resolved(module: str, name: str) -> Any:
-    try:
-        return functools.reduce(getattr, name.split("."), sys.modules[module])
-    except (KeyError, AttributeError):
-        return None
 
 
 def _path(module: str, name: str) -> str:

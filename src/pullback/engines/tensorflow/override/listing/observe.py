@@ -26,7 +26,11 @@ from pullback.engines.tensorflow.override.listing.flow import Flow, Run, observe
 from pullback.engines.tensorflow.override.listing.names import Names, public_functions
 from pullback.engines.tensorflow.override.op_names import innermost, names_inside
 from pullback.engines.tensorflow.override.targets import layer_call_function, meaning, origin
-from pullback.engines.tensorflow.probing.state import State, reachable_variables
+from pullback.engines.tensorflow.probing.state import (
+    State,
+    python_random_kept,
+    reachable_variables,
+)
 from pullback.engines.tensorflow.tf_private import overriding
 from pullback.errors import PullbackError, TargetError
 from pullback.extend import Kind, Target, flatten, original_code, unflatten
@@ -124,8 +128,7 @@ def _state_kept(*things: Any) -> Generator[None]:
     state = State([*reachable_variables(*things), *private.global_generator_state()])
     with contextlib.ExitStack() as undo:
         undo.callback(lambda: state.restore(state.changed()))
-        undo.callback(np.random.set_state, np.random.get_state())
-        undo.callback(random.setstate, random.getstate())
+        undo.enter_context(python_random_kept())
         undo.enter_context(private.global_seed_kept(random.Random()))
         yield
 
