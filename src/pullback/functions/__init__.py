@@ -1,5 +1,6 @@
 """Functions whose gradients are better than what differentiation of their formulas gives."""
 
+from pullback._names import names_without_folders as _names_without_folders
 from pullback.functions.implicit.odeint import odeint as odeint
 from pullback.functions.implicit.solutions import argmin as argmin
 from pullback.functions.implicit.solutions import fixed_point as fixed_point
@@ -48,3 +49,7 @@ from pullback.functions.stable.more_losses import (
 from pullback.functions.stable.more_losses import gaussian_nll as gaussian_nll
 from pullback.functions.stable.more_losses import kl_divergence as kl_divergence
 from pullback.functions.stable.svd import svd as svd
+
+
+def __dir__() -> list[str]:
+    return _names_without_folders(globals())

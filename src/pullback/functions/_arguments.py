@@ -165,13 +165,3 @@ def require_number(function: str, value: Any, name: str, low: float, high: float
         raise ArgumentError(
             f"pb.functions.{function} got {name}={value!r}; wanted a number between {low:g} and {high:g}."
         )
-
-
-def exactly(xp: Any, value: Any, other: Any) -> Any:
-    """A value to the last digit, with the derivatives of another array that it equals but for rounding.
-
-    For rules: what they need of the function itself is had from its outputs, whose gradient is known, and not from a
-    call of it, which would run the rule again and so on.
-    """
-    nothing = other - xp.stop_gradient(other)
-    return xp.stop_gradient(value) + xp.where(xp.isfinite(nothing), nothing, xp.zeros_like(nothing))

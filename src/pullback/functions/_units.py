@@ -19,10 +19,9 @@ def in_units(
     parts: Parts,
     *arrays: Any,
     apart: tuple[str, ...] = (),
-    with_outputs: bool = False,
     **options: Any,
 ) -> tuple[Any, Callable[..., Any]]:
-    """The value and the pullback of parts, which may ask for the outputs. Gradients named as `apart` are units each.
+    """The value and the pullback of parts. Gradients named as `apart` are units each.
 
     What nobody asks for is then left out of the graph: mostly labels need no gradient.
     """
@@ -33,13 +32,10 @@ def in_units(
 
     def unit_pullback(dy: Any) -> Any:
         if apart:
-            return {name: backward(name=name)(dy, None, *arrays) for name in apart}
-        return backward(name=None)(dy, None, *arrays)
+            return {name: backward(name=name)(dy, *arrays) for name in apart}
+        return backward(name=None)(dy, *arrays)
 
-    def unit_pullback_of_outputs(dy: Any, *, outputs: Any) -> Any:
-        return backward(name=None)(dy, outputs, *arrays)
-
-    return value, unit_pullback_of_outputs if with_outputs else unit_pullback
+    return value, unit_pullback
 
 
 def in_one_unit(xp: Any, function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
@@ -52,9 +48,6 @@ def _value(*arrays: Any, parts: Parts, **options: Any) -> Any:
     return parts(*arrays, **options)[0]
 
 
-def _gradients(
-    dy: Any, outputs: Any, *arrays: Any, parts: Parts, name: str | None, **options: Any
-) -> Any:
-    pullback = parts(*arrays, **options)[1]
-    found = pullback(dy) if outputs is None else pullback(dy, outputs=outputs)
+def _gradients(dy: Any, *arrays: Any, parts: Parts, name: str | None, **options: Any) -> Any:
+    found = parts(*arrays, **options)[1](dy)
     return found if name is None else found[name]

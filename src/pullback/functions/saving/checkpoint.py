@@ -10,6 +10,7 @@ from typing import Any
 
 from pullback._define import with_gradient
 from pullback._engine import engine_of
+from pullback._names import reduced
 from pullback._tree import flatten
 from pullback.errors import ArgumentError
 
@@ -108,7 +109,7 @@ class Checkpointed:
         return Checkpointed(self.fn.__get__(instance, owner), self.policy, self._keep)
 
     def __reduce__(self) -> Any:
-        return functools.partial(checkpoint, policy=self.policy), (self.fn,)
+        return reduced(self, (functools.partial(checkpoint, policy=self.policy), (self.fn,)))
 
 
 def _names(policy: Any) -> frozenset[Any]:

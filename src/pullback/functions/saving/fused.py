@@ -6,6 +6,7 @@ takes no time beside reading it.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -20,10 +21,14 @@ from pullback.functions._arguments import (
     require_rank,
     with_own_gradient,
 )
+from pullback.functions.stable.exponentials import sigmoids
+from pullback.functions.stable.softmax import Shares, excess, minus_log_softmax
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)  # of the normal distribution, at 0
-_TANH = math.sqrt(2.0 / math.pi), 0.044715
+_ROOT_TWO = math.sqrt(2.0)
+# Twice what is under the tanh, by powers of x.
+_TWICE_TANH = 2.0 * math.sqrt(2.0 / math.pi), 2.0 * math.sqrt(2.0 / math.pi) * 0.044715
 # From there on gelu is 0 or x to all digits of float64, and silu from a little further; cubes do not overflow.
 _GELU_ENDS, _SILU_ENDS = 60.0, 1000.0
 _FEW = 32  # terms of a sum: XLA splits longer ones
@@ -61,7 +66,7 @@ def _few(count: int | None, about: int) -> int:
 
 @with_own_gradient
 def gelu(x: Any, approximate: bool = False) -> Any:
-    """X · Φ(x), or its approximation by tanh, as `tf.nn.gelu`.
+    """The Gaussian error linear unit x · Φ(x), or its approximation by tanh, as `tf.nn.gelu`.
 
     Use it in models that run eagerly or in a `tf.function` without XLA, for large tensors: forward and backward are one
     pass over memory each, instead of one for each operation. A new shape is compiled first. Inside of
@@ -88,19 +93,38 @@ def _gelu(x: Any, *, approximate: bool) -> Any:
     xp = arrays_for(x)
     near, x = xp.clamp(x, -_GELU_ENDS, _GELU_ENDS), xp.maximum(x, -_GELU_ENDS)
     if approximate:
-        return 0.5 * x * (1.0 + xp.tanh(_TANH[0] * (near + _TANH[1] * near * near * near)))
-    return 0.5 * x * xp.erfc(-near * _ROOT_HALF)
+        return x * _gates(xp, near)[0]
+    return x * _below(xp, near)
 
 
 def _gelu_slope(x: Any, dy: Any, *, approximate: bool) -> Any:
     xp = arrays_for(x)
     x = xp.clamp(x, -_GELU_ENDS, _GELU_ENDS)
-    if not approximate:
-        below, density = 0.5 * xp.erfc(-x * _ROOT_HALF), _DENSITY * xp.exp(-0.5 * x * x)
-        return dy * (below + x * density)
-    t = xp.tanh(_TANH[0] * (x + _TANH[1] * x * x * x))
-    inner = _TANH[0] * (1.0 + 3.0 * _TANH[1] * x * x)
-    return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner)
+    if approximate:
+        up, down = _gates(xp, x)
+        return dy * up * (1.0 + x * down * (_TWICE_TANH[0] + 3.0 * _TWICE_TANH[1] * x * x))
+    return dy * (_below(xp, x) + x * _DENSITY * xp.exp(-0.5 * x * x))
+
+
+def _gates(xp: Any, x: Any) -> tuple[Any, Any]:
+    """(1 + tanh u) / 2 and (1 − tanh u) / 2, which are σ(2 u) and σ(−2 u)."""
+    wide = xp.widest(x)
+    whole, rest = _rounded(xp, _TWICE_TANH[0] * wide + _TWICE_TANH[1] * wide * wide * wide, x)
+    up, down = sigmoids(whole)
+    return up * (1.0 + rest * down), down * (1.0 - rest * up)
+
+
+def _below(xp: Any, x: Any) -> Any:
+    """The normal distribution function."""
+    whole, rest = _rounded(xp, -_ROOT_HALF * xp.widest(x), x)
+    return 0.5 * xp.erfc(whole) - _ROOT_TWO * _DENSITY * rest * xp.exp(-whole * whole)
+
+
+def _rounded(xp: Any, wide: Any, like: Any) -> tuple[Any, Any]:
+    """A number of float64 in a narrower dtype, and what that has lost: exponentials multiply it."""
+    whole = xp.astype(wide, like.dtype)
+    rest = xp.astype(wide - xp.astype(whole, wide.dtype), like.dtype)
+    return whole, xp.stop_gradient(rest)
 
 
 @with_own_gradient
@@ -131,20 +155,33 @@ def swiglu(gate: Any, x: Any) -> Any:
 
 
 def _swiglu(gate: Any, x: Any) -> Any:
-    xp = arrays_for(x)
-    return xp.maximum(gate, -_SILU_ENDS) * xp.sigmoid(gate) * x
+    return _silu(gate) * x
 
 
 def _swiglu_slopes(gate: Any, x: Any, dy: Any) -> tuple[Any, Any]:
     xp = arrays_for(x)
-    s = xp.sigmoid(gate)
+    return dy * x * _silu_slope(xp, gate), dy * _silu(gate)
+
+
+@with_own_gradient
+def _silu(gate: Any) -> Any:
+    xp = arrays_for(gate)
+
+    def silu_pullback(dy: Any) -> Any:
+        return xp.times_or_zero(_silu_slope(xp, gate), dy)
+
+    return xp.maximum(gate, -_SILU_ENDS) * sigmoids(gate)[0], silu_pullback
+
+
+def _silu_slope(xp: Any, gate: Any) -> Any:
     near = xp.clamp(gate, -_SILU_ENDS, _SILU_ENDS)
-    return dy * x * s * (1.0 + near * (1.0 - s)), dy * xp.maximum(gate, -_SILU_ENDS) * s
+    up, down = sigmoids(near)
+    return up * (1.0 + near * down)
 
 
 @in_models
 def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Any:
-    """X / √(mean of squares + epsilon) along the last axis, times `scale`.
+    """Entries divided by √(mean of squares + epsilon) along the last axis, times `scale`.
 
     Use it in place of the formula, as with `gelu`: beside `x`, one number per row is held.
 
@@ -256,7 +293,7 @@ def softmax_cross_entropy(labels: Any, logits: Any) -> Any:
     """The cross-entropy of softmax(logits) and labels along the last axis: class numbers, or a probability per class.
 
     Use it for logits that you have, with many classes, as with `gelu`; `linear_cross_entropy` where they come from a
-    linear layer, `categorical_cross_entropy` where the last digits matter. Class numbers that are no classes give NaN.
+    linear layer. Class numbers that are no classes give NaN.
 
     >>> import pullback as pb, tensorflow as tf
     >>> logits = tf.constant([[0.0, 1.0]])
@@ -299,24 +336,23 @@ def _hits(xp: Any, labels: Any, z: Any) -> tuple[Any, Any]:
     )
 
 
-def _log_softmax(xp: Any, z: Any) -> Any:
-    shifted = z - xp.stop_gradient(xp.max(z, -1, keepdims=True))
-    return shifted - xp.log(_sums(xp, xp.exp(shifted)))
-
-
 def _cross_entropy(labels: Any, z: Any, *, numbers: bool) -> Any:
     xp = arrays_for(z)
-    logs = _log_softmax(xp, z)
+    shares = Shares(xp, z, (len(z.shape) - 1,), functools.partial(_sums, xp))
     if not numbers:
-        return -_sums(xp, labels * logs)[..., 0]
+        terms = xp.times_or_zero(shares.shifted, labels)
+        return (shares.log_of_whole * _sums(xp, labels) - _sums(xp, terms))[..., 0]
     hit, nothing = _hits(xp, labels, z)
-    return (nothing - _sums(xp, xp.where(hit, logs, xp.zeros_like(logs))))[..., 0]
+    chosen = _sums(xp, xp.where(hit, shares.shifted, xp.zeros_like(shares.shifted)))
+    return (nothing + shares.log_of_whole - chosen)[..., 0]
 
 
 def _cross_entropy_slopes(labels: Any, z: Any, dy: Any, *, numbers: bool) -> tuple[Any, Any]:
     xp = arrays_for(z)
-    logs, dy = _log_softmax(xp, z), xp.expand_dims(dy, -1)
-    if not numbers:
-        return dy * (xp.exp(logs) * _sums(xp, labels) - labels), -dy * logs
-    hit, nothing = _hits(xp, labels, z)
-    return (dy + nothing) * (xp.exp(logs) - xp.astype(hit, z.dtype)), None
+    dy = xp.expand_dims(dy, -1)
+    axes, total = (len(z.shape) - 1,), functools.partial(_sums, xp)
+    if numbers:
+        hit, nothing = _hits(xp, labels, z)
+        return (dy + nothing) * excess(xp.astype(hit, z.dtype), z, axes=axes, total=total), None
+    to_labels = xp.times_or_zero(minus_log_softmax(z, axes=axes, total=total), dy)
+    return dy * excess(labels, z, axes=axes, total=total), to_labels

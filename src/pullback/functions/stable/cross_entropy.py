@@ -21,7 +21,15 @@ from pullback.functions._arguments import (
     with_own_gradient,
 )
 from pullback.functions._units import in_units
-from pullback.functions.stable.exponentials import below_largest, sigmoids, softplus_of_minus_size
+from pullback.functions.stable.exponentials import sigmoids
+from pullback.functions.stable.quotients import log, log_of_rest, quotient
+from pullback.functions.stable.softmax import (
+    Shares,
+    below_largest,
+    excess,
+    less_constant,
+    minus_log_softmax,
+)
 
 
 def binary_cross_entropy(
@@ -50,7 +58,12 @@ def binary_cross_entropy(
     """
     y_pred, from_logits = _seen(y_pred, from_logits, "Sigmoid")
     return _binary(
-        y_true, y_pred, from_logits=from_logits, label_smoothing=label_smoothing, axis=axis
+        y_true,
+        y_pred,
+        from_logits=from_logits,
+        label_smoothing=label_smoothing,
+        axis=axis,
+        of_labels=arrays_for(y_pred).may_be_watched(y_true),
     )
 
 
@@ -77,7 +90,12 @@ def categorical_cross_entropy(
     """
     y_pred, from_logits = _seen(y_pred, from_logits, "Softmax", axis)
     return _categorical(
-        y_true, y_pred, from_logits=from_logits, label_smoothing=label_smoothing, axis=axis
+        y_true,
+        y_pred,
+        from_logits=from_logits,
+        label_smoothing=label_smoothing,
+        axis=axis,
+        of_labels=arrays_for(y_pred).may_be_watched(y_true),
     )
 
 
@@ -126,50 +144,71 @@ def labels_like(xp: Any, function: str, y_true: Any, predicted: Any) -> Any:
     return labels
 
 
-def binary_losses(xp: Any, labels: Any, logits: Any) -> Any:
-    """One cross-entropy per logit. All terms are positive, so that nothing cancels."""
-    up, down = xp.maximum(logits, 0.0), xp.maximum(-logits, 0.0)
-    certain = xp.times_or_zero(up, 1.0 - labels) + xp.times_or_zero(down, labels)
-    return certain + softplus_of_minus_size(xp, logits)
-
-
-def of_probabilities(xp: Any, labels: Any, p: Any) -> tuple[Any, Any]:
-    """One cross-entropy per probability, and its slope there; a term whose label is 0 is 0, whatever its logarithm."""
-    loss = -xp.times_or_zero(xp.log(p), labels) - xp.times_or_zero(xp.log1p(-p), 1.0 - labels)
-    slope = xp.times_or_zero(1.0 / (1.0 - p), 1.0 - labels) - xp.times_or_zero(1.0 / p, labels)
-    return loss, slope
-
-
 @with_own_gradient
 def _binary(
-    y_true: Any, y_pred: Any, *, from_logits: bool, label_smoothing: float, axis: Any
+    y_true: Any,
+    y_pred: Any,
+    *,
+    from_logits: bool,
+    label_smoothing: float,
+    axis: Any,
+    of_labels: bool,
 ) -> Any:
     name = "binary_cross_entropy"
     require_number(name, label_smoothing, "label_smoothing", 0.0, 1.0)
     xp, z = real_arrays(name, y_pred=y_pred)
     given = labels_like(xp, name, y_true, z)
-    labels = given * (1.0 - label_smoothing) + 0.5 * label_smoothing if label_smoothing else given
+    smoothed = bool(label_smoothing)
+    labels = given * (1.0 - label_smoothing) + 0.5 * label_smoothing if smoothed else given
     axes = () if axis is None else axes_of(name, z, axis)
-    losses, slope = (
-        (binary_losses(xp, labels, z), None) if from_logits else of_probabilities(xp, labels, z)
-    )
+    of = _of_one_logit if from_logits else _of_one_probability
+    losses, to_predictions, to_labels = of(xp, labels, z)
 
     def binary_cross_entropy_pullback(dy: Any) -> Any:
-        dy = with_axes(xp, xp.wide(dy), axes, keepdims=False) / xp.size(z, axes)
-        if from_logits:
-            up, down = sigmoids(z)
-            to_logits = (1.0 - labels) * up - labels * down
-            to_labels = -z
-        else:
-            to_logits, to_labels = slope, xp.log1p(-z) - xp.log(z)
-        return {"y_true": dy * to_labels * (1.0 - label_smoothing), "y_pred": dy * to_logits}
+        dy = with_axes(xp, xp.wide(dy), axes, keepdims=False)
+        dy = dy / xp.size(z, axes) if axes else dy
+        # Slopes may be infinite, also where nobody asks for them.
+        found = {"y_pred": xp.times_or_zero(to_predictions(), dy)}
+        if of_labels:
+            found["y_true"] = xp.times_or_zero(to_labels(), dy * (1.0 - label_smoothing))
+        return found
 
-    return xp.astype(xp.mean(losses, axes), dtype_of(xp, y_pred)), binary_cross_entropy_pullback
+    losses = xp.mean(losses, axes) if axes else losses
+    return xp.astype(losses, dtype_of(xp, y_pred)), binary_cross_entropy_pullback
+
+
+def _of_one_logit(xp: Any, labels: Any, z: Any) -> tuple[Any, Any, Any]:
+    """The losses, and how to get what they pass on. All terms are positive, so that nothing cancels."""
+    size, others = xp.magnitude(z), 1.0 - labels
+    small = xp.exp(-size)
+    certain = xp.times_or_zero(size, xp.where(z < 0, labels, others))
+
+    def to_logits() -> Any:
+        up, down = sigmoids(z, xp.stop_gradient(small))
+        return (1.0 - labels) * up - labels * down
+
+    return certain + xp.log1p(small), to_logits, lambda: -z
+
+
+def _of_one_probability(xp: Any, labels: Any, p: Any) -> tuple[Any, Any, Any]:
+    """The same; a term whose label is 0 is 0, whatever its logarithm."""
+    one, zero = xp.times_or_zero(xp.log(p), labels), xp.times_or_zero(xp.log1p(-p), 1.0 - labels)
+    return (
+        -one - zero,
+        lambda: quotient(1.0 - labels, 1.0 - p) - quotient(labels, p),
+        lambda: log_of_rest(p) - log(p),
+    )
 
 
 @with_own_gradient
 def _categorical(
-    y_true: Any, y_pred: Any, *, from_logits: bool, label_smoothing: float, axis: int
+    y_true: Any,
+    y_pred: Any,
+    *,
+    from_logits: bool,
+    label_smoothing: float,
+    axis: int,
+    of_labels: bool,
 ) -> Any:
     name = "categorical_cross_entropy"
     require_number(name, label_smoothing, "label_smoothing", 0.0, 1.0)
@@ -181,16 +220,23 @@ def _categorical(
         _among,
         labels,
         z,
-        apart=("y_true", "y_pred"),
+        apart=("y_true", "y_pred") if of_labels else ("y_pred",),
         from_logits=bool(from_logits),
         label_smoothing=float(label_smoothing),
         axes=axes,
+        of_labels=of_labels,
     )
     return xp.astype(loss, dtype_of(xp, y_pred)), pullback
 
 
 def _among(
-    labels: Any, z: Any, *, from_logits: bool, label_smoothing: float, axes: tuple[int, ...]
+    labels: Any,
+    z: Any,
+    *,
+    from_logits: bool,
+    label_smoothing: float,
+    axes: tuple[int, ...],
+    of_labels: bool,
 ) -> Any:
     xp = arrays_for(z)
     if label_smoothing:
@@ -200,60 +246,27 @@ def _among(
 
     def categorical_cross_entropy_pullback(dy: Any) -> Any:
         dy = with_axes(xp, xp.wide(dy), axes, keepdims=False)
-        return {
-            "y_true": dy * to_labels() * (1.0 - label_smoothing),
-            "y_pred": dy * to_predictions(),
-        }
+        # Slopes may be infinite, also where nobody asks for them.
+        found = {"y_pred": xp.times_or_zero(to_predictions(), dy)}
+        if of_labels:
+            found["y_true"] = xp.times_or_zero(to_labels(), dy) * (1.0 - label_smoothing)
+        return found
 
     return loss, categorical_cross_entropy_pullback
 
 
 def _of_logits(xp: Any, labels: Any, z: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """The loss, and how to get what it passes on to logits and labels."""
-    _, shifted, parts = below_largest(xp, z, axes)
-    beside = _beside_largest(xp, shifted, parts, axes)
-    whole_label = xp.sum(labels, axes)
-    loss = xp.squeeze(xp.log1p(beside), axes) * whole_label - xp.sum(
-        xp.times_or_zero(shifted, labels), axes
+    shares = Shares(xp, z, axes)
+    loss = xp.squeeze(shares.log_of_whole, axes) * xp.sum(labels, axes) - xp.sum(
+        xp.times_or_zero(shares.shifted, labels), axes
     )
-    return (
-        loss,
-        lambda: _excess(labels, z, axes=axes),
-        lambda: xp.log(xp.sum(parts, axes, keepdims=True)) - shifted,
-    )
-
-
-def _beside_largest(xp: Any, shifted: Any, parts: Any, axes: tuple[int, ...]) -> Any:
-    """The sum of the parts but the largest, which is 1."""
-    top = shifted == 0
-    ones = xp.sum(xp.astype(top, shifted.dtype), axes, keepdims=True)
-    return xp.sum(xp.where(top, xp.zeros_like(parts), parts), axes, keepdims=True) + (ones - 1.0)
-
-
-@with_own_gradient
-def _excess(labels: Any, z: Any, *, axes: tuple[int, ...]) -> Any:
-    """Σ labels · softmax(z) − labels.
-
-    One minus a probability that is nearly 1 is the sum of the others; so is the sum of labels but one.
-    """
-    xp = arrays_for(z)
-    _, shifted, parts = below_largest(xp, z, axes)
-    beside = _beside_largest(xp, shifted, parts, axes)
-    whole, whole_label = 1.0 + beside, xp.sum(labels, axes, keepdims=True)
-    others = xp.where(shifted == 0, beside, whole - parts)
-    found = (parts * (whole_label - labels) - labels * others) / whole
-
-    def excess_pullback(dy: Any) -> Any:
-        p = parts / xp.sum(parts, axes, keepdims=True)
-        mean = xp.sum(p * dy, axes, keepdims=True)
-        return {"labels": mean - dy, "z": whole_label * p * (dy - mean)}
-
-    return found, excess_pullback
+    return loss, lambda: excess(labels, z, axes=axes), lambda: minus_log_softmax(z, axes=axes)
 
 
 def _of_probabilities(xp: Any, labels: Any, p: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
     loss = -xp.sum(xp.times_or_zero(xp.log(p), labels), axes)
-    return loss, lambda: -xp.times_or_zero(1.0 / p, labels), lambda: -xp.log(p)
+    return loss, lambda: -quotient(labels, p), lambda: -log(p)
 
 
 @with_own_gradient
@@ -280,15 +293,21 @@ def _of_one(labels: Any, z: Any, *, from_logits: bool, axis: int) -> Any:
     xp = arrays_for(z)
     classes_last, known = xp.move_last(z, axis), labels >= 0
     if from_logits:
-        _, shifted, parts = below_largest(xp, classes_last, (len(z.shape) - 1,))
+        _, shifted, rest = below_largest(xp, classes_last, (len(z.shape) - 1,))
+        parts = xp.exp(shifted) * (1.0 + rest)
         loss, slopes = xp.sparse_cross_entropy(labels, shifted, parts)
     else:
-        loss, slopes = xp.sparse_log_loss(labels, classes_last)
+        loss, slopes = xp.sparse_log_loss(labels, classes_last), None
     loss = xp.where(known, loss, xp.nan_like(loss))
-    slopes = xp.where(xp.expand_dims(known, -1), slopes, xp.nan_like(slopes))
 
     def sparse_categorical_cross_entropy_pullback(dy: Any) -> Any:
-        dz = xp.expand_dims(xp.wide(dy), -1) * slopes
+        found = (
+            -quotient(xp.one_hot(labels, classes_last), classes_last)
+            if slopes is None
+            else less_constant(xp.stop_gradient(slopes), classes_last, axes=(len(z.shape) - 1,))
+        )
+        found = xp.where(xp.expand_dims(known, -1), found, xp.nan_like(found))
+        dz = xp.times_or_zero(found, xp.expand_dims(xp.wide(dy), -1))
         return {"y_pred": xp.move_last(dz, axis, back=True)}
 
     return loss, sparse_categorical_cross_entropy_pullback

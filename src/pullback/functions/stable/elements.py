@@ -38,13 +38,28 @@ def cumprod(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = Fals
     products = xp.cumprod(a, axis, exclusive, reverse)
 
     def cumprod_pullback(dy: Any) -> Any:
-        # dx[k] = Π before k · S[k], with S[k] = dy[k] + x[k+1] · S[k+1]; of exclusive products S begins one later.
-        before = xp.cumprod(a, axis, exclusive=True, reverse=reverse)
-        later = xp.shifted(a, axis, 1, reverse)
         dy = xp.shifted(xp.wide(dy), axis, 1, reverse) if exclusive else xp.wide(dy)
-        return before * xp.linear_recurrence(later, dy, axis, reverse)
+        return _slopes(xp, a, _products_before(a, axis=axis, reverse=reverse), dy, axis, reverse)
 
     return xp.astype(products, dtype_of(xp, x)), cumprod_pullback
+
+
+def _slopes(xp: Any, a: Any, before: Any, dy: Any, axis: int, reverse: bool) -> Any:
+    """dx[k] = Π before k · S[k], with S[k] = dy[k] + x[k+1] · S[k+1]; of exclusive products S begins one later."""
+    later = xp.shifted(a, axis, 1, reverse)
+    return before * xp.linear_recurrence(later, dy, axis, reverse)
+
+
+@with_own_gradient
+def _products_before(a: Any, *, axis: int, reverse: bool) -> Any:
+    """The products of what comes before each entry, whose rule differentiates nothing but multiplications."""
+    xp = arrays_for(a)
+
+    def products_before_pullback(dy: Any) -> Any:
+        dy = xp.shifted(dy, axis, 1, reverse)
+        return _slopes(xp, a, xp.products_before(a, axis, reverse), dy, axis, reverse)
+
+    return xp.cumprod(a, axis, exclusive=True, reverse=reverse), products_before_pullback
 
 
 @in_models

@@ -20,24 +20,24 @@ from pullback.functions._arguments import (
     with_own_gradient,
 )
 from pullback.functions._units import in_units
+from pullback.functions.stable.softmax import difference, shared_out
 
 
 @with_own_gradient
-def sigmoids(z: Any) -> Any:
-    """σ(z) and σ(−z), for rules: each is right to the last digits where it is small, and so are their derivatives."""
+def sigmoids(z: Any, small: Any = None) -> Any:
+    """σ(z) and σ(−z), for rules: each is right to the last digits where it is small, and so are their derivatives.
+
+    `small` is e to minus the size of z, if it is known.
+    """
     xp = arrays_for(z)
-    small = xp.exp(-xp.magnitude(z))
-    below, above = small / (1.0 + small), 1.0 / (1.0 + small)
+    small = xp.exp(-xp.magnitude(z)) if small is None else small
+    above = 1.0 / (1.0 + small)
+    below = small * above
 
     def sigmoids_pullback(up: Any, down: Any, *, outputs: Any) -> Any:
-        return (up - down) * outputs[0] * outputs[1]
+        return {"z": (up - down) * outputs[0] * outputs[1]}
 
     return xp.where(z < 0, below, above), xp.where(z < 0, above, below), sigmoids_pullback
-
-
-def softplus_of_minus_size(xp: Any, z: Any) -> Any:
-    """The logarithm log(1 + exp(−|z|))."""
-    return xp.log1p(xp.exp(-xp.magnitude(z)))
 
 
 @with_own_gradient
@@ -96,15 +96,6 @@ def _log_of_rest(a: Any) -> Any:
         return xp.wide(dy) * one_over_expm1(a) * _one_or_nan(xp, a, a < 0)
 
     return -xp.quick_log1p(one_over_expm1(a)), log1mexp_pullback
-
-
-def difference(xp: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """The rounded difference and its rounding, which is exact: their sum is x − y. Equal infinities differ by 0."""
-    plain = x - y
-    rounded = xp.where((x != y) | xp.isfinite(plain), plain, xp.zeros_like(plain))
-    back = rounded - x
-    rest = (x - (rounded - back)) - (y + back)
-    return rounded, xp.stop_gradient(xp.where(xp.isfinite(rest), rest, xp.zeros_like(rest)))
 
 
 def _wide_difference(xp: Any, x: Any, y: Any) -> Any:
@@ -189,17 +180,6 @@ def _log_of_sum(a: Any, b: Any) -> Any:
     return xp.astype(total, a.dtype), logaddexp_pullback
 
 
-def below_largest(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """The largest entry along axes, how far the others are below it, and e to that, rounding of the difference and all.
-
-    Where all entries are −inf, the largest is taken as 0.
-    """
-    largest = xp.stop_gradient(xp.max(x, axes, keepdims=True))
-    top = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
-    shifted, rest = difference(xp, x, top)
-    return largest, shifted, xp.exp(shifted) * (1.0 + rest)
-
-
 @with_own_gradient
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """The logarithm of Σ exp(x) along axes: of −inf alone −inf, with the gradient 0; entries of +inf share theirs.
@@ -222,18 +202,21 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 def _log_of_total(a: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     xp = arrays_for(a)
+    largest = xp.widest(xp.max(xp.stop_gradient(a), axes, keepdims=True))
     # In float64, as the largest entry and the logarithm of the rest may cancel.
-    wide = xp.widest(a)
-    largest = xp.stop_gradient(xp.max(wide, axes, keepdims=True))
-    # Infinite entries count as the largest number, so that their difference is 0.
-    most = float(xp.limits(wide).max)
-    top = xp.where(largest == -math.inf, xp.zeros_like(largest), xp.minimum(largest, most))
-    parts = xp.exp(xp.minimum(wide, most) - top)
+    most = float(xp.limits(largest).max)
+    wide, top = xp.widest(a), largest
+    # Infinite entries count as the largest number, so that their difference is 0. It is seen beforehand only where
+    # that costs less than to compute with it.
+    if not (xp.runs_at_once() and xp.all_between(largest, -math.inf, most)):
+        wide = xp.minimum(wide, most)
+        top = xp.where(largest == -math.inf, xp.zeros_like(largest), xp.minimum(largest, most))
+    parts = xp.exp(wide - top)
     whole = xp.sum(parts, axes, keepdims=True)
 
     def logsumexp_pullback(dy: Any) -> Any:
         dy = with_axes(xp, xp.widest(dy), axes, keepdims)
-        return parts * (dy / xp.where(whole == 0, xp.ones_like(whole), whole))
+        return shared_out(dy, a, *map(xp.stop_gradient, (parts, whole)), axes=axes)
 
     total = largest + xp.log(whole)
     total = total if keepdims else xp.squeeze(total, axes)

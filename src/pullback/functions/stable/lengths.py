@@ -15,13 +15,13 @@ from pullback.functions._arguments import (
     axes_of,
     broadcasting_arrays,
     dtype_of,
-    exactly,
     real_arrays,
     with_axes,
     with_own_gradient,
 )
 from pullback.functions._units import in_one_unit, in_units
 
+_MOST = 0.75  # of the square of a unit vector: one entry at most has as much, and 1 less it cancels
 _INFINITE = 1e150  # beside numbers of float32 as good as infinity, and its square is a number
 
 
@@ -74,45 +74,24 @@ def _measure(x: Any, *, axis: Any, keepdims: bool, spread: bool) -> Any:
     xp, a = real_arrays("std" if spread else "norm", x=x)
     axes = axes_of("std" if spread else "norm", a, axis)
     measured, pullback = in_units(
-        xp, _measured, a, with_outputs=True, axes=axes, keepdims=bool(keepdims), spread=spread
+        xp, _measured, a, axes=axes, keepdims=bool(keepdims), spread=spread
     )
     return xp.astype(measured, dtype_of(xp, x)), pullback
 
 
 def _measured(own: Any, *, axes: tuple[int, ...], keepdims: bool, spread: bool) -> Any:
     xp = arrays_for(own)
-    a = _with_room(xp, own)
-    roomy = a.dtype != own.dtype
-    if roomy and not spread:
-        a = xp.maximum(xp.minimum(a, _INFINITE), -_INFINITE)
-    scale, length = _scaled(xp, a, axes, spread, roomy=roomy)
+    entries, length, scale = _beside_scale(xp, _room_for(xp, own), own.dtype, axes, spread)
+    by = xp.size(entries, axes) ** 0.5 if spread else None
 
-    def measure_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy = with_axes(xp, xp.astype(dy, a.dtype), axes, keepdims)
-        measured = with_axes(xp, xp.astype(outputs, a.dtype), axes, keepdims)
-        if not spread:
-            entries, whole = (a, length) if roomy else _beside(xp, a, scale, length, axes)
-            dy = xp.divide_or_zero(dy, exactly(xp, whole, measured / scale))
-            return xp.astype(entries * dy, own.dtype)
-        dy = xp.divide_or_zero(dy, exactly(xp, length, measured / scale))
-        return xp.astype(_centred(xp, a / scale, axes) * (dy / xp.size(a, axes)), own.dtype)
+    def measure_pullback(dy: Any) -> Any:
+        dy = with_axes(xp, xp.astype(dy, length.dtype), axes, keepdims)
+        dy = dy / by if spread else dy
+        found = _along(dy, own, entries, length, axes=axes, spread=spread)
+        return xp.astype(found, own.dtype)
 
-    measured = xp.astype(scale * length, own.dtype)
+    measured = xp.astype(scale * length / by if spread else scale * length, own.dtype)
     return measured if keepdims else xp.squeeze(measured, axes), measure_pullback
-
-
-def _beside(xp: Any, a: Any, scale: Any, length: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """Entries beside a scale, and their length; beside infinite entries the others are 0, and they of one size."""
-    infinite = xp.isinf(length)
-
-    def of_infinities() -> tuple[Any, Any]:
-        signs = xp.where(xp.isinf(a), xp.sign(a), xp.zeros_like(a))
-        whole = xp.where(infinite, _plain(xp, signs, axes, spread=False), length)
-        return xp.where(infinite, signs, a / scale), whole
-
-    if xp.compiled_here():
-        return of_infinities()
-    return xp.cond(xp.any(infinite), of_infinities, lambda: (a / scale, length))
 
 
 @with_own_gradient
@@ -128,56 +107,112 @@ def normalize(x: Any, axis: Any = None) -> Any:
     """
     xp, a = real_arrays("normalize", x=x)
     axes = axes_of("normalize", a, axis)
-    unit, pullback = in_units(xp, _direction, a, with_outputs=True, axes=axes)
+    unit, pullback = in_units(xp, _direction, a, axes=axes)
     return xp.astype(unit, dtype_of(xp, x)), pullback
 
 
 def _direction(own: Any, *, axes: tuple[int, ...]) -> Any:
     xp = arrays_for(own)
-    a = _with_room(xp, own)
-    scale, length = _scaled(xp, a, axes, spread=False, roomy=a.dtype != own.dtype)
+    found = _beside_scale(xp, _room_for(xp, own), own.dtype, axes, spread=False)
 
-    def normalize_pullback(dy: Any, *, outputs: Any) -> Any:
-        dy, unit = xp.astype(dy, a.dtype), xp.astype(outputs, a.dtype)
-        across = dy - unit * xp.sum(unit * dy, axes, keepdims=True)
-        whole = exactly(xp, scale * length, xp.sum(unit * a, axes, keepdims=True))
-        return xp.astype(xp.divide_or_zero(across, whole), own.dtype)
+    def normalize_pullback(dy: Any) -> Any:
+        dy = xp.astype(dy, found[1].dtype)
+        return xp.astype(_turned(dy, own, *found, axes=axes), own.dtype)
 
-    unit = xp.divide_or_zero(a / scale, length)
-    return xp.astype(unit, own.dtype), normalize_pullback
+    return xp.astype(xp.divide_or_zero(found[0], found[1]), own.dtype), normalize_pullback
 
 
-def _with_room(xp: Any, a: Any) -> Any:
+@with_own_gradient
+def _along(
+    dy: Any, own: Any, entries: Any, length: Any, *, axes: tuple[int, ...], spread: bool
+) -> Any:
+    """Numbers times the direction of an array, which entries and length beside a scale are constants of."""
+    xp = arrays_for(own)
+
+    def along_pullback(v: Any) -> Any:
+        a = xp.astype(own, length.dtype)
+        *found, scale = _beside_scale(xp, a, own.dtype, axes, spread)
+        unit = xp.divide_or_zero(*found)
+        # Vectors are centred with the entries; the direction is.
+        v = _centred(xp, v, axes) if spread else v
+        turned = _over(xp, dy * _across(xp, v, unit, axes), found[1], scale)
+        return {"dy": xp.sum(v * unit, axes, keepdims=True), "own": turned}
+
+    return entries * xp.divide_or_zero(dy, length), along_pullback
+
+
+@with_own_gradient
+def _turned(
+    v: Any, own: Any, entries: Any, length: Any, scale: Any, *, axes: tuple[int, ...]
+) -> Any:
+    """How the direction of an array turns: what of a vector is across it, divided by the length."""
+    xp = arrays_for(own)
+    unit = xp.divide_or_zero(entries, length)
+
+    def turned_pullback(u: Any) -> Any:
+        a = xp.astype(own, length.dtype)
+        *found, scale = _beside_scale(xp, a, own.dtype, axes, spread=False)
+        unit = xp.divide_or_zero(*found)
+        mine, other = (_over(xp, _across(xp, x, unit, axes), found[1], scale) for x in (v, u))
+        parts = ((u, mine, unit), (u, unit, mine), (v, unit, other))
+        bent = sum(xp.sum(a * b, axes, keepdims=True) * c for a, b, c in parts)
+        return {"v": other, "own": -_over(xp, bent, found[1], scale)}
+
+    return _over(xp, _across(xp, v, unit, axes), length, scale), turned_pullback
+
+
+def _across(xp: Any, v: Any, unit: Any, axes: tuple[int, ...]) -> Any:
+    """What of a vector is across a unit vector; where an entry of that is nearly 1, by the others alone."""
+    squares, products = xp.square(unit), unit * v
+    large = squares > _MOST
+    nothing = xp.zeros_like(unit)
+    rest = xp.sum(xp.where(large, nothing, squares), axes, keepdims=True)
+    beside = xp.sum(xp.where(large, nothing, products), axes, keepdims=True)
+    plain = v - unit * xp.sum(products, axes, keepdims=True)
+    return xp.where(large, v * rest - unit * beside, plain)
+
+
+def _over(xp: Any, v: Any, length: Any, scale: Any) -> Any:
+    return xp.divide_or_zero(xp.divide_or_zero(v, length), scale)
+
+
+def _room_for(xp: Any, own: Any) -> Any:
     """In compiled programs float64, where it costs next to nothing, and has room for the squares of narrower dtypes."""
-    return xp.widest(a) if xp.compiled_here() else a
+    own = xp.stop_gradient(own)
+    return xp.widest(own) if xp.compiled_here() else own
 
 
-def _scaled(
-    xp: Any, a: Any, axes: tuple[int, ...], spread: bool, *, roomy: bool
-) -> tuple[Any, Any]:
-    """A scale and a length, neither of which overflows; their product is the measure."""
-    plain = _plain(xp, a, axes, spread)
+def _beside_scale(
+    xp: Any, a: Any, dtype: Any, axes: tuple[int, ...], spread: bool
+) -> tuple[Any, Any, Any]:
+    """Entries, or what they are off their mean, and their length, both beside a scale so that neither overflows.
+
+    Beside infinite entries the others are 0, and they of one size. What is of a narrower dtype needs no scale.
+    """
+    roomy = a.dtype != dtype
+    if roomy and not spread:
+        a = xp.maximum(xp.minimum(a, _INFINITE), -_INFINITE)
+    entries = _centred(xp, a, axes) if spread else a
+    length = xp.sqrt(xp.sum(xp.square(entries), axes, keepdims=True))
+    one = xp.ones_like(length)
     if roomy:
-        return xp.ones_like(plain), xp.stop_gradient(plain)
+        return entries, length, one
     limits = xp.limits(a)
     # Above it, squares that are flushed to 0 are not seen in the sum.
-    lowest = float(limits.tiny / limits.eps) ** 0.5
-    fine = xp.all(xp.isfinite(plain) & (plain > lowest))
+    fine = xp.all_between(length, float(limits.tiny / limits.eps) ** 0.5, float(limits.max))
 
-    def scaled() -> tuple[Any, Any]:
+    def scaled() -> tuple[Any, Any, Any]:
         largest = xp.max(xp.magnitude(a), axes, keepdims=True)
         usable = xp.isfinite(largest) & (largest > 0)
-        scale = xp.power_of_two_below(xp.where(usable, largest, xp.ones_like(largest)))
-        return scale, _plain(xp, a / scale, axes, spread)
+        scale = xp.power_of_two_below(xp.where(usable, largest, one))
+        entries = _centred(xp, a / scale, axes) if spread else a / scale
+        if not spread:
+            signs = xp.where(xp.isinf(a), xp.sign(a), xp.zeros_like(a))
+            entries = xp.where(xp.isinf(largest), signs, entries)
+            scale = xp.where(xp.isinf(largest), largest, scale)
+        return entries, xp.sqrt(xp.sum(xp.square(entries), axes, keepdims=True)), scale
 
-    scale, length = xp.cond(fine, lambda: (xp.ones_like(plain), plain), scaled)
-    return xp.stop_gradient(scale), xp.stop_gradient(length)
-
-
-def _plain(xp: Any, a: Any, axes: tuple[int, ...], spread: bool) -> Any:
-    if spread:
-        return xp.sqrt(xp.mean(xp.square(_centred(xp, a, axes)), axes, keepdims=True))
-    return xp.sqrt(xp.sum(xp.square(a), axes, keepdims=True))
+    return xp.cond(fine, lambda: (entries, length, one), scaled)
 
 
 def _centred(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:

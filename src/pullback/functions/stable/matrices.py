@@ -13,6 +13,7 @@ from typing import Any
 from pullback._project import describe
 from pullback.errors import ArgumentError
 from pullback.functions._arguments import (
+    arrays_for,
     dtype_of,
     in_models,
     real_arrays,
@@ -148,7 +149,8 @@ def funm(a: Any, f: Callable[[Any], Any]) -> Any:
     """A function of symmetric matrices: V f(w) Vᵀ, also with equal eigenvalues. `f` takes single numbers.
 
     Use it for logarithms, powers and filters of symmetric matrices, in place of that formula with `tf.linalg.eigh`.
-    Second order and forward mode need distinct eigenvalues, and say so.
+    Second order is right there, too; forward mode and third order need distinct eigenvalues, and say so. So for sums
+    over eigenvalues, as Σ w³, take the trace of this where `eigh` refuses its second derivative.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.linalg.diag([1.0, 1.0])
@@ -178,22 +180,66 @@ def _funm(a: Any, *, f: Callable[[Any], Any]) -> Any:
         )
 
     def funm_pullback(dy: Any) -> Any:
-        values, vectors = eigh(m)
-        inside = xp.matmul(xp.transpose(vectors), xp.matmul(_symmetric(xp, xp.wide(dy)), vectors))
-        return _conjugated(xp, vectors, inside * _divided_differences(xp, f, values))
+        constants = map(xp.stop_gradient, (values, vectors))
+        return _derivative(_symmetric(xp, xp.wide(dy)), m, *constants, f=f)
 
     return xp.astype(_conjugated(xp, vectors, xp.diag(found)), dtype_of(xp, a)), funm_pullback
 
 
-def _divided_differences(xp: Any, f: Callable[[Any], Any], values: Any) -> Any:
+@with_own_gradient
+def _derivative(e: Any, m: Any, values: Any, vectors: Any, *, f: Callable[[Any], Any]) -> Any:
+    """The derivative of a function of symmetric matrices m along e, by their eigenvalues and vectors."""
+    xp = arrays_for(m)
+
+    def along(e: Any, values: Any, vectors: Any) -> Any:
+        one, other = xp.expand_dims(values, -1), xp.expand_dims(values, -2)
+        return _rotated(xp, vectors, e) * _quotients(xp, f, one, other)
+
+    def derivative_pullback(g: Any) -> Any:
+        # As these vectors have no derivative of their own where values are equal, third order refuses there.
+        values, vectors = eigh(m)
+        twice = xp.einsum(
+            "...ijk,...ij,...jk->...ik",
+            _second_quotients(xp, f, values),
+            _rotated(xp, vectors, e),
+            _rotated(xp, vectors, _symmetric(xp, g)),
+        )
+        to_e = _conjugated(xp, vectors, along(g, values, vectors))
+        return {"e": to_e, "m": _conjugated(xp, vectors, twice + xp.transpose(twice))}
+
+    return _conjugated(xp, vectors, along(e, values, vectors)), derivative_pullback
+
+
+def _rotated(xp: Any, vectors: Any, e: Any) -> Any:
+    return xp.matmul(xp.transpose(vectors), xp.matmul(e, vectors))
+
+
+def _quotients(xp: Any, f: Callable[[Any], Any], one: Any, other: Any) -> Any:
     """(f(w) − f(v)) / (w − v), and the slope half-way where that would be a difference of nearly equal numbers."""
-    one, other = xp.expand_dims(values, -1), xp.expand_dims(values, -2)
     gap, middle = one - other, 0.5 * (one + other)
-    size = xp.maximum(xp.magnitude(one), xp.magnitude(other))
     # The slope is off by the square of the gap, the quotient by a rounding over the gap: equal at the cube root.
-    near = xp.magnitude(gap) <= float(xp.limits(values).eps) ** (1 / 3) * size
+    near = _are_near(xp, one, other, 1 / 3)
     safe = xp.where(near, xp.ones_like(gap), gap)
     return xp.where(near, xp.slope_at(f, middle), (f(one) - f(other)) / safe)
+
+
+def _second_quotients(xp: Any, f: Callable[[Any], Any], values: Any) -> Any:
+    """The quotients of differences of these quotients, for three values each; half the second slope for near ones."""
+    last = xp.expand_dims(xp.expand_dims(values, -2), -2)
+    one, two = (xp.expand_dims(xp.expand_dims(values, a), b) for a, b in ((-1, -1), (-1, -3)))
+    least, most = xp.minimum(one, two), xp.maximum(one, two)
+    low, high = xp.minimum(least, last), xp.maximum(most, last)
+    middle = xp.maximum(least, xp.minimum(most, last))
+    near = _are_near(xp, high, low, 1 / 4)
+    safe = xp.where(near, xp.ones_like(high), high - low)
+    slopes = _quotients(xp, f, high, middle) - _quotients(xp, f, middle, low)
+    second = xp.slope_at(lambda x: xp.slope_at(f, x), (low + middle + high) / 3.0)
+    return xp.where(near, 0.5 * second, slopes / safe)
+
+
+def _are_near(xp: Any, one: Any, other: Any, power: float) -> Any:
+    size = xp.maximum(xp.magnitude(one), xp.magnitude(other))
+    return xp.magnitude(one - other) <= float(xp.limits(one).eps) ** power * size
 
 
 def equal_pairs(xp: Any, values: Any) -> Any:
@@ -212,7 +258,8 @@ def in_pairs(xp: Any, pairs: Any) -> Any:
 
 REFUSED = (
     "pb.functions.{} was differentiated where {} {}, and what was made of its {} has no gradient there, or one "
-    "that they do not tell. For a function of the matrix use pb.functions.{}; else break the tie."
+    "that they do not tell. For a function of the matrix use pb.functions.{}; else break the tie. For second "
+    "derivatives of what depends on the values alone, take the trace of pb.functions.funm."
 )
 
 
@@ -223,7 +270,7 @@ def eigh(a: Any) -> Any:
     Use it where eigenvalues may be equal: what depends on all of the equal ones alike has its gradient, as a sum or a
     determinant. Their eigenvectors have none: whatever depends on them is an error when it runs (under XLA NaN), where
     TensorFlow gives infinity or 0. It does not tell what is made of them, and refuses also what has a gradient, as the
-    projection on all of them.
+    projection on all of them, and any second derivative, as of Σ w²: for that there is the trace of `funm`.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.eye(2)

@@ -19,6 +19,7 @@ from pullback.functions._arguments import (
 from pullback.functions._units import in_units
 from pullback.functions.stable.cross_entropy import labels_like
 from pullback.functions.stable.exponentials import sigmoids, softpluses
+from pullback.functions.stable.quotients import log_of_ratio, quotient
 
 
 @with_own_gradient
@@ -67,30 +68,56 @@ def _focal(
 
     def focal_pullback(dy: Any) -> Any:
         dy = with_axes(xp, xp.widest(dy), axes, keepdims=False) / xp.size(z, axes)
-        one, zero, to_one, to_zero = _focal_terms(xp, z, gamma, slopes=True)
+        one, zero = _focal_terms(z, gamma=gamma)
+        to_one, to_zero = _focal_slopes(z, gamma=gamma)
         to_logits = weights[1] * (1.0 - labels) * to_zero - weights[0] * labels * to_one
-        found = {"y_true": dy * (weights[0] * one - weights[1] * zero), "y_pred": dy * to_logits}
+        to_labels = xp.times_or_zero(weights[0] * one - weights[1] * zero, dy)
+        found = {"y_true": to_labels, "y_pred": dy * to_logits}
         return {name: xp.astype(gradient, dtype) for name, gradient in found.items()}
 
-    one, zero, _, _ = _focal_terms(xp, z, gamma, slopes=False)
+    one, zero = _focal_terms(z, gamma=gamma)
     losses = xp.times_or_zero(one, weights[0] * labels)
     losses += xp.times_or_zero(zero, weights[1] * (1.0 - labels))
     return xp.astype(xp.mean(losses, axes), dtype), focal_pullback
 
 
-def _focal_terms(xp: Any, z: Any, gamma: float, *, slopes: bool) -> tuple[Any, Any, Any, Any]:
-    """The loss with the label 1 and with the label 0, and the sizes of their slopes: sums of positive terms."""
-    up, down = sigmoids(z)
+def _weighed(xp: Any, z: Any, gamma: float) -> tuple[Any, Any]:
+    """Both probabilities, to the power that weighs the loss of the other label."""
+    both = sigmoids(z)
+    weights = [xp.square(p) if gamma == 2.0 else xp.power(p, gamma) for p in both]
+    return both, (weights[1], weights[0])
+
+
+@with_own_gradient
+def _focal_terms(z: Any, *, gamma: float) -> Any:
+    """The loss with the label 1 and with the label 0."""
+    xp = arrays_for(z)
+    _, (weigh_one, weigh_zero) = _weighed(xp, z, gamma)
     hit, miss = softpluses(z)
-    weigh_down, weigh_up = (
-        xp.square(p) if gamma == 2.0 else xp.power(p, gamma) for p in (down, up)
-    )
-    if not slopes:
-        return weigh_down * miss, weigh_up * hit, None, None
+
+    def focal_terms_pullback(to_one: Any, to_zero: Any) -> Any:
+        one, zero = _focal_slopes(z, gamma=gamma)
+        return xp.times_or_zero(zero, to_zero) - xp.times_or_zero(one, to_one)
+
+    return weigh_one * miss, weigh_zero * hit, focal_terms_pullback
+
+
+@with_own_gradient
+def _focal_slopes(z: Any, *, gamma: float) -> Any:
+    """The sizes of the slopes of both losses: sums of positive terms."""
+    xp = arrays_for(z)
+    (up, down), (weigh_one, weigh_zero) = _weighed(xp, z, gamma)
     # Of infinite logits, the smaller probability is 0 and outweighs the loss.
-    to_one = weigh_down * (xp.times_or_zero(miss, gamma * up) + down)
-    to_zero = weigh_up * (xp.times_or_zero(hit, gamma * down) + up)
-    return weigh_down * miss, weigh_up * hit, to_one, to_zero
+    hit, miss = softpluses(z)
+    miss, hit = xp.times_or_zero(miss, up), xp.times_or_zero(hit, down)
+
+    def focal_slopes_pullback(to_one: Any, to_zero: Any) -> Any:
+        flat = (2.0 * gamma + 1.0) * up * down
+        one = weigh_one * (gamma * (gamma * up - down) * miss + flat)
+        zero = weigh_zero * (gamma * (gamma * down - up) * hit + flat)
+        return xp.times_or_zero(zero, to_zero) - xp.times_or_zero(one, to_one)
+
+    return weigh_one * (gamma * miss + down), weigh_zero * (gamma * hit + up), focal_slopes_pullback
 
 
 @with_own_gradient
@@ -112,24 +139,27 @@ def kl_divergence(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
     axes = axes_of("kl_divergence", q, axis, one=True)
     labels_like(xp, "kl_divergence", p, q)
 
-    def log_ratio() -> Any:
-        # Near 1 the logarithm of the ratio is that of one plus a small difference.
-        near = xp.magnitude(p - q) < 0.5 * q
-        small = xp.log1p(
-            xp.where(near, p - q, xp.zeros_like(q)) / xp.where(near, q, xp.ones_like(q))
-        )
-        return xp.where(near, small, xp.log(p) - xp.log(q))
-
     def kl_pullback(dy: Any) -> Any:
         dy = with_axes(xp, xp.wide(dy), axes, keepdims=False)
         nothing = (p == 0) & (q == 0)
-        to_true = xp.where(nothing, xp.zeros_like(q), log_ratio() + 1.0)
-        to_pred = -xp.times_or_zero(1.0 / q, p)
+        to_true, to_pred = log_of_ratio(p, q) + 1.0, -quotient(p, q)
+        found = {"y_true": to_true, "y_pred": to_pred}
         # Slopes may be infinite, also where nobody asks for them.
-        return {"y_true": xp.times_or_zero(to_true, dy), "y_pred": xp.times_or_zero(to_pred, dy)}
+        return {
+            name: xp.times_or_zero(xp.where(nothing, xp.zeros_like(q), slope), dy)
+            for name, slope in found.items()
+        }
 
-    loss = xp.sum(xp.times_or_zero(log_ratio(), p), axes)
+    loss = xp.sum(xp.times_or_zero(log_of_ratio(p, q), p), axes)
     return xp.astype(loss, dtype_of(xp, y_true, y_pred)), kl_pullback
+
+
+@with_own_gradient
+def _one_less_square(x: Any) -> Any:
+    def one_less_square_pullback(dy: Any) -> Any:
+        return -2.0 * x * dy
+
+    return (1.0 - x) * (1.0 + x), one_less_square_pullback
 
 
 @with_own_gradient
@@ -156,7 +186,7 @@ def gaussian_nll(y_true: Any, mean: Any, log_scale: Any, full: bool = False) -> 
     def gaussian_nll_pullback(dz: Any) -> Any:
         dz = xp.wide(dz)
         to_y = dz * error * shrink
-        return {"y_true": to_y, "mean": -to_y, "log_scale": dz * (1.0 - error) * (1.0 + error)}
+        return {"y_true": to_y, "mean": -to_y, "log_scale": dz * _one_less_square(error)}
 
     loss = 0.5 * xp.square(error) + s + (0.5 * math.log(2.0 * math.pi) if full else 0.0)
     return xp.astype(loss, dtype_of(xp, y_true, mean, log_scale)), gaussian_nll_pullback

@@ -17,7 +17,8 @@ def svd(a: Any) -> Any:
     Use it where singular values may be equal or 0. What depends on all of the equal ones alike has its gradient, as a
     nuclear norm, and of a value of 0 it is 0. Their vectors have none: whatever depends on them is an error when it
     runs (under XLA NaN), where TensorFlow gives 0. Two functions such as U Vᵀ and U diag(s) Vᵀ ask the same of the
-    vectors at the identity and have different gradients: so for the first there is `pb.functions.polar`.
+    vectors at the identity and have different gradients: so for the first there is `pb.functions.polar`. A second
+    derivative, as of Σ s², is refused there, too: take it of the trace of `pb.functions.funm` of aᵀa.
 
     >>> import pullback as pb, tensorflow as tf
     >>> a = tf.constant([[2.0, 0.0], [0.0, 2.0]])
