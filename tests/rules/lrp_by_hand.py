@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 STABILISER = 1e-6
+FIELDS = ("inputs", "bias", "stabiliser")
 
 
 @dataclass
@@ -32,6 +33,13 @@ def share(rule: str, x: Any, weights: Any, bias: Any, relevance: Any, option: An
     """Share the relevance of outputs among inputs; x is one example."""
     c, z = x[:, None] * weights, x @ weights + bias
     b, extra = bias, _signed(z, STABILISER)
+    if rule == "alpha_beta":
+        alpha, beta = option
+        parts = [
+            share("z_plus", x, weights, bias, alpha * relevance),
+            share("z_minus", x, weights, bias, -beta * relevance),
+        ]
+        return Shared(*(sum(getattr(part, name) for part in parts) for name in FIELDS))
     if rule == "epsilon":
         extra = _signed(z, option)
     elif rule == "gamma":
@@ -40,6 +48,11 @@ def share(rule: str, x: Any, weights: Any, bias: Any, relevance: Any, option: An
         b = b + option * np.where(z < 0, np.minimum(bias, 0), np.maximum(bias, 0))
     elif rule == "z_plus":
         c, b, extra = np.maximum(c, 0), np.maximum(bias, 0), np.full_like(z, STABILISER)
+    elif rule == "z_minus":
+        c, b = np.minimum(c, 0), np.minimum(bias, 0)
+        extra = _signed(c.sum(0) + b, STABILISER)
+    elif rule == "w_square":
+        c, b, extra = weights**2, bias**2, np.full_like(z, STABILISER)
     elif rule == "z_b":
         low, high = option
         c = c - low * np.maximum(weights, 0) - high * np.minimum(weights, 0)

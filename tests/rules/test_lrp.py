@@ -19,8 +19,13 @@ RULES = {
     "epsilon": (pb.rules.lrp_epsilon(0.1), 0.1),
     "gamma": (pb.rules.lrp_gamma(0.25), 0.25),
     "z_plus": (pb.rules.lrp_z_plus, None),
+    "alpha_beta": (pb.rules.lrp_alpha_beta(2.0, 1.0), (2.0, 1.0)),
 }
-FIRST = {"z_b": (pb.rules.lrp_z_b(-3.0, 4.0), (-3.0, 4.0)), "flat": (pb.rules.lrp_flat, None)}
+FIRST = {
+    "z_b": (pb.rules.lrp_z_b(-3.0, 4.0), (-3.0, 4.0)),
+    "flat": (pb.rules.lrp_flat, None),
+    "w_square": (pb.rules.lrp_w_square, None),
+}
 
 
 def gradient(function: Any, x: Any) -> Any:
@@ -255,6 +260,8 @@ def test_a_normalisation_is_folded_only_where_it_is_all_that_follows() -> None:
         (lambda: pb.rules.lrp_epsilon(-1.0), "epsilon=-1.0; wanted zero or more"),
         (lambda: pb.rules.lrp_gamma(-1.0), "gamma=-1.0; wanted zero or more"),
         (lambda: pb.rules.lrp_z_b(1.0, 0.0), "wanted low below high"),
+        (lambda: pb.rules.lrp_alpha_beta(2.0, -1.0), "beta=-1.0; wanted zero or more"),
+        (lambda: pb.rules.lrp_alpha_beta(2.0, 0.5), "wanted alpha − beta = 1"),
     ],
 )
 def test_wrong_options(make: Any, message: str) -> None:

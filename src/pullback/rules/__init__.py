@@ -1,5 +1,6 @@
 """Ready-made rules: for `pb.override`, for `pb.with_gradient`, and to be put on a tensor."""
 
+from pullback._rule import unscaled as unscaled
 from pullback.rules import quantizers as quantizers
 from pullback.rules._activations import deconv as deconv
 from pullback.rules._activations import guided as guided
@@ -14,9 +15,11 @@ from pullback.rules._flow import reverse as reverse
 from pullback.rules._flow import scale as scale
 from pullback.rules._flow import stop as stop
 from pullback.rules._flow import tap as tap
+from pullback.rules._lrp import lrp_alpha_beta as lrp_alpha_beta
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
 from pullback.rules._lrp import lrp_flat as lrp_flat
 from pullback.rules._lrp import lrp_gamma as lrp_gamma
+from pullback.rules._lrp import lrp_w_square as lrp_w_square
 from pullback.rules._lrp import lrp_z_b as lrp_z_b
 from pullback.rules._lrp import lrp_z_plus as lrp_z_plus
 from pullback.rules._relevance import bilinear as bilinear

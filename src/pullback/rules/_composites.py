@@ -1,6 +1,6 @@
 """Composites: which rule of layer-wise relevance propagation a layer has, by its kind and position.
 
-Names and rules as in Zennit (Anders et al., 2021): `epsilon_plus`, `epsilon_plus_flat`, `epsilon_gamma_box`.
+Names and rules as in Zennit (Anders et al., 2021), and the deep Taylor decomposition of Montavon et al. (2017).
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pullback.errors import SaliencyError
-from pullback.rules._lrp import lrp_epsilon, lrp_flat, lrp_gamma, lrp_z_b, lrp_z_plus
+from pullback.rules._lrp import (
+    lrp_alpha_beta,
+    lrp_epsilon,
+    lrp_flat,
+    lrp_gamma,
+    lrp_w_square,
+    lrp_z_b,
+    lrp_z_plus,
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +58,29 @@ def epsilon_plus_flat() -> Composite:
     return Composite(lrp_z_plus, lrp_epsilon(), lrp_flat)
 
 
+def epsilon_alpha2_beta1() -> Composite:
+    """LRP-α2β1 for convolutions and LRP-ε for dense layers."""
+    return Composite(lrp_alpha_beta(2.0, 1.0), lrp_epsilon())
+
+
+def epsilon_alpha2_beta1_flat() -> Composite:
+    """LRP-α2β1 for convolutions, LRP-ε for dense layers, LRP-flat for the first."""
+    return Composite(lrp_alpha_beta(2.0, 1.0), lrp_epsilon(), lrp_flat)
+
+
+def deep_taylor() -> Composite:
+    """LRP-z⁺ for all, but for the first layer, which has LRP-w²: its inputs have no bounds."""
+    return Composite(lrp_z_plus, lrp_z_plus, lrp_w_square)
+
+
 _ALL: tuple[Callable[..., Composite], ...] = (
     epsilon_plus,
     epsilon_plus_flat,
     epsilon_gamma_box,
     epsilon_gamma,
+    epsilon_alpha2_beta1,
+    epsilon_alpha2_beta1_flat,
+    deep_taylor,
     epsilon,
 )
 COMPOSITES: Final[Mapping[str, Callable[..., Composite]]] = {made.__name__: made for made in _ALL}

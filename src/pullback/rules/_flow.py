@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+from pullback._rule import unscaled
 from pullback._tree import flatten, unflatten
 from pullback.errors import RuleError
-from pullback.rules._ready import each, engine_for, ordinary, ready, ready_as_is, require_number
+from pullback.rules._ready import (
+    each,
+    engine_for,
+    ordinary,
+    ready,
+    ready_as_is,
+    ready_for_all,
+    require_number,
+)
 
 Rule = Callable[..., Any]
 
 
 @ready
-def scale(k: Any) -> Rule:
+def scale(k: Any, *, weights: bool = False) -> Rule:
     """The gradient times `k`: a number, or a tensor or variable of one, which is read anew at every backward pass.
 
     >>> import pullback as pb, tensorflow as tf
@@ -23,6 +33,7 @@ def scale(k: Any) -> Rule:
     >>> tape.gradient(y, x).numpy().tolist()
     [0.5, 0.5]
     """
+    del weights  # as for all rules here that take it
     require_number("scale", "k", k)
 
     def scaled(*dy: Any, original: Any) -> Any:
@@ -33,7 +44,7 @@ def scale(k: Any) -> Rule:
 
 
 @ready
-def reverse(k: Any = 1.0) -> Rule:
+def reverse(k: Any = 1.0, *, weights: bool = False) -> Rule:
     """The gradient times `-k`, as between a feature extractor and a domain classifier.
 
     >>> import pullback as pb, tensorflow as tf
@@ -43,6 +54,7 @@ def reverse(k: Any = 1.0) -> Rule:
     >>> tape.gradient(y, x).numpy().tolist()
     [-2.0, -2.0]
     """
+    del weights
     require_number("reverse", "k", k)
 
     def reversed_(*dy: Any, original: Any) -> Any:
@@ -54,8 +66,12 @@ def reverse(k: Any = 1.0) -> Rule:
 
 
 @ready
-def clip(value: Any = None, norm: Any = None, global_norm: Any = None) -> Rule:
+def clip(
+    value: Any = None, norm: Any = None, global_norm: Any = None, *, weights: bool = False
+) -> Rule:
     """The gradient clipped: each entry to ±`value`, each tensor to a length of `norm`, all of a call to `global_norm`.
+
+    Of a layer, it is what flows back to its inputs; with `weights=True`, the gradients of its weights as well.
 
     >>> import pullback as pb, tensorflow as tf
     >>> x = tf.Variable([3.0, 4.0])
@@ -64,6 +80,7 @@ def clip(value: Any = None, norm: Any = None, global_norm: Any = None) -> Rule:
     >>> tape.gradient(y, x).numpy().tolist()
     [1.5, 2.0]
     """
+    del weights
     given = {"value": value, "norm": norm, "global_norm": global_norm}
     wanted = {name: limit for name, limit in given.items() if limit is not None}
     if not wanted:
@@ -73,6 +90,7 @@ def clip(value: Any = None, norm: Any = None, global_norm: Any = None) -> Rule:
     for name, limit in wanted.items():
         require_number("clip", name, limit, above=0.0)
 
+    @unscaled
     def clipped(*dy: Any, original: Any) -> Any:
         gradients = ordinary(original, dy, "clip")
         arrays = engine_for(gradients, dy).arrays
@@ -130,7 +148,7 @@ def passthrough(*dy: Any, inputs: Any) -> Any:
 
 
 @ready
-def noise(stddev: Any, seed: int | None = None) -> Rule:
+def noise(stddev: Any, seed: int | None = None, *, weights: bool = False) -> Rule:
     """The gradient with Gaussian noise of this standard deviation added, drawn anew at every backward pass.
 
     >>> import pullback as pb, tensorflow as tf
@@ -140,8 +158,10 @@ def noise(stddev: Any, seed: int | None = None) -> Rule:
     >>> bool(0.09 < tf.math.reduce_std(tape.gradient(y, x)) < 0.11)
     True
     """
+    del weights
     require_number("noise", "stddev", stddev, least=0.0)
 
+    @unscaled
     def noisy(*dy: Any, original: Any) -> Any:
         gradients = ordinary(original, dy, "noise")
         arrays = engine_for(gradients, dy).arrays
@@ -150,7 +170,7 @@ def noise(stddev: Any, seed: int | None = None) -> Rule:
     return noisy
 
 
-@ready_as_is
+@ready_for_all
 def nan_to_zero(*dy: Any, original: Any) -> Any:
     """The gradient with zeros in place of what is not finite.
 
@@ -162,11 +182,13 @@ def nan_to_zero(*dy: Any, original: Any) -> Any:
     [0.0, 0.25]
     """
     gradients = ordinary(original, dy, "nan_to_zero")
-    arrays = engine_for(gradients, dy).arrays
-    return each(arrays.nan_to_zero, gradients)
+    engine = engine_for(gradients, dy)
+    if engine.adapts_loss_scale():
+        _warn_of_scale("nan_to_zero", "It hides from the optimizer that the scale is too large")
+    return each(engine.arrays.nan_to_zero, gradients)
 
 
-@ready_as_is
+@ready_for_all
 def raise_on_nan(*dy: Any, original: Any, op: Any) -> Any:
     """The gradient as it is; where it is not finite, an error that names the place, wherever the program runs.
 
@@ -179,9 +201,20 @@ def raise_on_nan(*dy: Any, original: Any, op: Any) -> Any:
     tensorflow.python.framework.errors_impl.InvalidArgumentError: the gradient of ... is not finite; it arrives so
     """
     gradients = ordinary(original, dy, "raise_on_nan")
-    arrays = engine_for(gradients, dy).arrays
-    came = [g for g in flatten(dy)[0] if g is not None]
+    engine = engine_for(gradients, dy)
+    if engine.adapts_loss_scale():
+        _warn_of_scale("raise_on_nan", "It raises where the optimizer would lower the scale")
+    came, arrays = [g for g in flatten(dy)[0] if g is not None], engine.arrays
     return each(lambda g: arrays.require_finite(g, _where_from(op), came), gradients)
+
+
+def _warn_of_scale(rule: str, why: str) -> None:
+    warnings.warn(
+        f"pb.rules.{rule} runs while a LossScaleOptimizer scales the loss, where gradients that are not finite are "
+        f"how a scale is found. {why}. Scale by a fixed number, `keras.optimizers.SGD(loss_scale_factor=1024.0)`, or "
+        "leave this to the optimizer, which skips such steps.",
+        stacklevel=2,
+    )
 
 
 def _where_from(op: Any) -> str:
@@ -216,6 +249,7 @@ def tap(callback: Any, of: str = "gradient") -> Rule:
             "or a variable to assign to."
         )
 
+    @unscaled
     def shown(*dy: Any, original: Any, op: Any) -> Any:
         gradients = ordinary(original, dy, "tap")
         arrays = engine_for(gradients, dy).arrays

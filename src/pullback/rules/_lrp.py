@@ -12,26 +12,31 @@ Definitions as in Montavon et al. (2019) and Zennit: biases count in denominator
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from pullback.errors import RuleError
 from pullback.rules._ready import engine_for, ready, ready_as_is
-from pullback.rules._relevance import linear_in_inference, refused
 
 Rule = Callable[..., Any]
 _STABILISER: Final = 1e-6  # as in Zennit: far below what activations are, and above their rounding
 
-_MASKED: Final = -9e3  # masks are −1e4 at least, but for what they are added to
+_ROUNDING: Final = 1e-9  # of alpha − beta, whose digits are Python's
+
+
+class Shared(NamedTuple):
+    """Relevance that is shared out in proportion to the terms of one denominator, of each output."""
+
+    quotients: Any  # relevance over the denominator
+    bias: Any  # what the bias adds to the denominator; nothing if it has none
+    stabiliser: Any  # what is added to the denominator so that it is not zero
 
 
 class Passed(NamedTuple):
     """What a rule makes of the relevance of a layer's outputs."""
 
-    to_inputs: Any  # multipliers of the inputs; of z^B and flat, relevances
-    quotients: Any  # relevance over its denominator, of each output
-    bias: Any  # what the bias adds to each denominator; nothing if it has none
-    stabiliser: Any  # what is added to each denominator so that it is not zero
+    to_inputs: Any  # multipliers of the inputs; of the rules for first layers, relevances
+    shared: tuple[Shared, ...]
 
 
 Shares = Callable[[Any, Any, Any, Any, Any], Passed]
@@ -61,7 +66,7 @@ def lrp_epsilon(epsilon: float = 1e-6) -> Rule:
     def shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
         stabiliser = _sign(n, z) * epsilon
         quotients = n.safe_quotient(relevance, z + stabiliser)
-        return Passed(linear.pulled(x, quotients), quotients, linear.added, stabiliser)
+        return Passed(linear.pulled(x, quotients), (Shared(quotients, linear.added, stabiliser),))
 
     return _on_layer("lrp_epsilon", shares)
 
@@ -87,13 +92,15 @@ def lrp_gamma(gamma: float = 0.25) -> Rule:
         # Contributions of either sign are (c ± |c|) / 2, so that two products serve, of x and of |x|.
         sign = _sign(n, z)
         sizes, pull_sizes = linear.pullback(n.magnitude(x), n.magnitude)
-        favoured = (z + sign * sizes) / 2
+        favoured = _part(z, sizes, sign)
         stabiliser = sign * _STABILISER
         quotients = n.safe_quotient(relevance, z + gamma * favoured + stabiliser)
         plain = linear.pulled(x, quotients * (1 + gamma / 2))
         of_sizes = pull_sizes(quotients * sign * (gamma / 2))
-        bias = None if linear.bias is None else linear.added + gamma * linear.added_of(sign)
-        return Passed(plain + n.sign(x) * of_sizes, quotients, bias, stabiliser)
+        bias = linear.added
+        if bias is not None:
+            bias = bias + gamma * _part(bias, n.magnitude(bias), sign)
+        return Passed(plain + n.sign(x) * of_sizes, (Shared(quotients, bias, stabiliser),))
 
     return _on_layer("lrp_gamma", shares)
 
@@ -116,20 +123,54 @@ def lrp_z_plus(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) ->
     return _Z_PLUS(dy, inputs=inputs, outputs=outputs, original=original, op=op)
 
 
-def _positive_shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
-    del z
+@ready
+def lrp_alpha_beta(alpha: float = 2.0, beta: float = 1.0) -> Rule:
+    """LRP-αβ: what speaks for an output has `alpha` of its relevance, and what speaks against it −`beta`.
+
+    For convolutions, where both sides are to be seen; `alpha` − `beta` must be 1. With 1 and 0, it is LRP-z⁺.
+
+    >>> import keras, pullback as pb, tensorflow as tf
+    >>> dense = keras.layers.Dense(1, kernel_initializer="ones", use_bias=False)
+    >>> x = tf.constant([[3.0, -1.0]])
+    >>> with pb.override({dense: pb.rules.lrp_alpha_beta(2.0, 1.0)}), tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = dense(x)
+    >>> [round(float(r), 4) for r in (x * tape.gradient(y, x))[0]]  # 2·2 to what is positive
+    [4.0, -2.0]
+    """
+    _require("lrp_alpha_beta", "beta", beta)
+    if abs(alpha - beta - 1) > _ROUNDING:
+        raise RuleError(
+            f"pb.rules.lrp_alpha_beta got alpha={alpha!r} and beta={beta!r}; wanted alpha − beta = 1, so that "
+            "relevance is neither gained nor lost. Write lrp_alpha_beta(2, 1) or lrp_alpha_beta(1, 0)."
+        )
+
+    def shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
+        del z
+        passed = _shared_by_sign(n, linear, x, relevance * alpha, n.positive, n.negative)
+        if not beta:
+            return passed
+        against = _shared_by_sign(n, linear, x, relevance * -beta, n.negative, n.positive)
+        return Passed(passed.to_inputs + against.to_inputs, passed.shared + against.shared)
+
+    return _on_layer("lrp_alpha_beta", shares)
+
+
+def _shared_by_sign(n: Any, linear: Any, x: Any, relevance: Any, part: Any, other: Any) -> Passed:
+    """Relevance shared out among contributions of one sign: `part` keeps what has it, `other` what has not."""
     is_nonnegative = n.is_nonnegative(x)  # as behind a ReLU: then half of the work is saved
-    total, pull_above = linear.pullback(x if is_nonnegative else n.positive(x), n.positive)
-    if is_nonnegative:
-        quotients = n.safe_quotient(relevance, total + _STABILISER)
-        to_x = pull_above(quotients)
-    else:
-        below, pull_below = linear.pullback(-n.positive(-x), n.negative, with_bias=False)
+    total, pull_above = linear.pullback(x if is_nonnegative else n.positive(x), part)
+    pull_below = None
+    if not is_nonnegative:
+        below, pull_below = linear.pullback(n.negative(x), other, with_bias=False)
         total = total + below
-        quotients = n.safe_quotient(relevance, total + _STABILISER)
-        to_x = n.where(x < 0, pull_below(quotients), pull_above(quotients))
-    bias = None if linear.bias is None else linear.added_of(1.0)
-    return Passed(to_x, quotients, bias, n.ones_like(total) * _STABILISER)
+    stabiliser = _sign(n, total) * _STABILISER
+    quotients = n.safe_quotient(relevance, total + stabiliser)
+    to_x = pull_above(quotients)
+    if pull_below is not None:
+        to_x = n.where(x < 0, pull_below(quotients), to_x)
+    bias = None if linear.bias is None else part(linear.added)
+    return Passed(to_x, (Shared(quotients, bias, stabiliser),))
 
 
 @ready
@@ -160,7 +201,7 @@ def lrp_z_b(low: Any, high: Any) -> Rule:
         quotients = n.safe_quotient(relevance, total + stabiliser)
         to_x = x * linear.pulled(x, quotients)
         to_x = to_x - least * pull_least(quotients) - most * pull_most(quotients)
-        return Passed(to_x, quotients, None, stabiliser)
+        return Passed(to_x, (Shared(quotients, None, stabiliser),))
 
     return _on_layer("lrp_z_b", shares)
 
@@ -184,11 +225,43 @@ def lrp_flat(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> A
     return _FLAT(dy, inputs=inputs, outputs=outputs, original=original, op=op)
 
 
-def _flat_shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
-    del z
-    total, pull = linear.pullback(n.ones_like(x), n.ones_like, with_bias=False)
-    quotients = n.safe_quotient(relevance, total + _STABILISER)
-    return Passed(pull(quotients), quotients, None, n.ones_like(total) * _STABILISER)
+@ready_as_is
+def lrp_w_square(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
+    """LRP-w²: inputs have relevance by the squares of their weights, whatever they are.
+
+    For the first layer, where inputs have no bounds. It gives relevances themselves, and not multipliers: do not
+    multiply by the input.
+
+    >>> import keras, pullback as pb, tensorflow as tf
+    >>> dense = keras.layers.Dense(1, use_bias=False)
+    >>> dense.build((1, 2))
+    >>> dense.kernel.assign([[1.0], [-3.0]])
+    >>> x = tf.constant([[2.0, -1.0]])
+    >>> with pb.override({dense: pb.rules.lrp_w_square}), tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = dense(x)
+    >>> [round(float(r), 4) for r in tape.gradient(y, x)[0]]  # 5 · [1, 9] / 10
+    [0.5, 4.5]
+    """
+    return _W_SQUARE(dy, inputs=inputs, outputs=outputs, original=original, op=op)
+
+
+def _shared_by_weights(change: Callable[[Any, Any], Any], *, with_bias: bool) -> Shares:
+    """Relevance shared out by the changed weights alone."""
+
+    def shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
+        del z
+
+        def changed(weights: Any) -> Any:
+            return change(n, weights)
+
+        total, pull = linear.pullback(n.ones_like(x), changed, with_bias=with_bias)
+        quotients = n.safe_quotient(relevance, total + _STABILISER)
+        bias = changed(linear.added) if with_bias and linear.bias is not None else None
+        stabiliser = n.ones_like(total) * _STABILISER
+        return Passed(pull(quotients), (Shared(quotients, bias, stabiliser),))
+
+    return shares
 
 
 def _on_layer(name: str, shares: Shares) -> Rule:
@@ -206,7 +279,8 @@ def _on_layer(name: str, shares: Shares) -> Rule:
             return _of_batch_norm(n, layer, dy, outputs, original, op)
         linear, dy, y = n.linear_layer(layer, inputs[0], outputs, dy, name)
         passed = shares(n, linear, inputs[0], linear.before_activation(inputs[0], y), dy * y)
-        _report(op, passed.quotients, passed.bias, passed.stabiliser)
+        for shared in passed.shared:
+            report(op, *shared)
         return {inputs.names[0]: passed.to_inputs}
 
     return rule
@@ -216,15 +290,16 @@ def _of_batch_norm(n: Any, layer: Any, dy: Any, outputs: Any, original: Any, op:
     """By itself it is linear; what it passes on says so to the layer before it, whose rule may count it in."""
     gradient = original(dy)
     gradient = gradient[0] if isinstance(gradient, (tuple, list)) else gradient
-    _report(op, dy, n.shift_of(layer, dy), None)
+    report(op, dy, n.shift_of(layer, dy), None)
 
     def undo() -> None:
-        _report(op, -dy, n.shift_of(layer, dy), None)
+        report(op, -dy, n.shift_of(layer, dy), None)
 
     return n.passed_by(gradient, layer, dy, outputs, undo)
 
 
-def _report(op: Any, quotients: Any, bias: Any, stabiliser: Any) -> None:
+def report(op: Any, quotients: Any, bias: Any, stabiliser: Any) -> None:
+    """Say what went to a bias and to a stabiliser at this place."""
     see = absorbed.get()
     if see is not None:
         see(op, *(None if p is None else _product(quotients, p) for p in (bias, stabiliser)))
@@ -245,95 +320,25 @@ def _require(name: str, option: str, value: Any) -> None:
         raise RuleError(f"pb.rules.{name} got {option}={value!r}; wanted zero or more.")
 
 
+def _part(value: Any, size: Any, sign: Any) -> Any:
+    """Of a sum and the sum of the magnitudes of its terms, the sum of the terms of this sign."""
+    return (value + sign * size) / 2
+
+
+def _positive_shares(n: Any, linear: Any, x: Any, z: Any, relevance: Any) -> Passed:
+    del z
+    return _shared_by_sign(n, linear, x, relevance, n.positive, n.negative)
+
+
+def _ones(n: Any, weights: Any) -> Any:
+    return n.ones_like(weights)
+
+
+def _squares(n: Any, weights: Any) -> Any:
+    del n
+    return weights * weights
+
+
 _Z_PLUS: Final = _on_layer("lrp_z_plus", _positive_shares)
-_FLAT: Final = _on_layer("lrp_flat", _flat_shares)
-
-
-# What is not a layer: activations, products and the like, by kind of operation.
-
-
-def passed_through(dy: Any, *, inputs: Any, outputs: Any, original: Any) -> Any:
-    """An activation hands all of its relevance to its input; at zero, as its slope says."""
-    n = engine_for(dy).arrays
-    slope = original(n.ones_like(dy))
-    slope = slope[0] if isinstance(slope, (tuple, list)) else slope
-    x = inputs[0]
-    return {inputs.names[0]: dy * n.quotient(outputs, x, unless=x == 0, otherwise=slope)}
-
-
-def halved(dy: Any, *, inputs: Any, original: Any, op: Any) -> Any:
-    """Two factors that vary have half of the relevance each, as in AttnLRP (Achtibat et al., 2024)."""
-    del inputs
-    gradients = original(dy)
-    if sum(op.varies) < 2:
-        return gradients
-    return type(gradients)(None if g is None else g / 2 for g in gradients)
-
-
-def with_bias(dy: Any, *, inputs: Any, original: Any, op: Any) -> Any:
-    """A sum hands relevance to its terms, of which one that does not vary is a bias."""
-    if op.varies.count(False) == 1:
-        place = op.varies.index(False)
-        sign = -1.0 if op.type == "Sub" and place == 1 else 1.0
-        _report(op, dy, sign * list(inputs)[place], None)
-    return original(dy)
-
-
-def expanded(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
-    """The gradient, which is LRP-0 of a function expanded at its inputs; what is left counts as a bias."""
-    n = engine_for(dy).arrays
-    gradients = original(dy)
-    _report(op, dy, outputs, None)
-    each = gradients if isinstance(gradients, tuple) else (gradients,)
-    for x, gradient, varies in zip(inputs, each, op.varies, strict=True):
-        if varies and gradient is not None:
-            _report(op, -n.like(gradient, x), gradient, None)
-    return gradients
-
-
-def expanded_softmax(dy: Any, *, inputs: Any, outputs: Any, original: Any, op: Any) -> Any:
-    """The same, but for what a mask has put far below everything else: nothing of it depends on the inputs.
-
-    Where all is masked, the gradient is not zero there, and what masks of −1e9 took would drown everything in rounding.
-    """
-    n, x = engine_for(dy).arrays, inputs[0]
-    gradient = original(dy)
-    gradient = gradient[0] if isinstance(gradient, (tuple, list)) else gradient
-    gradient = n.where(x < _MASKED, n.zeros_like(gradient), gradient)
-    _report(op, dy, outputs, None)
-    _report(op, -x, gradient, None)
-    return {inputs.names[0]: gradient}
-
-
-def to_dividend(dy: Any, *, inputs: Any) -> Any:
-    """What is divided by counts as a constant (Ali et al., 2022), be it a norm or a sum of exponentials."""
-    n = engine_for(dy).arrays
-    a, b = inputs
-    return n.sum_like(dy * n.reciprocal(b), a), None
-
-
-def to_difference(dy: Any, *, inputs: Any) -> Any:
-    """A square has the relevance of its root."""
-    n = engine_for(dy).arrays
-    a, b = inputs
-    return n.sum_like(dy * (a - b), a), n.sum_like(-dy * (a - b), b)
-
-
-def lrp_rules() -> Mapping[str, Any]:
-    """The rules by kind of operation. Nothing is LRP-0: the largest has all relevance, and softmax is expanded at its
-    input, as in AttnLRP.
-    """
-    return {
-        "activation": passed_through,
-        "function": passed_through,
-        "product": halved,
-        "quotient": to_dividend,
-        "squared difference": to_difference,
-        "largest": None,
-        "choice": expanded,
-        "softmax": expanded_softmax,
-        "log softmax": expanded,
-        "sum": with_bias,
-        "normalisation": linear_in_inference,
-        "unknown": refused,
-    }
+_FLAT: Final = _on_layer("lrp_flat", _shared_by_weights(_ones, with_bias=False))
+_W_SQUARE: Final = _on_layer("lrp_w_square", _shared_by_weights(_squares, with_bias=True))

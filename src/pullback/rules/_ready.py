@@ -13,7 +13,7 @@ import numpy as np
 from pullback._audit import Place
 from pullback._engine import Engine, engine_of
 from pullback._function import RECIPES, Definition, GradientFunction
-from pullback._rule import FUNCTION_OFFERS, Rule
+from pullback._rule import FUNCTION_OFFERS, Rule, is_unscaled, unscaled
 from pullback._tree import flatten, map_leaves
 from pullback.errors import RuleError
 
@@ -38,15 +38,22 @@ class ReadyRule:
         self.options = options
         self.__doc__ = rule.__doc__
         self.__wrapped__ = rule
+        if is_unscaled(rule):
+            unscaled(self)
         # What it asks for. Every ready-made rule asks for something: so it is told apart from a call with tensors.
         self.__signature__ = inspect.signature(rule)
+        if options.get("weights"):
+            self.__signature__ = _asking_for_variables(self.__signature__)
         self._forward = forward or _same
         self._functions: dict[Place | None, GradientFunction] = {}
 
     def __call__(self, *values: Any, **offered: Any) -> Any:
         """The gradients, where it is called as a rule; else the values, with this rule as their gradient."""
         if offered:
-            return self.__wrapped__(*values, **offered)
+            # With the variables on offer, `original` gives their gradients too, and the rule changes all that it gives.
+            return self.__wrapped__(
+                *values, **{n: v for n, v in offered.items() if n != "variables"}
+            )
         where = engine_for(values).caller() if "op" in self.__signature__.parameters else None
         return self.function_at(where)(*values)
 
@@ -72,12 +79,18 @@ class ReadyRule:
 
 
 def ready(make: Callable[..., Callable[..., Any]]) -> Callable[..., ReadyRule]:
-    """Let a function that makes a rule of its options make a ready-made one, named after it."""
+    """Let a function that makes a rule of its options make a ready-made one, named after it.
+
+    One that changes all gradients that it gets from `original` may have an option `weights`, with which it is for those
+    of the weights of layers as well.
+    """
     signature = inspect.signature(make)
 
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> ReadyRule:
         bound = signature.bind(*args, **kwargs)
+        if not bound.arguments.get("weights", True):
+            del bound.arguments["weights"]
         return ReadyRule(make.__name__, make(*args, **kwargs), bound.arguments)
 
     READY[make.__name__] = made
@@ -104,6 +117,23 @@ def ready_as_is(rule: Callable[..., Any]) -> ReadyRule:
     return found
 
 
+class ReadyRuleForAll(ReadyRule):
+    """A ready-made rule without options but `weights`, as in `pb.rules.nan_to_zero(weights=True)`."""
+
+    def __call__(self, *values: Any, **offered: Any) -> Any:
+        """As any ready-made rule; with `weights` and nothing else, the rule that is for weights too or not."""
+        if values or offered.keys() != {"weights"}:
+            return super().__call__(*values, **offered)
+        options = {"weights": True} if offered["weights"] else {}
+        return ReadyRuleForAll(self.name, self.__wrapped__, options)
+
+
+def ready_for_all(rule: Callable[..., Any]) -> ReadyRuleForAll:
+    """A ready-made rule without options, which may be for weights too."""
+    READY[rule.__name__] = found = ReadyRuleForAll(rule.__name__, rule, {})
+    return found
+
+
 def engine_for(*values: Any) -> Engine:
     """The engine of gradients or inputs, however nested."""
     return engine_of(flatten(values)[0])
@@ -122,6 +152,11 @@ def ordinary(original: Callable[..., Any] | None, upstream: tuple[Any, ...], rul
 def each(function: Callable[[Any], Any], gradients: Any) -> Any:
     """The same structure with every gradient changed; where there is none, none."""
     return map_leaves(lambda g: None if g is None else function(g), gradients)
+
+
+def _asking_for_variables(signature: inspect.Signature) -> inspect.Signature:
+    variables = inspect.Parameter("variables", inspect.Parameter.KEYWORD_ONLY)
+    return signature.replace(parameters=[*signature.parameters.values(), variables])
 
 
 def _same(*values: Any) -> Any:
@@ -180,7 +215,7 @@ def _short(value: Any) -> str:
 
 def _remake_ready(name: str, options: Mapping[str, Any]) -> Any:
     found = READY[name]
-    return found if isinstance(found, ReadyRule) else found(**options)
+    return found if isinstance(found, ReadyRule) and not options else found(**options)
 
 
 def _remake_on_tensors(rule: ReadyRule) -> GradientFunction:

@@ -124,6 +124,7 @@ def _joined(
         tensor=arrays[0] if is_layer else unflatten(structure, arrays),
         x=x,
         target=_plain(task.engine.concat(chosen)) if chosen else None,
+        score=_plain(task.engine.concat([part.run.scores for part in parts])),
         layer=getattr(task.layer, "name", None) or first.layer,
         of=of,
         gap=np.concatenate(gaps)

@@ -14,10 +14,10 @@ import numpy as np
 
 from pullback._tree import flatten, unflatten
 from pullback.rules._composites import composite_of
-from pullback.rules._lrp import lrp_rules
+from pullback.rules._lrp_operations import lrp_rules
 from pullback.rules._relevance import deeplift_rules
 from pullback.saliency.part import Part
-from pullback.saliency.paths import baselines_of, differentiated
+from pullback.saliency.paths import SMALLEST_SHARE, baselines_of, differentiated
 from pullback.saliency.protocol import ModelRun, RulesByKind
 from pullback.saliency.targets import Target
 from pullback.saliency.task import Task
@@ -42,7 +42,7 @@ def lrp(task: Task, examples: Any, *, composite: Any, low: Any, high: Any, rules
     if task.layer is not None:
         return Part(values, run)
     lost, leaks = _lost(task, run)
-    gap = None if lost is None else _gap(task, run.scores, [_total(task, found), lost])
+    gap = None if lost is None else _gap(task, run.scores, None, [_total(task, found), lost])
     return Part(values, run, gap=gap, tolerance=LARGEST_GAP, leaks=leaks)
 
 
@@ -109,10 +109,10 @@ class _Both:
             for each in zip(sources, gradients, strict=True)
         ]
         values = task.per_input(found)
+        run.scores, others = self._halves(run.scores, more)
         if task.layer is not None:
             return Part(values, run)
-        scores, others = self._halves(run.scores, more)
-        gap = _gap(task, scores, [_total(task, found), task.engine.wide(others)])
+        gap = _gap(task, run.scores, others, [_total(task, found)])
         return Part(values, run, gap=gap, tolerance=LARGEST_GAP)
 
     def _joined(self, pair: Sequence[Any], more: int) -> Any:
@@ -154,11 +154,13 @@ def _total(task: Task, found: Sequence[Sequence[Any]]) -> Any:
     return _sum([task.engine.total(v) for each in found for v in each if v is not None])
 
 
-def _gap(task: Task, scores: Any, parts: Sequence[Any]) -> Any:
-    """What the parts lack of scores, in units of the largest of all of these."""
-    engine, wide = task.engine, task.engine.wide(scores)
-    missing = engine.magnitude(wide - _sum(parts))
-    gap = engine.ratio(missing, engine.largest([wide, *parts]))
+def _gap(task: Task, scores: Any, begin: Any, parts: Sequence[Any]) -> Any:
+    """What the parts lack of the change of the score, from `begin` or from nothing, as a share of it."""
+    engine, end = task.engine, task.engine.wide(scores)
+    begin = end * 0 if begin is None else engine.wide(begin)
+    missing = engine.magnitude(end - begin - _sum(parts))
+    floor = engine.largest([end, begin, *parts]) * SMALLEST_SHARE
+    gap = engine.ratio(missing, engine.largest([end - begin, floor]))
     return gap if engine.is_symbolic(gap) else np.asarray(gap)
 
 

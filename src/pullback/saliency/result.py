@@ -12,7 +12,9 @@ import numpy as np
 from pullback._tree import flatten, map_leaves
 from pullback.errors import SaliencyError
 from pullback.saliency.coverage import Coverage
-from pullback.saliency.views import page, pictures, plot
+from pullback.saliency.views import figure, page, panels
+
+_FIGURES = (".png", ".svg", ".pdf")
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -29,10 +31,11 @@ class Saliency:
     tensor: Any  # like x; of the framework, and differentiable
     x: Any
     target: Any = None  # of each example, where it is the number of a class
+    score: Any = None  # of each example: what was differentiated
     layer: str | None = None
     of: str = "logit"
-    # Of each example: what the sum of a map lacks, as a share of the change of the score ("integrated"), or of the
-    # largest of what is added up ("deeplift", "lrp").
+    # Of each example: what the sum of a map lacks, as a share of the change of the score from the baseline
+    # ("integrated", "deeplift"), or of the score ("lrp").
     gap: Any = None
     # Of "lrp", by layer: what biases and stabilisers took of the relevance of each example; the most first.
     leaks: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
@@ -51,50 +54,74 @@ class Saliency:
         said = f"\n{self.note}" if self.note else ""
         return f"<saliency by {self.method!r}, {', '.join(shapes)}{gap}>{said}"
 
-    def show(self, example: int = 0, *, words: Any = None, width: int = 64) -> None:
+    def show(
+        self, example: int = 0, *, words: Any = None, width: int = 64, labels: Any = None
+    ) -> None:
         """Print one example in the terminal, as a picture or as coloured words."""
         from pullback.saliency.views import terminal
 
-        terminal.show(self._pair(example), words, width, self.note)
+        terminal.show(self._example(example, words, labels), width, self.note)
 
-    def plot(self, example: int = 0, *, overlay: bool = True, axes: Any = None) -> Any:
+    def plot(
+        self,
+        example: int = 0,
+        *,
+        overlay: bool = True,
+        axes: Any = None,
+        words: Any = None,
+        labels: Any = None,
+    ) -> Any:
         """Draw one example with Matplotlib: the input, the map, and the map over the input; the figure."""
-        return plot.plot(self._pair(example), self.method, overlay, axes)
+        return figure.plot(self._example(example, words, labels), overlay, axes)
 
-    def save(self, path: str | Path, examples: Any = None) -> None:
-        """Write pictures of the examples to a `.png` or `.html` file."""
+    def save(
+        self, path: str | Path, examples: Any = None, *, words: Any = None, labels: Any = None
+    ) -> None:
+        """Write the examples to a page (`.html`), or to a figure (`.png`, `.svg`, `.pdf`), which Matplotlib draws.
+
+        `words` are those of an input that is a row of tokens: a list for one example, a list of lists for all, or a
+        dict of such lists by input. `labels` are the names of the classes.
+        """
         kind = Path(path).suffix.lower()
-        if kind not in (".png", ".html"):
+        if kind not in (".html", *_FIGURES):
             raise SaliencyError(
-                f"{str(path)!r} is neither a .png nor a .html file. Write for instance save('map.png')."
+                f"{str(path)!r} is neither a .png nor a .html file, nor .svg or .pdf. "
+                "Write for instance save('map.png')."
             )
         numbers = range(self._count()) if examples is None else np.atleast_1d(examples)
-        pairs = [self._pair(int(number)) for number in numbers]
-        if kind == ".png":
-            Path(path).write_bytes(pictures.png(pictures.stacked(pairs)))
+        found = [self._example(int(number), words, labels) for number in numbers]
+        if kind == ".html":
+            Path(path).write_text(page.page(found, self.note), encoding="utf-8")
         else:
-            Path(path).write_text(page.page(pairs, repr(self)), encoding="utf-8")
+            figure.save(found, path)
 
     def __rich__(self) -> Any:
         from pullback.saliency.views import terminal
 
-        return terminal.drawn(self._pair(0))
+        return terminal.drawn(self._example(0))
 
     def _repr_html_(self) -> str:
-        return page.body([self._pair(0)], repr(self))
+        return page.body([self._example(0)], self.note)
 
     def _count(self) -> int:
         return len(next(v for v in flatten(self.values)[0] if v is not None))
 
-    def _pair(self, example: int) -> tuple[np.ndarray, np.ndarray]:
-        """One example of the first input that has a map, and its map."""
-        values = flatten(self.values)[0]
-        inputs = [_numbers(x) for x in flatten(self.x)[0]]
-        found = [(x, v) for x, v in zip(inputs, values, strict=False) if v is not None]
-        x, value = found[0]
-        if not -len(value) <= example < len(value):
-            raise SaliencyError(f"there is no example {example}: there are {len(value)}.")
-        return x[example], value[example]
+    def _example(self, number: int, words: Any = None, labels: Any = None) -> panels.Example:
+        """One example, as pictures show it."""
+        count, values = self._count(), self.values
+        if not -count <= number < count:
+            raise SaliencyError(f"there is no example {number}: there are {count}.")
+        target, score, gap = (_entry(each, number) for each in (self.target, self.score, self.gap))
+        return panels.Example(
+            panels.title_of(self.method, target, score, self.layer, labels),
+            panels.panels_of(map_leaves(_numbers, self.x), values, number, words),
+            None if gap is None else float(gap),
+        )
+
+
+def _entry(values: Any, number: int) -> Any:
+    """The entry of an example, where there is one."""
+    return values[number] if isinstance(values, np.ndarray) and values.ndim == 1 else None
 
 
 def _numbers(tensor: Any) -> Any:

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-Pair = tuple[np.ndarray, np.ndarray]  # an input and its map
-
 PERCENTILE: Final = 99.0  # of the magnitudes: what is larger has the same colour
-_SMALLEST: Final = 128  # pixels: a smaller picture is enlarged by a whole number
-_GAP: Final = 4  # pixels between pictures
-_RED, _BLUE = np.array([178, 24, 43]), np.array([33, 102, 172])  # of ColorBrewer's RdBu
+_LONG: Final = 4.0  # times as long as the other side
+RED, BLUE = np.array([178, 24, 43]), np.array([33, 102, 172])  # of ColorBrewer's RdBu
+
+
+def flat(values: np.ndarray) -> np.ndarray:
+    """A map as height by width: channels summed."""
+    values = np.nan_to_num(np.asarray(values, "float64"))
+    summed = values.sum(-1) if values.ndim == 3 else values
+    return summed.reshape(1, -1) if summed.ndim < 2 else summed.reshape(summed.shape[0], -1)
+
+
+def limit(values: np.ndarray) -> float:
+    """What has the strongest color: the percentile of the magnitudes."""
+    sizes = np.abs(flat(values))
+    return float(np.percentile(sizes, PERCENTILE) or sizes.max() or 1.0)
 
 
 def signed(values: np.ndarray) -> np.ndarray:
     """Numbers between -1 and 1: channels summed, clipped at the percentile. Height by width."""
-    values = np.nan_to_num(np.asarray(values, "float64"))
-    flat = values.sum(-1) if values.ndim == 3 else values
-    flat = flat.reshape(1, -1) if flat.ndim < 2 else flat.reshape(flat.shape[0], -1)
-    limit = np.percentile(np.abs(flat), PERCENTILE) or np.abs(flat).max() or 1.0
-    return np.clip(flat / limit, -1, 1)
+    return np.clip(flat(values) / limit(values), -1, 1)
 
 
 def coloured(values: np.ndarray) -> np.ndarray:
     """White where nothing counts, red where it counts for the target, blue where it counts against it."""
     share = signed(values)[..., None]
-    ends = np.where(share >= 0, _RED, _BLUE)
+    ends = np.where(share >= 0, RED, BLUE)
     return (255 + np.abs(share) * (ends - 255.0)).round().astype("uint8")
 
 
@@ -53,41 +58,13 @@ def overlay(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     grey = image(x).mean(-1, keepdims=True)
     if grey.shape[:2] != share.shape[:2]:
         return coloured(values)
-    return ((1 - share) * (96 + 0.6 * grey) + share * coloured(values)).round().astype("uint8")
+    return ((1 - share) * (64 + 0.75 * grey) + share * coloured(values)).round().astype("uint8")
 
 
-def side_by_side(pair: Pair) -> np.ndarray:
-    """The input, the map, and the map over the input."""
-    x, values = pair
-    pictures = [image(x), coloured(values), overlay(x, values)]
-    height = max(p.shape[0] for p in pictures)
-    return _joined([_enlarged(p, height) for p in pictures], 1)
-
-
-def stacked(pairs: Sequence[Pair]) -> np.ndarray:
-    """The pictures of several examples, one below the other."""
-    rows = [side_by_side(pair) for pair in pairs]
-    scale = max(
-        1, -(-_SMALLEST // min(row.shape[0] for row in rows)) if rows[0].shape[0] > 1 else 8
-    )
-    return _joined([row.repeat(scale, 0).repeat(scale, 1) for row in rows], 0)
-
-
-def _enlarged(picture: np.ndarray, height: int) -> np.ndarray:
-    scale = max(1, height // picture.shape[0])
-    return picture.repeat(scale, 0).repeat(scale, 1)
-
-
-def _joined(pictures: Sequence[np.ndarray], axis: int) -> np.ndarray:
-    size = max(p.shape[1 - axis] for p in pictures)
-    padded: list[np.ndarray] = []
-    for picture in pictures:
-        margins = [(0, 0), (0, 0), (0, 0)]
-        margins[1 - axis] = (0, size - picture.shape[1 - axis])
-        margins[axis] = (0, 1 if picture.shape[axis] < _GAP else _GAP)
-        padded.append(np.pad(picture, margins, constant_values=255))
-    joined = np.concatenate(padded, axis)
-    return joined[: joined.shape[0] - (_GAP if axis == 0 and len(joined) > _GAP else 0)]
+def is_long(picture: np.ndarray) -> bool:
+    """Whether its sides differ so much that it is better drawn as a square, as a series is."""
+    height, width = picture.shape[:2]
+    return max(height, width) > _LONG * min(height, width)
 
 
 def png(picture: np.ndarray) -> bytes:

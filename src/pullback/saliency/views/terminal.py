@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from pullback.errors import SaliencyError
 from pullback.saliency.cam import interpolation
-from pullback.saliency.views.pictures import Pair, coloured, image, overlay
+from pullback.saliency.views.panels import Example, Panel
+from pullback.saliency.views.pictures import coloured, image, overlay
 
 _HALF_BLOCK = "▀"  # its upper half in the colour of the text, its lower half in that of the ground
 
 
-def show(pair: Pair, words: Any, width: int, note: str, console: Console | None = None) -> None:
+def show(example: Example, width: int, note: str, console: Console | None = None) -> None:
     """Print an example."""
     console = console or Console()
-    console.print(drawn(pair, words, min(width, console.width)))
+    console.print(drawn(example, min(width, console.width)))
     if note:
         console.print(Text(note, style="dim"))
 
 
-def drawn(pair: Pair, words: Any = None, width: int = 64) -> Text:
-    """An example as text in colour: words, or the input and the map over it side by side."""
-    x, values = pair
-    if values.ndim < 2:
-        return _words(values, words)
-    return _blocks([image(x), overlay(x, values)], width)
+def drawn(example: Example, width: int = 64) -> Text:
+    """An example as text in color: its title, and of each input the words, or the input and the map over it."""
+    text = Text(example.title + "\n", style="bold")
+    for panel in example.panels:
+        if panel.name:
+            text.append(panel.name + "\n", style="dim")
+        text.append(
+            _words(panel)
+            if panel.is_row
+            else _blocks([image(panel.x), overlay(panel.x, panel.values)], width)
+        )
+    return text
 
 
 def _blocks(pictures: Sequence[np.ndarray], width: int) -> Text:
@@ -67,15 +72,11 @@ def _colour(pixel: np.ndarray) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def _words(values: np.ndarray, words: Any) -> Text:
-    values = np.atleast_1d(values)
-    words = (
-        [f"{value:+.2g}" for value in values] if words is None else [str(word) for word in words]
-    )
-    if len(words) != len(values):
-        raise SaliencyError(f"words has {len(words)} entries, and the example has {len(values)}.")
+def _words(panel: Panel) -> Text:
+    values = np.atleast_1d(panel.values)
+    words = panel.words or [f"{value:+.2g}" for value in values]
     text = Text()
-    for word, colour in zip(words, coloured(values)[0], strict=True):
-        text.append(word, style=f"black on {_colour(colour)}")
+    for word, color in zip(words, coloured(values)[0], strict=True):
+        text.append(word, style=f"black on {_colour(color)}")
         text.append(" ")
     return text
