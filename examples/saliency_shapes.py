@@ -54,7 +54,8 @@ if __name__ == "__main__":
     both = noisy((shape(0, 9, 10) + shape(1, 22, 22))[None])
     for method in METHODS.split():
         found = pb.saliency(model, np.repeat(both, 2, 0), target=[0, 1], method=method)
-        found.save(folder / f"saliency_{method.replace('+', 'p')}.png")
+        file = folder / f"saliency_{method.replace('+', 'p')}.png"
+        found.save(file, labels=["disc", "square", "cross"])
         upper = np.maximum(found.values[0].reshape(SIZE, SIZE), 0)
         near = upper[:17, :17].sum() / upper.sum()
         print(f"{method:16} {near:.0%} of the map of the disc is near it")

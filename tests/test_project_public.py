@@ -2,9 +2,11 @@
 
 import ast
 import importlib
+import importlib.metadata
 import inspect
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,9 @@ import pullback
 
 # One for each question of users (the verbs, `targets`, `saliency`), what they give and raise, how targets are named.
 # What is ready-made lies in modules, which are not counted. `inputs` is what the command line reads beside a function:
-# without it, a rule that is meant to differ from the derivative could not say so where it is written.
-MOST_NAMES = 22
+# without it, a rule that is meant to differ from the derivative could not say so where it is written. `__version__` is
+# what bug reports and other packages ask every package for.
+MOST_NAMES = 23
 FRAMEWORKS = ("tensorflow", "keras", "jax", "torch", "mxnet")
 PUBLIC = {
     "CheckFailed",
@@ -27,6 +30,7 @@ PUBLIC = {
     "Saliency",
     "UnmatchedOverride",
     "UnreachableOverride",
+    "__version__",
     "check",
     "custom_gradient",
     "explain",
@@ -91,6 +95,17 @@ def test_once_one_name_is_asked_for_all_are_there_to_be_found() -> None:
 def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'pullback' has no attribute 'chek'"):
         pullback.chek  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_version_is_the_one_that_is_installed() -> None:
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    declared = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
+    assert pullback.__version__ == declared == importlib.metadata.version("pullback")
+
+
+def test_a_star_import_leaves_the_version_of_the_importer_alone() -> None:
+    program = "__version__ = 'mine'; from pullback import *; print(__version__)"
+    assert output_of(program) == ["mine"]
 
 
 def test_the_public_names_are_few() -> None:

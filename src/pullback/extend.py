@@ -4,6 +4,7 @@ An engine is one folder under `pullback/engines/` whose package has a function `
 engines. It implements `Engine`; what it cannot do it declares in `Engine.cannot`, with the reason. See docs/engines.md.
 """
 
+from pullback import functions as functions
 from pullback import rules as rules
 from pullback._audit import HARMLESS as HARMLESS
 from pullback._audit import IDLE as IDLE
@@ -37,18 +38,21 @@ from pullback._function import provide as provide
 from pullback._listing import Target as Target
 from pullback._names import Reference as Reference
 from pullback._names import find as find
-from pullback._names import find_in_file as find_in_file
+from pullback._names import find_for_trusted_file as find_for_trusted_file
 from pullback._names import is_found as is_found
+from pullback._names import reduced as reduced
 from pullback._names import reference_to as reference_to
 from pullback._overriding import Activation as Activation
 from pullback._overriding import Override as Override
 from pullback._patch import PatchedFunction as PatchedFunction
 from pullback._patch import Replacement as Replacement
+from pullback._patch import Setting as Setting
 from pullback._patch import Shared as Shared
 from pullback._patch import Together as Together
 from pullback._patch import original_code as original_code
 from pullback._project import compatible as compatible
 from pullback._project import describe as describe
+from pullback._project import leaf_path as leaf_path
 from pullback._project import shape_text as shape_text
 from pullback._pullback import ANYTHING as ANYTHING
 from pullback._pullback import Gradients as Gradients
@@ -58,6 +62,7 @@ from pullback._reach import Substitution as Substitution
 from pullback._reach import attributes as attributes
 from pullback._reach import cells_of as cells_of
 from pullback._reach import function_behind as function_behind
+from pullback._reach import named_attributes as named_attributes
 from pullback._reach import package_of as package_of
 from pullback._reach import referred as referred
 from pullback._reach import unwrapped as unwrapped
@@ -80,6 +85,7 @@ from pullback._scope import guarded as guarded
 from pullback._scope import guarding as guarding
 from pullback._scope import hidden as hidden
 from pullback._scope import leave as leave
+from pullback._scope import matched_here as matched_here
 from pullback._scope import matching as matching
 from pullback._scope import note as note
 from pullback._scope import one_op_call as one_op_call
@@ -101,6 +107,7 @@ from pullback._targets import target_key as target_key
 from pullback._tree import Structure as Structure
 from pullback._tree import flat_tuple as flat_tuple
 from pullback._tree import flatten as flatten
+from pullback._tree import forget_leaf as forget_leaf
 from pullback._tree import map_leaves as map_leaves
 from pullback._tree import paths as paths
 from pullback._tree import scatter as scatter
@@ -137,6 +144,7 @@ from pullback.explain.nonfinite import NonFinite as NonFinite
 from pullback.functions.saving.checkpoint import checkpoint as checkpoint
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
+from pullback.rules._ready import READY as READY
 from pullback.rules._ready import ReadyRule as ReadyRule
 from pullback.saliency.protocol import LAST_FEATURES as LAST_FEATURES
 from pullback.saliency.protocol import ModelRun as ModelRun

@@ -1,13 +1,22 @@
 """The page of an audit, of results made by hand."""
 
+import re
+from collections import defaultdict
+from html.parser import HTMLParser
+
 from pullback.audit import results as r
 from pullback.audit.page import as_html, as_markdown, grouped
 
 OWN = "; none of 9 explanations tried predicts it (the engine's own gradient of Sink is wrong there, no rule of yours)"
 
 
+PROGRAM = (
+    "import numpy as np\n\nx = 1  # <x>\n\n\ndef f(x):\n    if x:\n        return np.sin(x) ** 2\n"
+)
+
+
 def fault(status: str = r.WRONG, diagnosis: str = "off by 3" + OWN) -> r.Fault:
-    return r.Fault(status, "all zeros", diagnosis, "f(x)", "x", "x = 1  # <x>\n", "got 2")
+    return r.Fault(status, "all zeros", diagnosis, "f(x)", "x", PROGRAM, "got 2\n  of `3`")
 
 
 OP = r.Result("tf.raw_ops.Sink", r.WRONG, cases=3, faults=(fault(),), mended="pb.functions.sink")
@@ -56,7 +65,7 @@ def test_a_cause_has_its_program_its_callers_and_what_mends_it() -> None:
     assert "explanations" not in cause
     assert "Also: `tf.sink`." in cause
     assert "`pb.functions.sink` is right there, of real numbers." in cause
-    assert "```py\nx = 1  # <x>\n```\n\n```text\ngot 2\n```" in cause
+    assert f"```py\n{PROGRAM}```\n\n```text\ngot 2\n  of `3`\n```" in cause
 
 
 def test_every_function_has_a_row_and_a_bar_does_not_end_a_cell() -> None:
@@ -66,9 +75,57 @@ def test_every_function_has_a_row_and_a_bar_does_not_end_a_cell() -> None:
     assert "| `tf.raw_ops.Nccl` | not called |  | it needs several GPUs |" in page
 
 
+class Texts(HTMLParser):
+    """The text of each element of the kinds that hold a program or a cell, and which are open at the end."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: dict[str, list[str]] = defaultdict(list)
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+            self.found[tag].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag == "meta" or self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in self.open:
+            self.found[tag][-1] += data
+
+
+def test_the_page_as_html_has_what_the_markdown_has() -> None:
+    page = Texts(as_html(HEAD, ALL))
+    assert page.open == []
+    assert page.found["pre"] == [PROGRAM.strip(), "got 2\n  of `3`"] * 2
+    titles = [line.lstrip("# ") for line in as_markdown(HEAD, ALL).splitlines() if line[:2] == "##"]
+    assert page.found["h2"] + page.found["h3"] == sorted(
+        (t.replace("`", "") for t in titles), key=lambda t: "." in t
+    )
+    assert "that is | what it is for" in page.found["td"]
+    rows = [line for line in as_markdown(HEAD, ALL).splitlines() if line.startswith("| ")]
+    assert len(page.found["tr"]) == len([row for row in rows if row.strip("| ")])
+
+
+def test_a_status_is_explained_in_a_sentence() -> None:
+    assert "\n\nThe gradient is NaN or infinite where" in as_markdown(HEAD, ALL)
+
+
+def test_every_rule_of_the_style_is_for_something_on_the_page() -> None:
+    """A style for another page's classes leaves this one bare."""
+    page = as_html(HEAD, ALL)
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    classes = set(re.findall(r"\.([a-z]\w*)", re.sub(r"\{[^}]*\}", "{}", style)))
+    assert classes == {"wide", "text"}
+    assert all(re.search(rf'class="{name}"', page) for name in classes)
+
+
 def test_the_page_as_html_escapes_what_is_code() -> None:
     page = as_html(HEAD, ALL)
-    assert "<h3><code>tf.raw_ops.Sink</code></h3>" in page
+    assert '<h3 id="tf-raw_ops-sink"><code>tf.raw_ops.Sink</code></h3>' in page
     assert "x = 1  # &lt;x&gt;" in page
     assert "<td><code>tf.sin</code></td>" in page
     assert "```" not in page

@@ -11,11 +11,13 @@ from pullback.audit import results as r
 from pullback.audit.catalogue import Case, Catalogue, NotCallable
 from pullback.audit.confirm import opinion
 from pullback.check import Report, check, progress
+from pullback.check.budget import quick_checks_within
 from pullback.check.report.data import Finding
 from pullback.errors import PullbackError
 
 _ENOUGH = 3  # faults of one function that are told apart by what is blamed and how
 _BUDGET = 3.0  # seconds of CPU time for one function; what is left of its inputs is counted
+_CALLS = 300  # of one check: ties and kinks, at which many inputs lie, take more than a quick look
 _RANDOM = "random: it gives other numbers each time, and is not judged"
 
 
@@ -120,7 +122,7 @@ class _Trial:
     def _report(self, case: Case, second: bool, options: dict[str, Any]) -> Report | None:
         fn, args = self._catalogue.function(case, second=second)
         try:
-            with progress.hidden():
+            with progress.hidden(), quick_checks_within(_CALLS):
                 return check(fn, *args, modes="none", **options)
         except PullbackError as error:
             self.reasons.append(str(error).splitlines()[0])

@@ -1,12 +1,12 @@
 """The page of an audit: counts, what is wrong and a program for each fault, and a line for every function."""
 
-import html as html_format
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pullback.audit import document
 from pullback.audit import results as r
+from pullback.audit.document import Block, Heading, Items, Paragraph, Program, Table
 from pullback.audit.results import Fault, Result
 
 _OWN = re.compile(r"\s*\(the engine's own gradient of (\w+) is wrong there, no rule of yours\)")
@@ -29,16 +29,25 @@ _LONG = 160  # characters of a diagnosis or reason in a table
 
 def as_markdown(head: Mapping[str, str], found: Sequence[Result]) -> str:
     """The page as Markdown."""
+    return document.as_markdown(_blocks(head, found))
+
+
+def as_html(head: Mapping[str, str], found: Sequence[Result]) -> str:
+    """The page as HTML that needs no network."""
+    return document.as_html(_blocks(head, found), f"Gradients of {head['version']}")
+
+
+def _blocks(head: Mapping[str, str], found: Sequence[Result]) -> list[Block]:
     groups = grouped(found)
-    parts = [
-        f"# What is wrong with the gradients of {head['version']}",
-        _introduction(head, found, groups),
+    return [
+        Heading(1, f"What is wrong with the gradients of {head['version']}"),
+        Paragraph(_introduction(head, found, groups)),
+        Paragraph(_METHOD),
         _counts(found),
-        *(_section(status, groups) for status in r.FAULTS),
-        _others(found),
-        _all(found),
+        *(block for status in r.FAULTS for block in _section(status, groups)),
+        *_others(found),
+        *_all(found),
     ]
-    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def grouped(found: Iterable[Result]) -> dict[str, list[Result]]:
@@ -73,40 +82,43 @@ def _introduction(
         f"`pullback audit {head['framework']}` on {head['date']}: {share} ops, functions, layers and losses "
         f"looked at, {called:,} of them called, with {sets:,} sets of inputs made for them ({left:,} more were "
         f"left out for want of time). The gradient of {faulty:,} is wrong, NaN or missing somewhere, for "
-        f"{causes} as far as they can be told apart.\n\n{_METHOD}"
+        f"{causes} as far as they can be told apart."
     )
 
 
-def _counts(found: Sequence[Result]) -> str:
+def _counts(found: Sequence[Result]) -> Block:
     counts = Counter(one.status for one in found)
     rows = [
-        f"| {kind} | {counts[kind]:,} | {meaning} |"
-        for kind, meaning in r.MEANING.items()
-        if counts[kind]
+        (kind, f"{counts[kind]:,}", meaning) for kind, meaning in r.MEANING.items() if counts[kind]
     ]
-    return "\n".join(["| | functions | |", "|---|---|---|", *rows])
+    return Table(("", "functions", ""), tuple(rows))
 
 
-def _section(status: str, groups: Mapping[str, list[Result]]) -> str:
+def _section(status: str, groups: Mapping[str, list[Result]]) -> list[Block]:
     chosen = {name: ones for name, ones in groups.items() if ones[0].status == status}
-    if not chosen:
-        return ""
-    parts = [_cause(name, ones) for name, ones in sorted(chosen.items())]
-    return "\n\n".join([f"## {_TITLES[status]}", f"{r.MEANING[status].capitalize()}.", *parts])
+    causes = [block for name, ones in sorted(chosen.items()) for block in _cause(name, ones)]
+    about = _meaning(status)
+    return [Heading(2, _TITLES[status]), about, *causes] if causes else []
 
 
-def _cause(name: str, ones: Sequence[Result]) -> str:
+def _meaning(status: str) -> Block:
+    text = r.MEANING[status]
+    return Paragraph(f"{text[0].upper()}{text[1:]}.")
+
+
+def _cause(name: str, ones: Sequence[Result]) -> Iterator[Block]:
     first = ones[0]
     faults = [f for f in first.faults if f.status in r.FAULTS]
     mended = next((one.mended for one in ones if one.mended), "")
     known = [*first.aliases, *(one.name for one in ones if one.name != name)]
-    others = [f"`{other}`" for other in known]
-    lines = [f"### `{name}`"]
-    lines += ["\n".join(f"- {_told(fault, first.status)}" for fault in faults)]
-    lines += [f"Also: {', '.join(others)}."] if others else []
-    lines += [f"`{mended}` is right there, of real numbers."] if mended else []
-    lines += [f"```py\n{faults[0].script.strip()}\n```", f"```text\n{faults[0].shown.strip()}\n```"]
-    return "\n\n".join(lines)
+    yield Heading(3, f"`{name}`")
+    yield Items(tuple(_told(fault, first.status) for fault in faults))
+    if known:
+        yield Paragraph(f"Also: {', '.join(f'`{other}`' for other in known)}.")
+    if mended:
+        yield Paragraph(f"`{mended}` is right there, of real numbers.")
+    yield Program("py", faults[0].script)
+    yield Program("text", faults[0].shown)
 
 
 def _told(fault: Fault, usual: str) -> str:
@@ -120,32 +132,30 @@ def _plain(diagnosis: str) -> str:
     return _UNEXPLAINED.sub("", _OWN.sub("", diagnosis))
 
 
-def _others(found: Sequence[Result]) -> str:
-    parts: list[str] = []
+def _others(found: Sequence[Result]) -> Iterator[Block]:
     for status in (r.SINGULAR, r.DESIGN, r.UNCONFIRMED, r.LOST, r.UNDECIDED):
-        chosen = [one for one in found if one.status == status]
-        if chosen:
-            rows = [f"| `{one.name}` | {_cell(_why(one))} |" for one in chosen]
-            head = [f"## {status.capitalize()}", "", f"{r.MEANING[status].capitalize()}.", ""]
-            parts.append("\n".join([*head, "| | |", "|---|---|", *rows]))
-    crashed = [f"| `{one.name}` | {one.crash} |" for one in found if one.crash]
+        rows = [(f"`{one.name}`", _cell(_why(one))) for one in found if one.status == status]
+        if rows:
+            yield Heading(2, status.capitalize())
+            yield _meaning(status)
+            yield Table(("", ""), tuple(rows))
+    crashed = [(f"`{one.name}`", one.crash) for one in found if one.crash]
     if crashed:
-        told = "With axes of size 1 or 0 the process ended; the rest was audited without them."
-        parts.append("\n".join(["## Crashes", "", told, "", "| | |", "|---|---|", *crashed]))
-    return "\n\n".join(parts)
+        yield Heading(2, "Crashes")
+        yield Paragraph(
+            "With axes of size 1 or 0 the process ended; the rest was audited without them."
+        )
+        yield Table(("", ""), tuple(crashed))
 
 
 def _why(one: Result) -> str:
     return one.reason or (one.faults[0].diagnosis if one.faults else "")
 
 
-def _all(found: Sequence[Result]) -> str:
-    rows = [
-        f"| `{one.name}` | {one.status} | {one.cases or ''} | {_cell(_note(one))} |"
-        for one in found
-    ]
-    head = ["## Every function", "", "| | | sets of inputs | |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows])
+def _all(found: Sequence[Result]) -> Iterator[Block]:
+    rows = [(f"`{one.name}`", one.status, str(one.cases or ""), _cell(_note(one))) for one in found]
+    yield Heading(2, "Every function")
+    yield Table(("", "", "sets of inputs", ""), tuple(rows))
 
 
 def _note(one: Result) -> str:
@@ -156,47 +166,4 @@ def _note(one: Result) -> str:
 
 def _cell(text: str) -> str:
     plain = " ".join(_plain(text).split())
-    plain = plain if len(plain) <= _LONG else plain[: _LONG - 1] + "…"
-    code = plain.split("`")
-    code[::2] = [part.replace("<", "&lt;").replace("[", "&#91;") for part in code[::2]]
-    return "`".join(code).replace("|", "\\|")
-
-
-def as_html(head: Mapping[str, str], found: Sequence[Result]) -> str:
-    """The page as HTML that needs no network."""
-    style = resources.files("pullback.check.report").joinpath("page.css").read_text("utf-8")
-    body = _as_tags(as_markdown(head, found))
-    title = html_format.escape(f"Gradients of {head['version']}")
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{style}</style></head>\n<body>\n{body}\n</body></html>\n"
-    )
-
-
-def _as_tags(markdown: str) -> str:
-    """The Markdown of this page in tags: headings, tables, lists, code and paragraphs are all it has."""
-    return "\n".join(
-        _block(block) for block in re.split(r"\n\n(?![^`]*```$)", markdown.strip()) if block
-    )
-
-
-def _block(block: str) -> str:
-    lines = block.splitlines()
-    if block.startswith("```"):
-        return f"<pre><code>{html_format.escape(chr(10).join(lines[1:-1]))}</code></pre>"
-    if block.startswith("#"):
-        level = len(block) - len(block.lstrip("#"))
-        return f"<h{level}>{_inline(lines[0][level + 1 :])}</h{level}>" + "".join(
-            map(_block, lines[1:])
-        )
-    if block.startswith("|"):
-        rows = [line.strip("|").split(" | ") for line in lines if not line.startswith("|---")]
-        cells = ["".join(f"<td>{_inline(cell.strip())}</td>" for cell in row) for row in rows]
-        return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
-    if block.startswith("- "):
-        return "<ul>" + "".join(f"<li>{_inline(line[2:])}</li>" for line in lines) + "</ul>"
-    return f"<p>{_inline(block)}</p>"
-
-
-def _inline(text: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html_format.escape(html_format.unescape(text)))
+    return plain if len(plain) <= _LONG else plain[: _LONG - 1] + "…"
