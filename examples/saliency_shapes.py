@@ -12,6 +12,7 @@ import numpy as np
 import pullback as pb
 
 SIZE = 32
+LABELS = ["disc", "square", "cross"]
 METHODS = "gradient input_x_gradient integrated smoothgrad guided deconv gradcam gradcam++ guided_gradcam deeplift lrp"
 draw = np.random.default_rng(0)
 down, across = np.mgrid[:SIZE, :SIZE]
@@ -20,7 +21,7 @@ down, across = np.mgrid[:SIZE, :SIZE]
 def shape(kind, x, y):
     """A disc, a square or a cross."""
     dx, dy = np.abs(across - x), np.abs(down - y)
-    near, far = np.minimum(dx, dy), np.maximum(dx, dy)
+    near, far = np.sort([dx, dy], 0)
     return [np.hypot(dx, dy) < 5, far < 4.5, (near < 1.5) & (far < 5.5)][kind].astype("f")
 
 
@@ -49,13 +50,11 @@ def trained():
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    model = trained()
+    folder, model = Path(sys.argv[1] if len(sys.argv) > 1 else "."), trained()
     both = noisy((shape(0, 9, 10) + shape(1, 22, 22))[None])
     for method in METHODS.split():
         found = pb.saliency(model, np.repeat(both, 2, 0), target=[0, 1], method=method)
-        file = folder / f"saliency_{method.replace('+', 'p')}.png"
-        found.save(file, labels=["disc", "square", "cross"])
+        found.save(folder / f"saliency_{method.replace('+', 'p')}.png", labels=LABELS)
         upper = np.maximum(found.values[0].reshape(SIZE, SIZE), 0)
-        near = upper[:17, :17].sum() / upper.sum()
-        print(f"{method:16} {near:.0%} of the map of the disc is near it")
+        share = upper[:17, :17].sum() / upper.sum()
+        print(f"{method:16} {share:.0%} of the map of the disc is near it")

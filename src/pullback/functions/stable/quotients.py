@@ -25,9 +25,11 @@ def quotient(x: Any, y: Any) -> Any:
 
     def quotient_pullback(dz: Any, *, outputs: Any) -> Any:
         over = reciprocal(y)
+        # Forward mode multiplies by this first: its 0 · ∞ is to be 0 as well.
+        of_y = xp.where((x == 0) & (y == 0), xp.zeros_like(over), over)
         return {
             "x": xp.times_or_zero(over, dz),
-            "y": -xp.times_or_zero(over, xp.times_or_zero(outputs, dz)),
+            "y": -xp.times_or_zero(of_y, xp.times_or_zero(outputs, dz)),
         }
 
     return xp.where(x == 0, xp.zeros_like(x), x / y), quotient_pullback

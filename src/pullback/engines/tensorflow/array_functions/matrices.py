@@ -61,6 +61,10 @@ def solve(matrices: Any, right: Any) -> Any:
 
 def slope_at(function: Any, x: Any) -> Any:
     """The derivative of a function of single entries."""
+    if not tf.executing_eagerly():
+        # No tape records in a rule that forward mode differentiates inside of a call of a tf.function.
+        x = tf.identity(x)
+        return tf.gradients(function(x), x, unconnected_gradients=tf.UnconnectedGradients.ZERO)[0]
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = function(x)
