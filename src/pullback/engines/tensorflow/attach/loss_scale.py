@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.splice import splice
-from pullback.engines.tensorflow.tf_private import loss_scaling
+from pullback.engines.tensorflow.tf_private import loss_scaling, transposing
 from pullback.errors import UnsupportedError
 from pullback.extend import PatchedFunction, Spec, set_for
 
@@ -87,6 +87,10 @@ def loss_scale() -> LossScale | None:
     if value is None:
         inside, graph = _around()
         if not _may_be_scaled(graph):
+            return None
+        if transposing.accumulator_is_open():
+            # TensorFlow refuses a backward pass with more to capture where it differentiates a function forward. There
+            # rules have to be linear, and to a linear one the scale makes no difference.
             return None
         value = _captured(inside, graph.capture(_stand_in()))[0]
     return LossScale(value)
