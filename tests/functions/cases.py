@@ -21,6 +21,7 @@ class Case:
     formula: Callable[..., Any]
     at: Sequence[Any]
     second_order: bool = True
+    refused_in: tuple[str, ...] = ()
     domain: dict[str, Any] | None = None
 
     def tensors(self) -> list[Any]:
@@ -276,6 +277,7 @@ CASES = [
         lambda a: exponential(a) * WEIGHTS,
         [TWICE],
         second_order=False,
+        refused_in=("forward mode",),
     ),
     Case(
         "eigh",
