@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import pullback as pb
 from pullback.errors import UnsupportedError
