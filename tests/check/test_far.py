@@ -82,3 +82,10 @@ def test_values_stay_where_they_are_meant():
     )
     assert check(fn, tf.constant(X, tf.float32), domain=(-50.0, 50.0)).verdict == "right"
     assert check(fn, tf.constant(X, tf.float32)).verdict == "wrong"
+
+
+@pytest.mark.parametrize("fn", [tf.sqrt, lambda x: tf.reduce_sum(tf.sqrt(x))], ids=["sqrt", "sum"])
+def test_what_is_not_finite_as_given_says_nothing_of_farther_out(fn):
+    report = check(fn, tf.constant([0.0, 1.0]))
+    assert report.verdict == "undecided"
+    assert "is not finite where" not in str(report)

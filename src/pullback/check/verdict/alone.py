@@ -40,6 +40,11 @@ class Share:
         """The most that is said of it."""
         return max(abs(self.claimed), abs(self.own or 0.0))
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether no entry works against another one."""
+        return not self.size > abs(self.claimed)
+
 
 @dataclass(frozen=True)
 class Outcome:

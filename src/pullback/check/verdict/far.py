@@ -26,15 +26,17 @@ def far_out(course: "Course") -> Iterator[Problem]:
     layout, x = course.subject.inputs, course.start
     if x.size >= n.LARGE_INPUT or course.given is None or not np.isfinite(x).all():
         return
-    every = np.ones(x.size, bool)
-    rays = [_Ray(course, every, 1.0)]
+    every, known = np.ones(x.size, bool), _run(course, x)
+    if known is None:
+        return
+    rays = [_Ray(course, every, 1.0, known)]
     if not ((x > 0).any() and (x < 0).any()):
-        rays.append(_Ray(course, every, -1.0))
+        rays.append(_Ray(course, every, -1.0, known))
     for ray in rays:
         yield from ray.judge()
     if rays[0].reach < n.SHORT_WAY and 1 < len(layout.leaves) <= n.SEVERAL:
         for k in range(len(layout.leaves)):
-            ray = _Ray(course, layout.fill(list(range(len(layout.leaves)))) == k, 1.0)
+            ray = _Ray(course, layout.fill(list(range(len(layout.leaves)))) == k, 1.0, known)
             yield from ray.judge()
 
 
@@ -45,6 +47,7 @@ class _Ray:
     course: "Course"
     moved: Array
     sign: float
+    known: Array  # where the gradient is not finite as given: other parts of the check tell of it
     reach: float = 1.0
 
     def at(self, times: float) -> Array:
@@ -54,7 +57,10 @@ class _Ray:
     def seen(self, times: float) -> Array | None:
         """Where the gradient is not finite; nothing outside of the domain, or where the function has no value."""
         x = self.at(times)
-        return _run(self.course, x) if np.array_equal(self.course.within(Kind.FAR)(x), x) else None
+        if not np.array_equal(self.course.within(Kind.FAR)(x), x):
+            return None
+        seen = _run(self.course, x)
+        return None if seen is None else seen & ~self.known
 
     @property
     def most(self) -> float:

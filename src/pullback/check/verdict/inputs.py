@@ -112,6 +112,13 @@ class EachInput:
                 yield from self._moved(joint, [share])
         elif found.state == State.WRONG:
             yield Problem(Failure.VALUE, joint.point, found.trial, found.wrong)
+        elif not shares[0].adds_up:
+            yield from self._moved(joint, [self._adding_up(shares[0], joint)])
+
+    def _adding_up(self, share: Share, joint: Trial) -> Share:
+        """Each entry moved to the side on which the rule says that the result grows: nothing cancels."""
+        grows = np.where(joint.rule.r < 0, -1.0, 1.0)
+        return self._share(share.leaf, grows * np.abs(share.u), joint.rule.r)
 
     def _at_rest(
         self, joint: Trial, shares: Sequence[Share], noise: Mapping[int, float]
