@@ -165,11 +165,10 @@ def _parts(course: Course, quick: bool, modes: Sequence[str]) -> Generator[Probl
 def _in_few_calls(course: Course, parts: Iterator[Problem]) -> Iterator[Problem]:
     """A quick check keeps to its calls, whatever it meets; the last one of them is for the end."""
     most = budget.quick.get()
-    with course.subject.within(most - 1):
-        try:
-            yield from parts
-        except budget.Spent:
-            course.has_no_calls_left(most)
+    with course.subject.within(most - 1) as spent, contextlib.suppress(budget.Spent):
+        yield from parts
+    if spent.is_spent:
+        course.has_no_calls_left(most)
 
 
 def _wanted(rule: Probe, options: Options) -> Sequence[str]:

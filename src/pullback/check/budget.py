@@ -14,7 +14,7 @@ quick: ContextVar[int] = ContextVar("quick", default=n.QUICK_CALLS)
 
 @contextlib.contextmanager
 def quick_checks_within(calls: int) -> Generator[None]:
-    """Quick checks in the block may make more calls than users are promised."""
+    """Quick checks in the block may make other numbers of calls than users are promised."""
     token = quick.set(calls)
     try:
         yield

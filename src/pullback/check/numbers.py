@@ -100,10 +100,10 @@ HALVINGS = 14
 # A slip in every run of a loop costs a sweep through the program: so many are tried.
 MOST_SWEEPS = 100
 
-# What may be spent: calls of a quick check, which needs about 30 where nothing is suspect; calls and seconds of CPU
-# time of a diagnosis, beyond those of the verdict: for an explanation, and then for the smallest failing input and
-# pictures.
-QUICK_CALLS, USUAL_QUICK_CALLS = 3_000, 30
+# What may be spent: calls of a quick check, of its own or where the command line looks into a suspicion; calls and
+# seconds of CPU time of a diagnosis, beyond those of the verdict: for an explanation, and then for the smallest failing
+# input and pictures.
+QUICK_CALLS, LOOK_CALLS = 30, 3_000
 EXPLAINING_CALLS, EXPLAINING_SECONDS = 6_000, 3.5
 SHOWING_CALLS, SHOWING_SECONDS = 3_000, 1.5
 # A function that waits for something else than this process may take so many times the seconds.

@@ -172,12 +172,12 @@ class Course:
         return not why
 
     def has_no_calls_left(self, most: int) -> None:
-        """The verdict is on what was tested: the given arguments, or nothing."""
+        """The verdict is on what was tested: the given arguments, if nothing was left open elsewhere; or nothing."""
         only = f"a quick check makes no more than {most} calls"
-        if self.has_passed_contract:
+        if self.has_passed_contract and not self.record.open_elsewhere:
             self.record.note(f"no other point was tested to the end: {only}")
         else:
-            self.record.reasons.append(f"{only}, which do not decide it: leave `quick` out")
+            self.record.reasons.append(f"{only}, which do not settle it: leave `quick` out")
 
     # given arguments and contract
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pullback.check import numbers as n
+from pullback.check.budget import Spent
 from pullback.check.probe import Array
 from pullback.check.search.points import Point
 from pullback.check.verdict.intermediate import is_unsettled
@@ -62,7 +63,11 @@ def _judged(course: "Course", trial: Trial, kind: Failure) -> Iterator[Problem]:
     if not suspects.size:
         _told(course, trial, suspects)
         return
-    found = resolve(course.subject, trial, suspects)
+    try:
+        found = resolve(course.subject, trial, suspects)
+    except Spent:  # nobody knows what they come to
+        course.record.open_elsewhere += suspects.size
+        raise
     course.record.kinks += found.at_kink.size
     wrong = found.wrong[~is_tolerated(course, trial, found.wrong, found.off)]
     bent = wrong.size and trial.point.kind.is_threshold and found.bends.all()

@@ -126,7 +126,7 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
 
     A quick check has calls for one of them.
     """
-    if subject.budget is not None and subject.budget.calls < n.USUAL_QUICK_CALLS:
+    if subject.budget is not None and subject.budget.calls < n.QUICK_CALLS:
         return (_rough,)
     first = (_noise, _neighbours) if is_noisy(subject) else (_neighbours, _noise)
     last = (_plainly,) if trial.point.is_given else ()
@@ -174,8 +174,7 @@ def _plainly(doubt: Doubt) -> Array:
     steps = unit**n.MOST_RADIUS * np.array([0.5, 1.0, 2.0, 4.0])
     quotients = np.array([(line(h) - line(-h)) / (2 * h) for h in steps])
     errors = np.abs(np.diff(quotients, axis=0)) + unit * claim.size / steps[:-1, None]
-    best = np.argmin(np.where(np.isnan(errors), np.inf, errors), axis=0), np.arange(claim.size.size)
-    narrow, error = quotients[best], errors[best]
+    narrow, error = _steadiest(quotients, errors)
     gap = np.abs(narrow - claim.value)
     size = np.abs(narrow) + np.abs(claim.value) + usual_size(doubt.trial.claimed)
     sure = (doubt.found.state == State.OPEN) & (error <= n.COARSE * size)
@@ -184,8 +183,17 @@ def _plainly(doubt: Doubt) -> Array:
     finer = ladder | (doubt.off > n.BARS * doubt.found.error)
     finer &= not is_noisy(doubt.subject)
     state = np.where(sure & (gap <= error) & ~finer, State.RIGHT, doubt.found.state)
-    far = gap > np.fmax(n.UNITS * error, claim.epsilon**n.FINE * size)
+    # two steps agree by chance now and then where a function bends a lot: three condemn
+    thrice, error = _steadiest(quotients, np.fmax(errors[:-1], errors[1:]))
+    far = np.abs(thrice - claim.value) > np.fmax(n.UNITS * error, claim.epsilon**n.FINE * size)
     return np.where(sure & far, State.WRONG, state)
+
+
+def _steadiest(quotients: Array, errors: Array) -> tuple[Array, Array]:
+    """The quotient of the least error, entry by entry."""
+    best = np.argmin(np.where(np.isnan(errors), np.inf, errors), axis=0)
+    which = best, np.arange(best.size)
+    return quotients[which], errors[which]
 
 
 def _stairs(doubt: Doubt) -> Array:

@@ -64,7 +64,11 @@ def _kept(axes: int, large: bool) -> int:
 
 
 def with_more_axes(found: Found) -> list[Found]:
-    """One axis more for the first tensor whose shape is left open, and for those of the same shape."""
+    """One axis more for the first tensor whose shape is left open, and for those of the same shape.
+
+    Only where no tensor has more axes, and none that is described as many: what is broadcast against another is no
+    batch of its own.
+    """
     return _remade(found, _with_more)
 
 
@@ -75,10 +79,15 @@ def with_fewer_axes(found: Found) -> list[Found]:
 
 def _with_more(recipe: Recipe) -> tuple[Shape, ...]:
     first = next((s for one, s in _pairs(recipe) if _is_open(one) and len(s) in (1, 2)), None)
-    if first is None:
+    if first is None or any(_outranks(one, s, first) for one, s in _pairs(recipe)):
         return recipe.shapes
     longer = (_BATCH, *first) if len(first) == 1 else (first[0], _MORE, first[1])
     return tuple(longer if _is_open(one) and s == first else s for one, s in _pairs(recipe))
+
+
+def _outranks(wanted: Wanted, shape: Shape, first: Shape) -> bool:
+    is_as_long = len(shape) == len(first) and not _is_open(wanted)
+    return wanted.is_tensor and (len(shape) > len(first) or is_as_long)
 
 
 def _with_fewer(recipe: Recipe) -> tuple[Shape, ...]:

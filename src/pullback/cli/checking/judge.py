@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from pullback._engine import only_engine
-from pullback.check import Report, progress
+from pullback.check import Report, numbers, progress
 from pullback.check import check as check_gradient
+from pullback.check.budget import quick_checks_within
 from pullback.check.diagnosis.meant import meaning
 from pullback.cli.checking.caveats import caveat_of
 from pullback.cli.checking.elsewhere import right_elsewhere, symmetric_instead
@@ -174,7 +175,8 @@ def _elsewhere(report: Report, found: Found, options: Mapping[str, Any]) -> str:
     """Other shapes with which it is right: those that were made up first may not be meant."""
 
     def is_right(one: Found) -> bool:
-        return _report_of(one, {**options, "quick": True, "explain": False}).ok
+        with quick_checks_within(numbers.LOOK_CALLS):
+            return _report_of(one, {**options, "quick": True, "explain": False}).ok
 
     # what is wrong at special points alone is not wrong for its shape
     right = None if report.findings[0].made_up else right_elsewhere(found, is_right)

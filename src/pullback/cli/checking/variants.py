@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pullback._engine import only_engine
+from pullback.check.budget import quick_checks_within
+from pullback.check.numbers import LOOK_CALLS
 from pullback.cli.checking.calling import callables_in, called, signature_holder
 from pullback.cli.checking.caveats import Check, caveat_of
 from pullback.cli.checking.elsewhere import (
@@ -71,7 +73,8 @@ def slip_of(found: Found, options: Mapping[str, Any], check: Check) -> Slip | No
         if ran.fault and not ran.is_misshapen and variant.fault_counts:
             return Slip(f"with {variant.words}, the rule raises {ran.fault}", one, variant.counts)
         try:
-            report = check(one, {**options, "quick": True})
+            with quick_checks_within(LOOK_CALLS):
+                report = check(one, {**options, "quick": True})
         except CheckError:
             continue
         if report.verdict == "wrong" and not caveat_of(report, one, options, check):

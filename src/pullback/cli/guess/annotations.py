@@ -89,9 +89,10 @@ def _of_dims(text: str, dtype: str) -> Wanted:
 def dims_of(text: str) -> Dims:
     """The dimensions of `"batch *rest 3"`; what stands for any number of them is one, or none for `...`.
 
-    >>> dims_of("batch 3 dim=4")
-    ('batch', 3, 4)
+    >>> dims_of("batch 3 dim=4"), dims_of("2 * units")
+    (('batch', 3, 4), ('2*units',))
     """
+    text = re.sub(r"(?<=\w)\s+([+*-]|//?)\s+(?=\w)", r"\1", text)  # a formula is one size
     parts = [w.strip() for w in text.split(",")] if "," in text else text.split()
     words = [w.rpartition("=")[2] for w in parts if w not in ("...", "")]
     words = [w.strip("*#?_ ") or "free" for w in words]

@@ -22,6 +22,7 @@ _CROSS = re.compile(
 )  # N x D
 _LENGTH = re.compile(r"\bvector (?:of|with) (?:length|size|dim(?:ension)?) `?(\w+)`?", re.I)
 _POWER_OF_REALS = re.compile(r"\b(?:R|ℝ)\^[\{\(]?(\w+)\b(?!\s*(?:×|x\b))")
+_SHAPE_AT_THE_END = re.compile(rf",\s*\[({_INSIDE})\]\s*\.?\s*$")
 # A reference, or an interval.
 _NO_SHAPE = re.compile(r"\s*(?:\d+|[\d.]*\b0\b.*|.*(?:^|[,\s])-.*|.*\d\.\d.*|.*\binf\b.*)\s*")
 _LIKE = re.compile(
@@ -139,19 +140,20 @@ def from_docstring(doc: str, name: str) -> list[Wanted]:
     values = next((kind for pattern, kind in _VALUES.items() if re.search(pattern, said, re.I)), "")
     if ranges and float(ranges[1]) < float(ranges[2]) and values not in _PLAINER:
         values = f"{ranges[1]} to {ranges[2]}"
+    same_as = like[1] if like and like[1] != name and dims is None else ""
     if re.search(_WHOLE, said, re.I) and not re.search(r"float|one-?hot", said, re.I):
-        plain = [Wanted(DOCSTRING, 2)] if dims is None else []
+        plain = [] if dims is not None or same_as else [Wanted(DOCSTRING, 2)]
         values = "positive" if is_length(name) or re.search(r">=? ?1\b|positive", said) else ""
-        return [*plain, Wanted(DOCSTRING, dims=dims, dtype="int32", values=values)]
-    if re.search(r"\bbool(?:ean)?\b", said, re.I) and dims is not None:
-        return [Wanted(DOCSTRING, dims=dims, dtype="bool")]
+        return [*plain, Wanted(DOCSTRING, dims=dims, dtype="int32", values=values, like=same_as)]
+    if re.search(r"\bbool(?:ean)?\b", said, re.I) and (dims is not None or same_as):
+        return [Wanted(DOCSTRING, dims=dims, dtype="bool", like=same_as)]
     if re.search(r"\bcomplex(?:64|128)?\b", said, re.I):
         wide = "complex128" if "complex128" in said else "complex64"
         return [Wanted(DOCSTRING, dims=dims, dtype=wide)]
     if dims is None and (values in _OF_MATRICES or re.search(r"\bsquare matri", said, re.I)):
         dims = ("n", "n")
-    if like and like[1] != name and dims is None:
-        return [Wanted(DOCSTRING, values=values, like=like[1])]
+    if same_as:
+        return [Wanted(DOCSTRING, values=values, like=same_as)]
     return [Wanted(DOCSTRING, dims=dims, values=values)] if dims is not None or values else []
 
 
@@ -174,7 +176,7 @@ def says_tensor(doc: str, name: str) -> bool:
 
 def _shape_in(said: str) -> str | None:
     """What stands in the brackets of a shape; a reference or an interval is none."""
-    for found in (_SHAPE.search(said), _BARE_SHAPE.search(said)):
+    for found in (pattern.search(said) for pattern in (_SHAPE, _BARE_SHAPE, _SHAPE_AT_THE_END)):
         inside = next((group for group in found.groups() if group is not None), "") if found else ""
         if found and not _NO_SHAPE.fullmatch(inside):
             return inside
