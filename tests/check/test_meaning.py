@@ -149,3 +149,16 @@ def test_another_input_is_diagnosed_as_ever():
     report = pb.check(quantized, X, tf.constant(1.5), modes="none")
     assert [finding.kind for finding in report.findings] == ["passed", "factor"]
     assert "2× too large" in report.findings[1].diagnosis
+
+
+@pytest.mark.parametrize("share", [1e-9, 1e-7, 1e-3])
+def test_a_function_whose_change_rounding_hides_is_not_called_flat(share):
+    @tf.custom_gradient
+    def regularised(x, w):
+        """The factor 2 is missing in the gradient for `w`."""
+        total = tf.reduce_sum(x * x) + share * tf.reduce_sum(w * w)
+        return total, lambda dy: (2 * dy * x, share * dy * w)
+
+    report = pb.check(regularised, tf.constant([1000.0, 1200.0]), tf.constant([0.3, 0.5]))
+    assert report.verdict == "wrong"
+    assert report.diagnosis == "the gradient for `w` is 2× too small: a factor 2 is missing"

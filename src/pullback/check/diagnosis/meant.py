@@ -38,6 +38,11 @@ class Runs(Protocol):
         """The leaves of what the function returns."""
         ...
 
+    @property
+    def value_epsilon(self) -> float:
+        """The rounding unit in which the values are computed."""
+        ...
+
     def start(self) -> list[Array]:
         """The inputs the user gave."""
         ...
@@ -61,6 +66,7 @@ class Counted:
             self.probe.outputs,
             self.probe.start,
         )
+        self.value_epsilon = self.probe.value_epsilon
 
     def values(self, xs: Arrays) -> list[Array]:
         """The outputs at `xs`."""
@@ -116,6 +122,8 @@ def _of_flat(probe: Runs) -> Deliberate | None:
     for k, leaf in enumerate(probe.inputs):
         if leaf.is_complex or not all(_is_flat(probe, xs, k, rng) for xs in points):
             continue
+        if all(_is_hidden(probe, xs, k) for xs in points):
+            continue
         found = _words_of_flat(probe, points, k)
         if found is not None:
             return found
@@ -131,6 +139,18 @@ def _is_flat(probe: Runs, xs: Arrays, k: int, rng: Any) -> bool:
         if not all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)):
             return False
     return True
+
+
+def _is_hidden(probe: Runs, xs: Arrays, k: int) -> bool:
+    """Whether rounding hides what the rule says that such steps change."""
+    ws = _upstreams(probe, np.random.default_rng(1))
+    ys, gradients = probe.vjp(xs, ws)
+    gradient = gradients[k]
+    if gradient is None:
+        return False
+    change = np.abs(gradient * _STEP * np.maximum(abs(xs[k]), 1.0)).max(initial=0.0)
+    size = sum(float(np.abs(w * y).sum()) for w, y in zip(ws, ys, strict=True))
+    return 0 < change < _ROUNDINGS * probe.value_epsilon * size
 
 
 def _words_of_flat(probe: Runs, points: list[Arrays], k: int) -> Deliberate | None:
