@@ -6,7 +6,7 @@ import typing
 import pytest
 
 from pullback.cli.guess.annotations import from_annotation
-from pullback.cli.guess.docstrings import from_docstring, from_sentence
+from pullback.cli.guess.docstrings import allows_more_axes, from_docstring, from_sentence
 from pullback.cli.guess.names import from_name, is_data, is_setting, may_be_learnt
 from pullback.cli.guess.reading import readings, variations
 from pullback.cli.guess.shapes import tried
@@ -272,6 +272,18 @@ def test_shapes_are_read_as_they_are_written_in_prose(said, name, dims):
 def test_axes_are_told_in_passing(said, axes, dims):
     wanted = from_sentence(said, "x", alone=True)
     assert (wanted.axes, wanted.dims) == (axes, dims)
+
+
+def test_real_numbers_do_where_complex_ones_are_taken_as_well():
+    said = "x: A Tensor. Must be one of these types: float32, float64, complex64. It has any shape."
+    assert not [w for w in from_docstring(said, "x") if w.dtype]
+    assert from_docstring("x: a complex64 tensor", "x")[0].dtype == "complex64"
+
+
+def test_a_batch_that_is_an_axis_of_a_shape_is_no_other():
+    assert not allows_more_axes("Soft-margin triplet loss on embeddings [batch, dim]: anchor, positive, negative.")
+    assert allows_more_axes("Loss of labels [..., classes].")
+    assert allows_more_axes("Loss of a batch of labels.")
 
 
 def test_a_tensor_has_the_shape_of_the_one_that_it_is_said_to_be_like():

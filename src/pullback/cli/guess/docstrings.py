@@ -58,6 +58,7 @@ _RANGE_OF_NUMBERS = re.compile(
 )
 _RANGE = r"(?:in|within|between|range|interval)\s*[`\"']*[\[\(]\s*-?[\d.]+\s*,\s*-?[\w.]+\s*[\]\)]"
 _WHOLE = r"\bint(?:eger)?s?(?:32|64)?\b|indices|class ids"
+_REAL = r"\breal\b|\bb?float(?:16|32|64)?\b|\bhalf\b"  # such numbers will do, where complex ones are taken as well
 # Where the text on a parameter ends: at the next one, on a line of its own or not, or at an empty line.
 _ENTRY = r"[\*`]*\w+(?:(?:, | and )\w+)*[\*`]*\s*(?:\([^)]*\))?[ \t]*:(?!\w)"
 _END = rf"(?=^\s*{_ENTRY}|[;,.]\s+{_ENTRY}|^\s*$|^\s*:param|\Z)"
@@ -81,8 +82,13 @@ _ANY_AXES = re.compile(
 
 
 def allows_more_axes(doc: str) -> bool:
-    """Whether a docstring speaks of batches, or of tensors of any shape."""
-    return bool(_ANY_AXES.search(doc))
+    """Whether a docstring speaks of tensors of any shape, or of batches beyond the axes of a shape.
+
+    >>> allows_more_axes("Loss of a batch of labels."), allows_more_axes("Loss of labels [batch, classes].")
+    (True, False)
+    """
+    apart = re.sub(_BRACKETS, lambda shape: shape[0] if "..." in shape[0] else "", doc)
+    return bool(_ANY_AXES.search(apart))
 
 
 def from_sentence(doc: str, name: str, *, alone: bool) -> Wanted:
@@ -147,7 +153,7 @@ def from_docstring(doc: str, name: str) -> list[Wanted]:
         return [*plain, Wanted(DOCSTRING, dims=dims, dtype="int32", values=values, like=same_as)]
     if re.search(r"\bbool(?:ean)?\b", said, re.I) and (dims is not None or same_as):
         return [Wanted(DOCSTRING, dims=dims, dtype="bool", like=same_as)]
-    if re.search(r"\bcomplex(?:64|128)?\b", said, re.I):
+    if re.search(r"\bcomplex(?:64|128)?\b", said, re.I) and not re.search(_REAL, said, re.I):
         wide = "complex128" if "complex128" in said else "complex64"
         return [Wanted(DOCSTRING, dims=dims, dtype=wide)]
     if dims is None and (values in _OF_MATRICES or re.search(r"\bsquare matri", said, re.I)):
