@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pullback._bind import Inputs, Plan
-from pullback._engine import Engine, Kind
+from pullback._engine import Engine, Kind, engine_of_class
 from pullback._project import Entries
 from pullback._rule import Rule
 from pullback._tree import (
@@ -50,6 +50,7 @@ class OutputForm:
         return flatten(tuple(outputs))[0]
 
 
+_NONE: Final[Mapping[int, Any]] = {}
 ONE_OUTPUT: Final = OutputForm(LEAF, True, 1)
 
 
@@ -74,6 +75,17 @@ class ForwardResult:
         self.form = (
             ONE_OUTPUT if structure.is_leaf() else OutputForm(structure, single, len(self.leaves))
         )
+
+
+def _without_tensors(values: Sequence[Any], structure: Structure) -> Mapping[int, Any]:
+    """The arguments that are structures, and hold nothing of a framework."""
+    if is_flat_tuple(structure):
+        return _NONE
+    return {
+        k: value
+        for k, (value, child) in enumerate(zip(values, structure.children(), strict=True))
+        if not child.is_leaf() and not any(engine_of_class(type(v)) for v in flatten(value)[0])
+    }
 
 
 class AnyCall(Protocol):
@@ -115,15 +127,21 @@ class AnyCall(Protocol):
 class Call:
     """One call of a function whose gradient is the user's."""
 
-    __slots__ = ("definition", "engine", "plan", "structure")
+    __slots__ = ("_containers", "definition", "engine", "plan", "structure")
 
     def __init__(
-        self, definition: Definition, engine: Engine, plan: Plan, structure: Structure
+        self,
+        definition: Definition,
+        engine: Engine,
+        plan: Plan,
+        structure: Structure,
+        values: Sequence[Any],
     ) -> None:
         self.definition = definition
         self.engine = engine
         self.plan = plan
         self.structure = structure
+        self._containers = _without_tensors(values, structure)
 
     @property
     def name(self) -> str:
@@ -148,15 +166,20 @@ class Call:
         function = adapt(definition.function) if adapt else definition.function
         # Arguments as they were passed: the usual case, without work.
         direct = plan.direct and is_flat_tuple(self.structure)
-        returned = (
-            function(*leaves) if direct else plan.call(function, unflatten(self.structure, leaves))
-        )
+        returned = function(*leaves) if direct else plan.call(function, self._arguments(leaves))
         outputs, rule = definition.split(returned)
         return ForwardResult(outputs, rule)
 
     def inputs(self, leaves: Sequence[Any]) -> Inputs:
         """The arguments as a rule sees them."""
-        return Inputs(self.plan.names, unflatten(self.structure, leaves))
+        return Inputs(self.plan.names, self._arguments(leaves))
+
+    def _arguments(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The arguments around these leaves; those without tensors are the very objects, into which may be written."""
+        made = unflatten(self.structure, leaves)
+        if not self._containers:
+            return made
+        return tuple(self._containers.get(k, value) for k, value in enumerate(made))
 
     def in_rule_form(self, flat: Sequence[Any], kinds: Sequence[Kind]) -> Any:
         """Flat gradients in the form in which a rule returns them."""

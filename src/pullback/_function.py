@@ -135,7 +135,7 @@ class GradientFunction:
         leaves, structure = flatten_tuple(values)
         prepared = definition.prepared.get(type(leaves[0])) if leaves else None
         engine, attach = prepared or definition.prepare(leaves)
-        return attach(Call(definition, engine, plan, structure), leaves)
+        return attach(Call(definition, engine, plan, structure, values), leaves)
 
     @property
     def rule(self) -> Callable[..., Any] | None:

@@ -111,6 +111,8 @@ def _adopt(kind: type, value: Any) -> bool:
     fields = _fields_of(kind)
     if fields is not None:
         _register_record(kind, fields)
+    elif issubclass(kind, (list, dict)) and _holds_its_items(value):
+        optree.register_pytree_node(kind, _items, _same_class, namespace=_NAMESPACE)
     elif issubclass(value.__class__, list):
         optree.register_pytree_node(kind, _list_children, _list_from, namespace=_NAMESPACE)
     elif issubclass(value.__class__, dict):
@@ -162,6 +164,63 @@ def _is_made_of(kind: Any, plain: Any) -> bool:
     """Whether a class makes one of a plain list or dict: some of these stand for something outside."""
     try:
         return list(kind(plain)) == list(plain)
+    except Exception:  # of somebody's class, whatever it may be
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shell:
+    """An object of a class derived from list or dict, without its items: those of one class stand for each other."""
+
+    kind: type
+    keys: tuple[Any, ...] | None
+    original: Any = dataclasses.field(compare=False)  # without its items
+
+    def filled(self, values: Iterable[Any]) -> Any:
+        """The same around other items; not through methods of the class, which may do anything."""
+        made = _emptied(self.original)
+        if self.keys is None:
+            list.extend(made, values)
+        for key, value in zip(self.keys or (), values, strict=False):
+            _dict_of(self.kind).__setitem__(made, key, value)
+        return made
+
+
+def _emptied(value: Any) -> Any:
+    """An object of the same class with the same attributes, and no items."""
+    kind = type(value)
+    made = kind.__new__(kind)
+    if issubclass(kind, collections.defaultdict):
+        made.default_factory = value.default_factory
+    vars(made).update(vars(value)) if hasattr(value, "__dict__") else None
+    return made
+
+
+def _dict_of(kind: type) -> Any:
+    return collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict
+
+
+def _items(value: Any) -> tuple[list[Any], _Shell, Any]:
+    """What is in it as it is stored: a class may show it otherwise."""
+    kind = type(value)
+    if issubclass(kind, list):
+        return list(list.__iter__(value)), _Shell(kind, None, _emptied(value)), None
+    keys = tuple(dict.__iter__(value))
+    items = [dict.__getitem__(value, key) for key in keys]
+    return items, _Shell(kind, keys, _emptied(value)), keys
+
+
+def _same_class(shell: _Shell, values: Iterable[Any]) -> Any:
+    return shell.filled(values)
+
+
+def _holds_its_items(value: Any) -> bool:
+    """Whether one that is made of other items shows those: some keep theirs elsewhere, or are made by nobody else."""
+    try:
+        items, shell, _ = _items(value)
+        made = shell.filled([object() for _ in items])
+        shown = list(made) if isinstance(made, list) else list(made.values())
+        return len(shown) == len(items) and not any(a is b for a in shown for b in items)
     except Exception:  # of somebody's class, whatever it may be
         return False
 

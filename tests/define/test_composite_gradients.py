@@ -102,6 +102,18 @@ RIGHT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], list[float]]]
     "ragged in ragged": (deep, lambda dy: deep(dy * 5.0), [5, 5, 5]),
     "ragged in rows of one length": (uniform, lambda dy: uniform(dy * 5.0), [5, 5, 5]),
     "slices": (slices, lambda dy: slices(dy * 5.0), [5, 5, 5]),
+    "slices, without their shape": (
+        slices,
+        lambda dy: tf.IndexedSlices(dy * 5.0, tf.constant(ROWS)),
+        [5, 5, 5],
+    ),
+    "sparse, of a shape of 2⁸⁰": (
+        lambda x: tf.SparseTensor([[0, 0], [0, 1], [5, 2**39]], x, [2**40, 2**40]),
+        lambda dy: tf.SparseTensor(
+            [[5, 2**39], [0, 0], [0, 1]], entries(dy, 2, 0, 1), [2**40, 2**40]
+        ),
+        [10, 20, 30],
+    ),
 }
 
 
@@ -136,6 +148,11 @@ WRONG: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
         lambda dy: tf.SparseTensor([[0, *place] for place in PLACES], dy, [1, 2, 3]),
         "SparseTensor of another dense shape",
     ),
+    "sparse, an entry whose place in memory would be another's": (
+        lambda x: tf.SparseTensor([[0, 0], [0, 1], [5, 2**39]], x, [2**40, 2**40]),
+        lambda dy: tf.SparseTensor([[2**24, 0], [0, 1], [5, 2**39]], dy, [2**40, 2**40]),
+        "entries where the input has none",
+    ),
     "a dense tensor that could be summed": (
         lambda x: tf.SparseTensor(PLACES, x, [3, 3]),
         lambda dy: tf.ones([3, 3]) * dy[0],
@@ -161,6 +178,11 @@ WRONG: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
         slices,
         lambda dy: tf.IndexedSlices(dy, tf.constant([7, 7, 2])),
         "IndexedSlices with other indices",
+    ),
+    "slices of another shape": (
+        slices,
+        lambda dy: tf.IndexedSlices(dy, tf.constant(ROWS), tf.constant([8])),
+        "IndexedSlices with other indices, or of another dense shape",
     ),
     "slices for a SparseTensor": (
         sparse,
@@ -201,7 +223,7 @@ LATE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
     "slices": (
         slices,
         lambda dy: tf.IndexedSlices(dy, when_run([7, 7, 2], dy, tf.int32)),
-        "other indices; wanted one of the rows",
+        "other indices, or of another dense shape; wanted one of the rows",
     ),
 }
 

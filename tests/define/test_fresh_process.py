@@ -114,6 +114,13 @@ expect(of_x, [3.0, 3.0])
 expect(of_scale, 11.0)
 expect(of_sin, [3.0, 3.0])
 """,
+    "functions run eagerly before the first use": """
+tf.config.run_functions_eagerly(True)
+expect(gradient(tf.function(pb.with_gradient(tf.sin, triple))), [3.0, 3.0])
+with pb.override({tf.nn.relu: triple}):
+    expect(gradient(tf.nn.relu), [3.0, 3.0])
+assert tf.config.functions_run_eagerly()
+""",
     "policies, precision and eager functions": """
 import keras
 

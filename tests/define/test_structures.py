@@ -99,6 +99,35 @@ def product(pair: Any) -> Any:
     return pair.a * pair.b
 
 
+class Tenfold(list[Any]):
+    """Shows another value than it stores."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return 10.0 * list.__getitem__(self, key)
+
+
+class ByAttribute(dict[str, Any]):
+    __getattr__ = dict.__getitem__
+
+
+def by_attribute(a: Any, b: Any) -> ByAttribute:
+    return ByAttribute(a=a, b=b)
+
+
+class Ordered(collections.OrderedDict[str, Any]):
+    unit = "m"
+
+
+class Default(collections.defaultdict[str, Any]):
+    pass
+
+
+def default(a: Any, b: Any) -> Default:
+    made = Default(lambda: 1.0)
+    made.update(a=a, b=b)
+    return made
+
+
 def product_of_items(pair: Any) -> Any:
     return pair["a"] * pair["b"]
 
@@ -126,6 +155,22 @@ STRUCTURES: dict[str, tuple[Form, Callable[[Any], Any], Form]] = {
         lambda a, b: types.MappingProxyType({"a": a, "b": b}),
         product_of_items,
         dict.fromkeys,
+    ),
+    "a list of its own class": (
+        lambda a, b: Tenfold([a, b]),
+        lambda row: row[0] * row[1] / 100.0,
+        lambda a, b: [a, b],
+    ),
+    "a dict of its own class": (by_attribute, lambda pair: pair.a * pair.b, by_attribute),
+    "an OrderedDict of its own class": (
+        lambda a, b: Ordered(a=a, b=b),
+        product_of_items,
+        dict.fromkeys,
+    ),
+    "a defaultdict of its own class": (
+        default,
+        lambda pair: pair["a"] * pair["b"] * pair["other"],
+        lambda a, b: {"a": a, "b": b},
     ),
     "UserList": (lambda a, b: collections.UserList([a, b]), product_of_row, lambda a, b: [a, b]),
     "deque": (lambda a, b: collections.deque([a, b]), product_of_row, lambda a, b: (a, b)),
@@ -186,6 +231,35 @@ def test_structures_in_a_functional_model(name: str) -> None:
     np.testing.assert_allclose(z, [X * Y])
     found = [g.numpy().tolist() for g in tape.gradient(z, xs)]
     assert found == [[[7.0] * 3], [[9.0] * 3]]
+
+
+@pytest.mark.parametrize("mode", SOME_MODES)
+@pytest.mark.parametrize("overridden", [False, True])
+def test_containers_without_tensors_are_passed_as_they_are(mode: str, overridden: bool) -> None:
+    """They may be written into, and may be of a class with methods of its own."""
+
+    def scaled(x, log, options):
+        log.append(options.factor)
+        return x * options.factor
+
+    def rule(dy, *, inputs):
+        return 7.0 * dy * inputs["options"].factor
+
+    def function(x):
+        log: list[float] = []
+        call = scaled if overridden else pb.with_gradient(scaled, rule)
+        y = call(x, log, ByAttribute(factor=3.0))
+        assert set(log) == {3.0}
+        return y
+
+    wrapped = pb.override({scaled: rule})(function) if overridden else function
+    assert_in_mode(MODES[mode], wrapped, [tf.constant(X)], [21 + 0 * X])
+
+
+def test_what_a_function_returns_keeps_its_class() -> None:
+    made = pb.with_gradient(lambda x: ByAttribute(a=2.0 * x), lambda dy: dy["a"])(tf.constant(X))
+    assert type(made) is ByAttribute
+    np.testing.assert_allclose(made.a, 2.0 * X)
 
 
 def test_a_static_field_is_no_place_for_a_gradient() -> None:

@@ -223,7 +223,8 @@ def test_dropout_in_training_is_right(seed, built):
 
 def test_a_wrong_rule_beside_dropout_is_found():
     model = with_dropout(twice_too_large, 3)
-    report = check(model, M, kwargs={"training": True}, quick=True, explain=False)
+    options = {"order": 1, "modes": "none", "explain": False}
+    report = check(model, M, kwargs={"training": True}, **options)
     assert report.verdict == "wrong", str(report)
 
 

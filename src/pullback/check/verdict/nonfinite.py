@@ -33,7 +33,7 @@ def judge_broken(
     rng = np.random.default_rng(0)
     u = np.where(broken, directions.generic(rng, subject.inputs, point.x), 0.0)
     slopes = slopes_beside(subject, point.x, y, u)
-    if slopes is None or _is_overflow(subject, y):
+    if slopes is None or (not point.is_given and _is_overflow(subject, y)):
         return Broken.OPEN
     if point.is_given or _alone(subject, point, w, broken, start):
         return Broken.WRONG

@@ -2,8 +2,7 @@
 
 The interval of derivatives decides. Before a claim outside of it is called wrong: the function's own noise is measured,
 the claim must not change as much when the point moves by a few units of rounding, it must not be a derivative next to
-the point (where values are tied, any limit of derivatives is right), and at points put on kinks on purpose each input
-moved by itself is asked. Each of these is evidence for the claim; want of evidence leaves it open.
+the point (where values are tied, any limit is right), and on kinks each input is moved alone. Else it stays open.
 """
 
 from collections.abc import Callable, Sequence
@@ -168,10 +167,10 @@ def _noise(doubt: Doubt) -> Array:
 
 
 def _plainly(doubt: Doubt) -> Array:
-    """What noise leaves open at the given arguments: wide steps as they are, for extrapolation multiplies noise."""
+    """What noise leaves open at the given arguments: wide steps as they are; extrapolation multiplies noise."""
     claim, line = doubt.claim(), doubt.line()
     unit = max(claim.epsilon, unit_of(doubt.subject))
-    steps = unit**n.MOST_RADIUS * np.array([0.5, 1.0, 2.0, 4.0])
+    steps = unit**n.MOST_RADIUS * np.array([0.5, 1.0, 2.0, 4.0, 8.0])
     quotients = np.array([(line(h) - line(-h)) / (2 * h) for h in steps])
     errors = np.abs(np.diff(quotients, axis=0)) + unit * claim.size / steps[:-1, None]
     narrow, error = _steadiest(quotients, errors)
@@ -183,7 +182,7 @@ def _plainly(doubt: Doubt) -> Array:
     finer = ladder | (doubt.off > n.BARS * doubt.found.error)
     finer &= not is_noisy(doubt.subject)
     state = np.where(sure & (gap <= error) & ~finer, State.RIGHT, doubt.found.state)
-    # two steps agree by chance now and then where a function bends a lot: three condemn
+    # two steps agree by chance where a function bends a lot: three condemn
     thrice, error = _steadiest(quotients, np.fmax(errors[:-1], errors[1:]))
     far = np.abs(thrice - claim.value) > np.fmax(n.UNITS * error, claim.epsilon**n.FINE * size)
     return np.where(sure & far, State.WRONG, state)

@@ -28,7 +28,7 @@ class Places(NamedTuple):
         return {
             tf.RaggedTensor: "RaggedTensor with other row splits",
             tf.SparseTensor: "SparseTensor of another dense shape, or with entries where the input has none",
-            tf.IndexedSlices: "set of IndexedSlices with other indices",
+            tf.IndexedSlices: "set of IndexedSlices with other indices, or of another dense shape",
         }[self.kind]
 
     @property
@@ -48,7 +48,8 @@ def places_of(leaf: Any) -> Places | None:
     if isinstance(leaf, tf.SparseTensor):
         return Places(tf.SparseTensor, (leaf.indices, leaf.dense_shape))
     if isinstance(leaf, tf.IndexedSlices):
-        return Places(tf.IndexedSlices, (leaf.indices,))
+        shape = leaf.dense_shape
+        return Places(tf.IndexedSlices, (leaf.indices,) if shape is None else (leaf.indices, shape))
     return None
 
 
@@ -70,13 +71,24 @@ def with_numbers(leaf: Any, tensor: Any) -> Any:
 
 def in_same_places(gradient: Any, wanted: Places) -> bool | None:
     """Whether a gradient of the right class has its numbers where they belong; `None` where only a run will tell."""
-    came = places_of(gradient)
-    if came is None or len(came.tensors) != len(wanted.tensors):
+    pairs = _pairs(gradient, wanted)
+    if pairs is None:
         return False
-    same = [_is_same(a, b) for a, b in zip(came.tensors, wanted.tensors, strict=True)]
+    same = [_is_same(a, b) for a, b in pairs]
     if wanted.kind is tf.SparseTensor and same[0] is False:
         same[0] = None  # its entries may come in any order
     return False if False in same else (None if None in same else True)
+
+
+def _pairs(gradient: Any, wanted: Places) -> list[tuple[Any, Any]] | None:
+    """What has to be the same in both; the dense shape of slices may be left open."""
+    came = places_of(gradient)
+    if came is None or came.kind is not wanted.kind:
+        return None
+    is_open = wanted.kind is tf.IndexedSlices
+    if not is_open and len(came.tensors) != len(wanted.tensors):
+        return None
+    return list(zip(came.tensors, wanted.tensors, strict=False))
 
 
 def _is_same(came: Any, wanted: Any) -> bool | None:
@@ -94,9 +106,8 @@ def brought_into_place(gradient: Any, wanted: Places) -> tuple[Any, Any]:
     """The numbers of a gradient in the order of the input's, and whether all of them have a place there."""
     if isinstance(gradient, tf.SparseTensor):
         return _by_index(gradient, *wanted.tensors)
-    came = places_of(gradient)
-    pairs = zip(came.tensors if came else (), wanted.tensors, strict=True)
-    return numbers_of(gradient), tf.reduce_all([_equal(a, b) for a, b in pairs])
+    same = [_equal(a, b) for a, b in _pairs(gradient, wanted) or ()]
+    return numbers_of(gradient), tf.reduce_all(same)
 
 
 def _equal(came: Any, wanted: Any) -> Any:
@@ -122,12 +133,15 @@ def _by_index(gradient: tf.SparseTensor, indices: Any, shape: Any) -> tuple[Any,
 def _places(theirs: Any, their_shape: Any, ours: Any, our_shape: Any) -> tuple[Any, Any, Any]:
     """The place of each entry among ours, how many there are, and whether each has one."""
     steps = tf.math.cumprod(our_shape, exclusive=True, reverse=True)
-    ours, theirs = tf.reduce_sum(ours * steps, 1), tf.reduce_sum(theirs * steps, 1)
-    order = tf.argsort(ours)
-    in_order = tf.gather(ours, order)
-    # One more, so that there is always an entry to look at.
-    found = tf.searchsorted(in_order, theirs)
-    there = tf.gather(tf.concat([in_order, [-1]], 0), found) == theirs
-    place = tf.where(there, tf.gather(tf.concat([order, [0]], 0), found), tf.size(ours))
+    our_keys, their_keys = tf.reduce_sum(ours * steps, 1), tf.reduce_sum(theirs * steps, 1)
+    order = tf.argsort(our_keys)
+    in_order = tf.gather(our_keys, order)
+    # One more, so that there is always an entry to look at: one that is nobody's.
+    found = tf.gather(
+        tf.concat([order, [tf.size(order)]], 0), tf.searchsorted(in_order, their_keys)
+    )
+    entries = tf.gather(tf.pad(ours, [[0, 1], [0, 0]], constant_values=-1), found)
+    there = tf.reduce_all(entries == theirs, 1)  # keys wrap around in shapes of 2⁶³ entries
+    place = tf.where(there, found, tf.size(our_keys))
     once = tf.reduce_all(in_order[1:] != in_order[:-1])
-    return place, tf.size(ours), tf.reduce_all(there) & once & _equal(their_shape, our_shape)
+    return place, tf.size(our_keys), tf.reduce_all(there) & once & _equal(their_shape, our_shape)

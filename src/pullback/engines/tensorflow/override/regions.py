@@ -250,8 +250,9 @@ class _Region:
         plan = self.patched.binder(as_method=self.is_method).plan(args, kwargs)
         if names := {**self.names, **bound.line.names}:
             plan = plan.renamed(names)
-        leaves, structure = flatten(tuple(plan.values(args, kwargs)))
-        return Call(definition, engine_of(leaves), plan, structure), leaves
+        values = tuple(plan.values(args, kwargs))
+        leaves, structure = flatten(values)
+        return Call(definition, engine_of(leaves), plan, structure, values), leaves
 
     def _place(self) -> CalledPlace:
         found = self.where.place

@@ -15,11 +15,13 @@ from pullback.engines.tensorflow.probing.callee import (
     described,
     require_eager,
 )
-from pullback.engines.tensorflow.tf_private import is_custom_gradient, registered_gradient
+from pullback.engines.tensorflow.tf_private import (
+    functions_run_eagerly,
+    is_custom_gradient,
+    registered_gradient,
+)
 from pullback.engines.tensorflow.tf_private.recording import custom_gradient, custom_gradients_seen
-from pullback.extend import GradientFunction, Ran, Reached, Setting
-
-_eagerly = Setting(tf.config.functions_run_eagerly, tf.config.run_functions_eagerly)
+from pullback.extend import GradientFunction, Ran, Reached
 
 
 @contextlib.contextmanager
@@ -31,7 +33,7 @@ def recorded() -> Generator[list[Reached]]:
         codes = [function.__code__] if hasattr(function, "__code__") else []
         found.append(Reached(custom_gradient(function), args, kwargs, tuple(codes)))
 
-    with _eagerly.kept(), custom_gradients_seen(seen):
+    with functions_run_eagerly.kept(), custom_gradients_seen(seen):
         tf.config.run_functions_eagerly(True)
         yield found
 

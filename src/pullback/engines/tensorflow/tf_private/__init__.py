@@ -244,6 +244,7 @@ def _seeds() -> dict[str, Any]:
     return {name: found[name] for name in ("_seed", "_rng") if name in found}
 
 
+functions_run_eagerly = Setting(tf.config.functions_run_eagerly, tf.config.run_functions_eagerly)
 _global_seed = Setting(_seeds, lambda seeds: vars(_context.context()).update(seeds))
 
 

@@ -56,7 +56,11 @@ def changed_parts() -> list[str]:
         if name not in (*code.co_varnames, *code.co_names)
     ]
     # A thread of its own has neither the caller's tapes nor the graph that the caller may be building.
-    with concurrent.futures.ThreadPoolExecutor(1, initializer=_begin) as thread:
+    with (
+        private.functions_run_eagerly.kept(),  # as some programs set it, to debug
+        concurrent.futures.ThreadPoolExecutor(1, initializer=_begin) as thread,
+    ):
+        tf.config.run_functions_eagerly(False)
         return missing + [name for name in CHECKS if not thread.submit(_works, name).result()]
 
 
@@ -73,7 +77,7 @@ def _works(name: str) -> bool:
 
 
 def _operations_are_recorded() -> bool:
-    x = tf.constant([1.0, 2.0])
+    x = tf.constant([1.0, 2.0], tf.float32)
     with tf.GradientTape() as tape:
         tape.watch(x)
         watched = private.possible_gradient_types([x])
@@ -89,7 +93,7 @@ def _sevenfold(upstream: Any) -> list[Any]:
 
 
 def _tapes_tell_what_they_are_asked_for() -> bool:
-    x, asked = tf.constant(1.0), list[Any]()
+    x, asked = tf.constant(1.0, tf.float32), list[Any]()
 
     def noting(upstream: Any) -> list[Any]:
         asked.append(private.numbers_asked_for())
@@ -105,16 +109,18 @@ def _tapes_tell_what_they_are_asked_for() -> bool:
 
 def _gradients_stop_at_calls() -> bool:
     with tf.Graph().as_default() as graph:
-        x = tf.constant(1.0)
+        x = tf.constant(1.0, tf.float32)
         called = tf.function(tf.negative)(x)
-        found = private.gradients_across([called * x], [x], [called], graph, [tf.constant(1.0)])
+        found = private.gradients_across(
+            [called * x], [x], [called], graph, [tf.constant(1.0, tf.float32)]
+        )
         return found[0].op.type == "Mul"  # and no sum with what comes through the call
 
 
 def _accumulators_are_seen() -> bool:
-    x, other = tf.constant(1.0), tf.constant(2.0)
+    x, other = tf.constant(1.0, tf.float32), tf.constant(2.0, tf.float32)
     before = transposing.accumulator_is_open()
-    with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0)):
+    with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0, tf.float32)):
         tangents = (transposing.have_tangents([other]), transposing.have_tangents([other, x]))
         inside = transposing.accumulator_is_open()
     return (before, inside, *tangents) == (False, True, False, True)
@@ -129,7 +135,7 @@ def _callbacks_see_ops() -> bool:
             outputs[0] = outputs[0]._copy_nograd()
         return outputs
 
-    x = tf.constant([1.0, -1.0])
+    x = tf.constant([1.0, -1.0], tf.float32)
     private.set_op_callbacks([callback])
     y = tf.nn.relu(x)
     private.set_op_callbacks([])
@@ -143,7 +149,7 @@ def _custom_gradients_are_known() -> bool:
 def _custom_gradients_are_seen() -> bool:
     seen: list[Any] = []
     with recording.custom_gradients_seen(lambda *call: seen.append(call)):
-        recording.custom_gradient(_identity)(tf.constant(1.0))
+        recording.custom_gradient(_identity)(tf.constant(1.0, tf.float32))
     return [call[0] for call in seen] == [_identity]
 
 
@@ -158,7 +164,7 @@ def _layers_are_listed() -> bool:
 
 def _runs_are_seen() -> bool:
     """What `explain` replaces while it looks on."""
-    x, names = tf.constant([0.5]), list[str]()
+    x, names = tf.constant([0.5], tf.float32), list[str]()
     traced = tf.function(tf.sin)
     with tf.GradientTape() as tape, explaining_hooks.functions_interpreted(_interpreted(names)):
         tape.watch(x)
@@ -182,16 +188,16 @@ def _interpreted(names: list[str]) -> Callable[..., list[Any]]:
 
 
 def _buffers_are_seen() -> bool:
-    variable = tf.Variable(tf.constant([1.0, 2.0]))
+    variable = tf.Variable(tf.constant([1.0, 2.0], tf.float32))
     at = {explaining.address(explaining.value_behind(variable.handle, tf.float32)) for _ in "ab"}
     return len(at) == 1 and 0 not in at
 
 
 def _calls_are_told() -> bool:
     traced, seen = tf.function(tf.negative), list[str]()
-    traced(tf.constant(1.0))
+    traced(tf.constant(1.0, tf.float32))
     with recording.calls_seen(seen.append):
-        traced(tf.constant(2.0))
+        traced(tf.constant(2.0, tf.float32))
     wanted = frozenset(["Neg", "Abs"])
     return [private.types_in_function(name, wanted) for name in seen] == [["Neg"]]
 
@@ -215,7 +221,7 @@ def _captures_are_known_to_tapes() -> bool:
 
 
 def _recording_can_go_on() -> bool:
-    x = tf.constant(3.0)
+    x = tf.constant(3.0, tf.float32)
     with private.stop_recording(), private.recording_again(), tf.GradientTape() as tape:
         tape.watch(x)
         y = x * x
@@ -224,23 +230,23 @@ def _recording_can_go_on() -> bool:
 
 
 def _graphs_are_read_and_changed() -> bool:
-    variable, found = tf.Variable(tf.constant([1.0])), list[Any]()
+    variable, found = tf.Variable(tf.constant([1.0], tf.float32)), list[Any]()
 
     def traced(x: Any) -> Any:
         handle = tf.compat.v1.get_default_graph().capture(variable.handle)
         outside = private.outside_of(handle)
         found.extend([outside is variable.handle, private.dtype_of_handle(outside)])
-        y = tf.add(x, tf.constant(10.0))
+        y = tf.add(x, tf.constant(10.0, tf.float32))
         private.set_input(y.op, 1, x)
         return y
 
-    doubled = tf.function(traced, autograph=False)(tf.constant(2.0))
+    doubled = tf.function(traced, autograph=False)(tf.constant(2.0, tf.float32))
     return doubled.numpy() == 4.0 and found == [True, tf.float32]
 
 
 def _functions_of_a_graph_are_listed() -> bool:
     with tf.Graph().as_default() as graph:
-        tf.function(tf.negative)(tf.constant(1.0))
+        tf.function(tf.negative)(tf.constant(1.0, tf.float32))
         inside = [op.type for g in saving.graphs_in(graph) for op in g.get_operations()]
     return "Neg" in inside
 
