@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,31 @@ if TYPE_CHECKING:
     from pullback.explain.views.compare import Comparison
 
 Kind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
+
+
+Role = Literal[
+    "", "step", "index", "compare", "cast", "bits", "text", "shape", "stop", "assign", "python",
+    "gate", "saturating", "softmax", "clip", "select", "peak", "square", "abs", "multiply",
+    "divide", "sqrt", "rsqrt", "norm", "log", "pole", "exp", "pow", "arc", "angle", "read",
+    "gather", "subtract", "add", "sum", "mean", "join", "copy", "situation",
+]  # fmt: skip
+
+
+class Hint(enum.StrEnum):
+    """What an engine knows of a source that no way leads from."""
+
+    NOT_A_TENSOR = "not a tensor"
+    NOT_WATCHED = "not watched"  # by the tape that is asked
+    NOT_TRAINABLE = "not trainable"
+    FROZEN = "frozen layer"
+    ASSIGNED = "assigned inside"
+    READ_BEFORE = "read before"  # only its value came in
+    ZEROS = "zeros in traced code"  # the framework gives zeros in place of nothing
+    RENAMED = "another value"  # its name gets another value before it is used
+    SHAPE = "shape"  # only its shape is used
+    NAMED = "named"  # on a line that did run
+    BRANCH = "branch not taken"
+    LOOP = "loop"  # in the body of one that never ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +133,7 @@ class Node:
     compiled: tuple[
         Size | None, ...
     ] = ()  # what it passes on when compiled, where that is another matter
+    raises: str = ""  # the error of its gradient, where that raised one
 
     @property
     def line(self) -> str:
@@ -127,7 +154,7 @@ class Op:
 
     type: str
     call: str  # what users write
-    role: str = ""
+    role: Role = ""
     remedy: str = ""  # what to write where no gradient passes, or only zeros
     rewrite: str = ""  # what to write where NaN or Inf comes of it
 
@@ -158,7 +185,8 @@ class Source:
         None  # whether the result changes with it though no path leads there; None: not asked
     )
     place: Place | None = None  # where it is named on a line that did not run
-    hints: tuple[str, ...] = ()  # what else the engine knows: "assigned inside", "read before", …
+    hints: tuple[Hint, ...] = ()
+    chosen: Place | None = None  # where it is decided that the line at `place` does not run
 
 
 @dataclass(frozen=True)
@@ -244,6 +272,19 @@ class Flow:
         from pullback.explain.views.files import save_flow
 
         save_flow(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Flow:
+        """Read what `save` wrote to a `.json` file. All can be asked of it, by name; tensors are not in files."""
+        from pullback.explain.views.files import load_flow
+
+        return load_flow(Path(path))
+
+    def __reduce__(self) -> Any:
+        """What a file has."""
+        from pullback.explain.views.files import flow_json, flow_of
+
+        return flow_of, (flow_json(self),)
 
     def compare(self, other: Flow) -> Comparison:
         """This flow beside another one: plain against overridden, before against after."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pullback.explain.flow import Flow, Node, Size, Value
+from pullback.explain.flow import Flow, Node, Role, Size, Value
 
 # Dtypes along which gradients flow; a variable's handle and a list of tensors are ways as well.
 CARRIES = ("float", "bfloat", "complex", "variant", "resource")
@@ -50,7 +50,7 @@ class Graph:
             for writer, found in names.items()
         }
 
-    def role(self, node: Node) -> str:
+    def role(self, node: Node) -> Role:
         """What the node does to gradients."""
         return "stop" if node.rule.kind == "stopped" else self.flow.op(node.type).role
 

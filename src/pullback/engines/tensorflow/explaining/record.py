@@ -166,15 +166,14 @@ class Recording:
             others = [s for each in self.gradients.asked for s in each.sources]
             asked = ([*step.sources, *others], step.place) if step else (None, None)
             self.notes += sources.compare(sweep.totals, *asked)
-        self._note_errors(sweep)
-        Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
-            starts, self.state
-        )
+        raised = self._note_errors(sweep)
+        again = Again(self.subject, self.stream, self.interpreter, sources, self.lines)
+        again.ask(starts, self.state)
         wanted = sources.wanted()
         return flow.Flow(
             self.subject.name,
             "tensorflow",
-            tuple(_node(k, record) for k, record in enumerate(self.stream.records)),
+            tuple(_node(k, r, raised.get(k, "")) for k, r in enumerate(self.stream.records)),
             tuple(_value(k, known) for k, known in enumerate(self.stream.values)),
             (*(entry.told() for entry in wanted), *self._not_tensors()),
             tuple(dict.fromkeys(map(self.stream.value, outputs))),
@@ -205,8 +204,9 @@ class Recording:
 
     def _not_tensors(self) -> list[flow.Source]:
         """Numbers of Python among the arguments: one may ask about them, too."""
+        hints = (flow.Hint.NOT_A_TENSOR,)
         return [
-            flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=("not a tensor",))
+            flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=hints)
             for name, kind in self.subject.numbers
             if self.wrt is None
         ]
@@ -313,13 +313,13 @@ class Recording:
             )
         return bool(names)
 
-    def _note_errors(self, sweep: Sweep) -> None:
-        for position, error in sweep.errors:
-            record = self.stream.records[position]
+    def _note_errors(self, sweep: Sweep) -> Mapping[int, str]:
+        """What the gradients of nodes raised, by their numbers."""
+        raised = {k: f"{type(e).__name__}: {plain_line(e)}" for k, e in sweep.errors}
+        for record, error in ((self.stream.records[k], error) for k, error in raised.items()):
             where = f" at {record.place}" if record.place else ""
-            self.notes.append(
-                f"the gradient of {record.type}{where} raises {type(error).__name__}: {plain_line(error)}"
-            )
+            self.notes.append(f"the gradient of {record.type}{where} raises {error}")
+        return raised
 
 
 def held(
@@ -386,10 +386,10 @@ def _is_layer(thing: Any) -> bool:
     return isinstance(thing, keras.Layer)
 
 
-def _node(number: int, record: Record) -> flow.Node:
+def _node(number: int, record: Record, raised: str) -> flow.Node:
     return flow.Node(
         number, record.type, record.name, record.layer, record.inside, record.place, tuple(record.inputs),
-        tuple(record.outputs), record.rule, record.gradients, record.seconds, record.compiled,
+        tuple(record.outputs), record.rule, record.gradients, record.seconds, record.compiled, raised,
     )  # fmt: skip
 
 

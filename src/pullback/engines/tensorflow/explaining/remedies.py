@@ -14,7 +14,7 @@ _SOFT = "Use numbers instead of flags, such as `tf.sigmoid({0})` or `tf.where` w
 _SAFE = "Keep the bad numbers out before: `ok = ...; tf.where(ok, f(tf.where(ok, x, 1.0)), 0.0)`"
 
 # role: {op type: what users write}
-_CALLS: Mapping[str, Mapping[str, str]] = {
+_CALLS: Mapping[flow.Role, Mapping[str, str]] = {
     "step": {
         "Round": "tf.round",
         "Rint": "tf.math.rint",
@@ -198,7 +198,7 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-_REMEDIES: Mapping[str, str] = {  # of a role, where nothing passes; {0} is what users write
+_REMEDIES: Mapping[flow.Role, str] = {  # of a role, where nothing passes; {0} is what users write
     "step": _STEP,
     "index": "Take a soft choice, such as `tf.nn.softmax(x)` as weights, or gather with the indices from `x` itself",
     "compare": "Use numbers instead of flags, such as `tf.sigmoid(x - y)`, or `tf.where` with values computed from it",
@@ -216,7 +216,7 @@ _REMEDIES: Mapping[str, str] = {  # of a role, where nothing passes; {0} is what
     "multiply": "Look at what makes it zero",
     "exp": "Scale its input, or work with logarithms",
 }
-_REWRITES: Mapping[str, str] = {  # of a role, where NaN or Inf comes
+_REWRITES: Mapping[flow.Role, str] = {  # of a role, where NaN or Inf comes
     "sqrt": "Write `tf.sqrt(tf.maximum(x, 1e-12))`",
     "rsqrt": "Write `tf.math.rsqrt(tf.maximum(x, 1e-12))`",
     "norm": "Write `tf.sqrt(tf.maximum(tf.reduce_sum(x * x, axis), 1e-12))`",
@@ -247,9 +247,7 @@ _SITUATIONS = (
     Op("not watched", "", "situation", "Write `tape.watch(x)` in its block: of itself it watches what is trained"),
     Op("outside", "", "situation", "Move it into the block `with tf.GradientTape() as tape:`"),
     Op("no gradient", "", "situation", "Give it one with `pb.with_gradient`, or leave it out of the way"),
-    Op("a later copy", "", "situation", "Ask for the gradient of the tensor that was used"),
     Op("read before", "", "situation", "Read the variable inside the function"),
-    Op("computed outside", "", "situation", "Compute it inside the function"),
     Op("detour", "", "situation", "Use TensorFlow's functions (`tf.sin` for `np.sin`, the tensor for `x.numpy()`)"),
     Op("not used", "", "situation", "Compute the result from it, or leave it out of the sources"),
     Op("bad input", "", "situation", rewrite="Clean it: `tf.where(tf.math.is_finite(x), x, 0.0)`"),
