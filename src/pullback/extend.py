@@ -141,6 +141,7 @@ from pullback.explain import flow as flow
 from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
+from pullback.explain.sketch import sketch_of as sketch_of
 from pullback.functions.saving.checkpoint import checkpoint as checkpoint
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon

@@ -186,6 +186,7 @@ class Source:
     )
     place: Place | None = None  # where it is named on a line that did not run
     hints: tuple[Hint, ...] = ()
+    sketch: tuple[float, ...] = ()  # of the gradient: by it directions are compared
     chosen: Place | None = None  # where it is decided that the line at `place` does not run
 
 
@@ -207,8 +208,9 @@ class Flow:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     ops: tuple[Op, ...] = ()  # of the types that ran, and of situations
-    # Objects of the caller that stand for sources: (object, position in `sources`).
+    # Objects of the caller: what stands for a source with its position in `sources`, and layers that ran.
     objects: Sequence[tuple[Any, int]] = field(default=(), repr=False, compare=False)
+    layers: Sequence[Any] = field(default=(), repr=False, compare=False)
     # Runs forward once more to see what the backward pass keeps: bytes by value. None where that cannot be done.
     measure_held: Callable[[], Mapping[int, int]] | None = field(
         default=None, repr=False, compare=False

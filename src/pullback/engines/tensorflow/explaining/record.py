@@ -106,7 +106,8 @@ class Recording:
         self.subject, self.state, self.wrt = subject, state, wrt
         self.lines = Lines(subject.fn, called.__code__)
         self.stream = kind(self.lines)
-        self.interpreter = Interpreter(self.stream, _layer_names(subject.fn))
+        self.stream.known_layers |= (layers := _layers(subject.fn))
+        self.interpreter = Interpreter(self.stream, frozenset(x.name for x in layers.values()))
         variables = [v for v, _ in state.saved.values()]
         self.sources = Sources(subject, self.stream, variables, wrt)
         self.gradients = steps.Gradients(self.stream.position, self.lines.here)
@@ -181,6 +182,7 @@ class Recording:
             time.perf_counter() - began,
             ops_of(record.type for record in self.stream.records),
             [(thing, k) for k, entry in enumerate(wanted) for thing in entry.objects],
+            list(self.stream.known_layers.values()),
             functools.partial(
                 held,
                 self.subject,
@@ -204,11 +206,10 @@ class Recording:
 
     def _not_tensors(self) -> list[flow.Source]:
         """Numbers of Python among the arguments: one may ask about them, too."""
-        hints = (flow.Hint.NOT_A_TENSOR,)
+        hints, numbers = (flow.Hint.NOT_A_TENSOR,), self.subject.numbers if self.wrt is None else ()
         return [
             flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=hints)
-            for name, kind in self.subject.numbers
-            if self.wrt is None
+            for name, kind in numbers
         ]
 
     def _outputs(self) -> list[Any]:
@@ -238,8 +239,7 @@ class Recording:
         first, last = self.stream.block_of(tape)
         for k, record in enumerate(self.stream.records):
             if tape not in record.tapes and record.rule.kind not in ("none", "stopped"):
-                stopped = first <= k < last
-                record.rule = rules.UNRECORDED if stopped else rules.OUTSIDE
+                record.rule = rules.UNRECORDED if first <= k < last else rules.OUTSIDE
 
     def _require_sources(self) -> None:
         if not self.sources.differentiable():
@@ -376,10 +376,10 @@ def _read(result: Any) -> Any:
     return unflatten(structure, [values.read(leaf) for leaf in leaves])
 
 
-def _layer_names(fn: Any) -> frozenset[str]:
-    """Names of the Keras layers that a function can reach."""
+def _layers(fn: Any) -> dict[int, Any]:
+    """The Keras layers that a function can reach, by identity."""
     found = [thing for thing in walk(fn, stop=_is_layer) if _is_layer(thing)]
-    return frozenset(layer.name for each in found for layer in keras_models.layers_inside(each))
+    return {id(layer): layer for each in found for layer in keras_models.layers_inside(each)}
 
 
 def _is_layer(thing: Any) -> bool:

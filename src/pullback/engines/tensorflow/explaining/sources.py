@@ -14,7 +14,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.closed_over import inside, tensors_of
-from pullback.engines.tensorflow.explaining.sizes import size_of
+from pullback.engines.tensorflow.explaining.sizes import size_of, sketch_of_gradient
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Leaf, Subject
 from pullback.engines.tensorflow.probing.arguments import is_variable
@@ -46,6 +46,7 @@ class Entry:
     moves: bool | None = None
     place: flow.Place | None = None
     hints: list[flow.Hint] = dataclasses.field(default_factory=list[flow.Hint])
+    sketch: tuple[float, ...] = ()
     chosen: flow.Place | None = None
 
     def told(self) -> flow.Source:
@@ -53,7 +54,7 @@ class Entry:
         shape, dtype = tuple(self.thing.shape), self.thing.dtype.name
         return flow.Source(
             self.name, self.kind, tuple(self.values), shape, dtype, self.gradient, self.layer,
-            self.trainable, self.moves, self.place, tuple(self.hints), self.chosen,
+            self.trainable, self.moves, self.place, tuple(self.hints), self.sketch, self.chosen,
         )  # fmt: skip
 
 
@@ -221,6 +222,7 @@ class Sources:
             known = asked is None or any(entry.thing is t for t in asked)
             gradient = entry.truth if known else swept
             entry.gradient = None if gradient is None else size_of(gradient)
+            entry.sketch = () if entry.gradient is None else sketch_of_gradient(gradient)
             if not known or not differ(swept, entry.truth, largest, least):
                 continue
             if entry.truth is None and flow.Hint.NOT_TRAINABLE in entry.hints:
