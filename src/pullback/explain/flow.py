@@ -22,7 +22,14 @@ Role = Literal[
     "", "step", "index", "compare", "cast", "bits", "text", "shape", "stop", "assign", "python",
     "gate", "saturating", "softmax", "clip", "select", "peak", "square", "abs", "multiply",
     "divide", "sqrt", "rsqrt", "norm", "log", "pole", "exp", "pow", "arc", "angle", "read",
-    "gather", "subtract", "add", "sum", "mean", "join", "copy", "situation",
+    "gather", "subtract", "add", "sum", "mean", "join", "copy", "from one", "quantile", "situation",
+]  # fmt: skip
+# What is no single operation, and that engines have words for.
+Situation = Literal[
+    "not a tensor", "integer source", "integer target", "integers made", "frozen", "unrecorded",
+    "not watched", "outside", "no gradient", "read before", "detour", "not used", "bad input",
+    "norm", "std", "root mean square", "masked softmax", "infinite factor", "single softmax",
+    "float16", "bad rule", "overflow", "underflow",
 ]  # fmt: skip
 
 
@@ -148,8 +155,10 @@ class Op:
     `role` is what the operation does to a gradient, in words that all engines share. Without a gradient: `step`
     (constant between jumps), `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`. Zero in
     places: `gate` (below 0), `saturating`, `softmax`, `clip`, `select`, `peak`, `square`, `abs`. Not finite in places:
-    `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `pole`, `exp`, `pow`, `arc`, `angle`. Harmless: `read`,
-    `gather`, `subtract`, `add`, `sum`, `mean`, `join`, `copy`. `situation` is what is no single operation.
+    `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `pole`, `exp`, `pow`, `angle`, `arc` (beyond ±1), `from one`
+    (below 1), `quantile` (beyond 0 and 1). Harmless: `read`, `gather`, `subtract`, `add`, `sum`, `mean`, `join`,
+    `copy`. `situation` is what is no single operation. In `rewrite`, `{tiny}`, `{near}` and `{steep}` are numbers
+    of the format: a small one, the distance to 1, and one whose exponential is finite.
     """
 
     type: str
@@ -231,7 +240,7 @@ class Flow:
     def _ops(self) -> Mapping[str, Op]:
         return {op.type: op for op in self.ops}
 
-    def op(self, name: str) -> Op:
+    def op(self, name: str | Situation) -> Op:
         """What is known of a type of operation, or of a situation."""
         return self._ops.get(name) or Op(name, name)
 

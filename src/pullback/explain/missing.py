@@ -157,7 +157,8 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
         remedy = flow.op("outside" if outside else "unrecorded").remedy
         return Cause(node, f"{called} ran {how}", remedy)
     towards = f" for its input {cut.input + 1}" if many and node.rule.kind == "engine" else ""
-    text = _SAID.get(role, "{call} has no gradient{towards}").format(call=called, towards=towards)
+    said = "" if role == "index" else role  # a gradient arrived: not at indices
+    text = _SAID.get(said, "{call} has no gradient{towards}").format(call=called, towards=towards)
     return Cause(node, text, flow.op(node.type).remedy or flow.op("no gradient").remedy)
 
 
@@ -177,7 +178,8 @@ _SAID: Mapping[Role, str] = {
 def _integers_made(graph: Graph, node: Node) -> Cause:
     said = _SAID.get(graph.role(node), "{call} makes integers of it, which have no gradient")
     text = said.format(call=words.called(graph.flow, node), towards="")
-    return Cause(node, text, graph.flow.op(node.type).remedy or graph.flow.op("no gradient").remedy)
+    remedy = graph.flow.op(node.type).remedy or graph.flow.op("integers made").remedy
+    return Cause(node, text, remedy)
 
 
 def _read_before(graph: Graph, source: Source) -> str:
