@@ -262,7 +262,8 @@ def _slope(graph: Graph, node: Node) -> tuple[str, str]:
     if role in ("arc", "from one", "quantile"):
         return f"its input has {_ENDS[role]}, where its slope is infinite", rewrite
     too_large = _gradient_overflow(graph, node)
-    return too_large, _rewrite(graph, node, "overflow") if too_large or not rewrite else rewrite
+    general = "float16" if " float16" in too_large else "overflow"
+    return too_large, _rewrite(graph, node, general) if too_large or not rewrite else rewrite
 
 
 def _gradient_overflow(graph: Graph, node: Node) -> str:

@@ -131,7 +131,11 @@ def _always_cuts(graph: Graph, node: Node, way: set[int], source: Source) -> boo
 
 
 def _causes(graph: Graph, cut: Cut, way: set[int], source: Source) -> list[Cause]:
-    """What cut the gradient off; behind an input of integers, what made integers of numbers."""
+    """What cut the gradient off; behind an input of integers, what made integers of numbers, or the assignment of what
+    was read.
+    """
+    if cut.node.rule.kind == "engine" and (writers := graph.writers_before(cut, way)):
+        return [cause_at(graph, Cut(node, 0)) for node in writers]
     if carries(graph.flow.values[cut.node.inputs[cut.input]]):
         return [cause_at(graph, cut)]
     makers = graph.makers_with_numbers(cut, way, source.values)
@@ -247,12 +251,12 @@ def _shape_only(graph: Graph, source: Source) -> str:
 
 def _unused(graph: Graph, source: Source) -> str:
     """Nothing reads it, or what is made of it is thrown away."""
-    nodes = sorted(graph.downstream(source.values, _any))
-    if not nodes:
-        return f"{graph.flow.name} does not use it. {graph.flow.op('not used').remedy}"
     flow = graph.flow
-    placed = [flow.nodes[n] for n in nodes if flow.nodes[n].place] or [flow.nodes[nodes[0]]]
-    last = placed[-1]
+    nodes = [flow.nodes[n] for n in sorted(graph.downstream(source.values, _any))]
+    if not nodes:
+        return f"{flow.name} does not use it. {flow.op('not used').remedy}"
+    computing = [node for node in nodes if graph.role(node) != "read"] or nodes
+    last = next((node for node in reversed(computing) if node.place), computing[-1])
     return (
         f"it is used, but what is made of it does not reach the result: the last to use it is "
         f"{words.called(flow, last)}. Return that, or compute the result from it"

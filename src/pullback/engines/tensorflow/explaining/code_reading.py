@@ -13,7 +13,12 @@ from typing import Any
 from pullback.engines.tensorflow.explaining.lines import Lines, place_at
 from pullback.extend import flow, unwrapped, walk
 
-_LEAVING = frozenset({"numpy", "item", "tolist", "numpy_function", "py_function", "__array__"})
+_LEAVING = frozenset(
+    {
+        *("numpy", "item", "tolist", "numpy_function", "py_function", "__array__"),
+        *("predict", "predict_on_batch", "evaluate"),  # of a Keras model: its results are NumPy's
+    }
+)
 _SHAPES = frozenset({"shape", "size", "rank", "len", "dtype", "ndim", "zeros_like", "ones_like"})
 _NUMBERS = frozenset({"float", "int", "complex", "bool"})
 _TENSORS = frozenset({"tensorflow", "keras", "pullback", "tf_keras", "tensorflow_probability"})
@@ -125,7 +130,8 @@ class Code:
         """Whether a module, or a function of one, computes with something other than tensors."""
         if isinstance(thing, types.ModuleType):
             return thing.__name__.partition(".")[0] not in _TENSORS
-        return type(thing).__module__ == "numpy"  # np.sin is an object of NumPy
+        # np.sin is an object of NumPy, and so are generators of random numbers
+        return type(thing).__module__.partition(".")[0] == "numpy"
 
 
 def codes_of(fn: Any, lines: Lines) -> list[Code]:
