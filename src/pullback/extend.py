@@ -130,6 +130,7 @@ from pullback.check.probe import StepValues as StepValues
 from pullback.check.probe import Unsupported as Unsupported
 from pullback.check.probe import Why as Why
 from pullback.check.probe import WrongDtype as WrongDtype
+from pullback.check.probe import WrongOps as WrongOps
 from pullback.check.probe import WrongShape as WrongShape
 from pullback.check.probe import refusals as refusals
 from pullback.check.probe.naming import distinct as distinct
