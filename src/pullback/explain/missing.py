@@ -101,6 +101,14 @@ def _cut(graph: Graph, source: Source) -> str:
     return f"{'; '.join([causes[0].text, *also])}. {causes[0].remedy}"
 
 
+def is_stopped(graph: Graph, source: Source) -> bool:
+    """Whether nothing but stops that the code asks for keeps the gradient from a source."""
+    way = graph.way(source.values)
+    cuts = graph.cuts(way, source.values, _is_none) if source.gradient is None else []
+    causes = [cause.node for cut in cuts for cause in _causes(graph, cut, way, source)]
+    return bool(causes) and all(graph.role(node) == "stop" for node in causes)
+
+
 def _is_none(size: Size | None) -> bool:
     return size is None
 

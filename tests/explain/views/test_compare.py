@@ -109,6 +109,7 @@ def test_a_comparison_is_saved_as_page_and_data(tmp_path: Path) -> None:
         "left": 1.0,
         "right": 2.0,
         "only": "",
+        "cosine": None,
     }
 
 
