@@ -130,6 +130,7 @@ from pullback.check.probe import StepValues as StepValues
 from pullback.check.probe import Unsupported as Unsupported
 from pullback.check.probe import Why as Why
 from pullback.check.probe import WrongDtype as WrongDtype
+from pullback.check.probe import WrongOps as WrongOps
 from pullback.check.probe import WrongShape as WrongShape
 from pullback.check.probe import refusals as refusals
 from pullback.check.probe.naming import distinct as distinct
@@ -141,6 +142,7 @@ from pullback.explain import flow as flow
 from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
+from pullback.explain.sketch import sketch_of as sketch_of
 from pullback.functions.saving.checkpoint import checkpoint as checkpoint
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon

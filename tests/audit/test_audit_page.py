@@ -1,5 +1,6 @@
 """The page of an audit, of results made by hand."""
 
+import dataclasses
 import re
 from collections import defaultdict
 from html.parser import HTMLParser
@@ -7,15 +8,12 @@ from html.parser import HTMLParser
 from pullback.audit import results as r
 from pullback.audit.page import as_html, as_markdown, grouped
 
-OWN = "; none of 9 explanations tried predicts it (the engine's own gradient of Sink is wrong there, no rule of yours)"
-
-
 PROGRAM = (
     "import numpy as np\n\nx = 1  # <x>\n\n\ndef f(x):\n    if x:\n        return np.sin(x) ** 2\n"
 )
 
 
-def fault(status: str = r.WRONG, diagnosis: str = "off by 3" + OWN) -> r.Fault:
+def fault(status: str = r.WRONG, diagnosis: str = "off by 3") -> r.Fault:
     return r.Fault(status, "all zeros", diagnosis, "f(x)", "x", PROGRAM, "got 2\n  of `3`")
 
 
@@ -129,3 +127,9 @@ def test_the_page_as_html_escapes_what_is_code() -> None:
     assert "x = 1  # &lt;x&gt;" in page
     assert "<td><code>tf.sin</code></td>" in page
     assert "```" not in page
+
+
+def test_a_function_is_listed_under_an_op_that_the_check_blames() -> None:
+    blamed = dataclasses.replace(fault(), wrong_ops=("Drain", "Sink"))
+    caller = r.Result("tf.drain", r.WRONG, cases=2, faults=(blamed,))
+    assert grouped([OP, caller]) == {"tf.raw_ops.Sink": [OP, caller]}

@@ -4,7 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pullback.check.probe import Claims, Facts, InMode, Leaf, RuleFault, Unsupported, WrongShape
+from pullback.check.probe import (
+    Claims,
+    Facts,
+    InMode,
+    Leaf,
+    RuleFault,
+    Unsupported,
+    WrongOps,
+    WrongShape,
+)
 from pullback.check.search.domain import parse
 from pullback.check.subject import Subject
 from pullback.check.verdict.course import Course
@@ -130,7 +139,7 @@ class NumpyProbe:
         return self._ruled(xs, ws)
 
     def wrong_ops(self, xs, order):
-        return ()
+        return WrongOps()
 
     def wrong_in_rule(self, xs, ws):
         return ()

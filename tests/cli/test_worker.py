@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pullback._plain_data import Unfitting, as_line, read_line
 from pullback.cli import worker
-from pullback.cli.plain import Unfitting, as_line, read_line
 from pullback.cli.worker import Apart, Lost
 from tests.cli.hostile import Hostile
 

@@ -352,3 +352,23 @@ def logsumexp_of_a_masked_row():
         return tf.reduce_sum(tf.where(tf.math.is_finite(total), total, 0.0))
 
     return f, [tf.ones([2, 2])]
+
+
+@case("forward", "-Inf throughout", "x.dtype.min / 2")
+def logsumexp_of_nothing_but_masks():
+    def f(x):
+        return tf.reduce_logsumexp(tf.where(x > 5.0, x, -np.inf))  # HERE
+
+    return f, [vector(1.0, 2.0)]
+
+
+@case("backward", "after layer half", "float16", "float32")
+def a_loss_scale_too_large_for_half():
+    keras.utils.set_random_seed(0)
+    dense = keras.layers.Dense(1, dtype="mixed_float16", name="half")
+    model = keras.Sequential([keras.Input((2,)), dense])
+    optimizer = keras.optimizers.LossScaleOptimizer(
+        keras.optimizers.SGD(0.1), initial_scale=2.0**40
+    )
+    model.compile(optimizer, "mse")
+    return model.train_step, [(50 * tf.ones((3, 2)), tf.ones((3, 1)))]

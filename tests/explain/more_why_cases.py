@@ -938,3 +938,72 @@ def two_stops():
         return tf.reduce_sum(a * b)
 
     return f, [vector()], "x"
+
+
+# Right cause and line
+
+
+@case("written into a variable by assign", "Compute with the tensor itself")
+def a_metric_used_as_a_loss():
+    metric = keras.metrics.MeanSquaredError()
+
+    def f(x):
+        metric.reset_state()
+        metric.update_state(0.0 * x, x)  # HERE
+        return metric.result()
+
+    return f, [vector()], "x"
+
+
+@case("tf.unique", "has no gradient")
+def the_values_of_unique():
+    def f(x):
+        return tf.reduce_sum(tf.unique(x)[0])  # HERE
+
+    return f, [vector()], "x"
+
+
+@case("left the tensors")
+def a_model_that_predicts():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+
+    def f(x):
+        doubled = 2.0 * x
+        found = model.predict(doubled[None], verbose=0)  # HERE
+        return tf.reduce_sum(found * 3.0)
+
+    return f, [vector()], "x"
+
+
+@case("left the tensors")
+def numbers_drawn_around_it():
+    drawing = np.random.default_rng(0)
+
+    def f(x):
+        doubled = 2.0 * x
+        noise = drawing.normal(doubled)  # HERE
+        return tf.reduce_sum(noise * 3.0)
+
+    return f, [vector()], "x"
+
+
+@case("tiny", "in 24 steps at tf.sigmoid", "in all")
+def vanishing_over_many_sigmoids():
+    def f(x):
+        for _ in range(24):
+            x = tf.sigmoid(x)
+        return tf.reduce_sum(x)
+
+    return f, [vector()], "x"
+
+
+@case("the last to use it is tf.nn.bias_add (layer dense; ")
+def a_loss_that_ignores_what_is_predicted():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
+    inputs = tf.ones((2, 3))
+
+    def f():
+        model(inputs)  # HERE
+        return tf.reduce_mean(tf.ones((2, 2)) ** 2)
+
+    return f, [], model.layers[0].kernel

@@ -1,5 +1,6 @@
 """The gradients that `explain` tells are those that a plain tape gives, whatever the function is made of."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
+from pullback.errors import ExplainError
+from pullback.explain.flow import Flow
 
 Setting = Callable[[Path], tuple[Any, tuple[Any, ...]]]
 SETTINGS: dict[str, Setting] = {}
@@ -406,3 +409,26 @@ def test_only_a_python_function_is_one_node() -> None:
     assert flow.notes == ()
     assert_size(flow.sources[0].gradient, plain)
     assert "EagerPyFunc" in {node.type for node in flow.nodes}
+
+
+def test_a_flow_is_written_to_a_file_and_read_again(tmp_path) -> None:
+    w = tf.Variable([2.0, -1.0], name="w")
+    flow = pb.explain(
+        lambda x: tf.sqrt(tf.reduce_sum(tf.round(x) * w)) / 0.0, tf.constant(X[0, :2])
+    )
+    flow.save(tmp_path / "flow.json")
+    for read in (Flow.load(tmp_path / "flow.json"), pickle.loads(pickle.dumps(flow))):
+        assert str(read) == str(flow)
+        assert read.why("x") == flow.why("x")
+        assert read.first_nonfinite() == flow.first_nonfinite()
+        assert list(read.residuals()) == list(flow.residuals())
+        assert flow.compare(read).differing == ()
+        assert read.seconds == flow.seconds
+        assert [s.hints for s in read.sources] == [s.hints for s in flow.sources]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"name": "f"}', '{"name": 3}'])
+def test_what_is_no_flow_is_refused(text, tmp_path) -> None:
+    (tmp_path / "flow.json").write_text(text)
+    with pytest.raises(ExplainError, match=r"flow\.json holds no flow of this version"):
+        Flow.load(tmp_path / "flow.json")

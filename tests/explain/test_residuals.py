@@ -40,7 +40,7 @@ def test_in_a_notebook_names_are_escaped() -> None:
 def test_many_are_summed_up_in_a_last_row() -> None:
     made = Made()
     x = made.source("x", [1.0])
-    nodes = [made.node("Exp", [x], [1.0], held=True) for _ in range(30)]
+    nodes = [made.node("Exp", [x], [1.0], held=True, line=k) for k in range(30)]
     assert "10 more" in str(made.flow(nodes[-1]).residuals())
 
 
@@ -73,3 +73,20 @@ def test_layers_are_named() -> None:
     layer.build((None, 8))
     found = pb.explain(lambda x: tf.reduce_sum(layer(x)), tf.ones([32, 8])).residuals()
     assert (found[0].layer, found[0].bytes) == ("wide", 32 * 64 * 4)
+
+
+def test_what_a_loop_keeps_is_one_row() -> None:
+    made = Made()
+    x = made.source("x", [1.0])
+    for k in range(60):
+        made.node("Exp", [x], [1.0], held=True, line=5, layer=("lstm",))
+        made.node("Log", [x], [1.0, 2.0], held=True, line=6 + k % 2, layer=("head",))
+    found = made.flow(0).residuals()
+    assert sorted((r.op, many) for r, many in found.alike) == [
+        ("fw.exp", 60),
+        *2 * [("fw.log", 30)],
+    ]
+    assert found.by_layer() == {"head": 480, "lstm": 240}
+    assert found.by_line() == {"user.py:5": 240, "user.py:6": 240, "user.py:7": 240}
+    assert "fw.exp ×60" in str(found)
+    assert "more" not in str(found)

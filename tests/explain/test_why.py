@@ -3,7 +3,7 @@
 import pytest
 
 from pullback.errors import ExplainError
-from pullback.explain.flow import Flow, Place, Rule
+from pullback.explain.flow import Flow, Hint, Place, Rule
 from tests.explain.made import NONE, STOPPED, Made
 
 
@@ -88,11 +88,11 @@ def test_what_sees_only_the_shape_is_no_way() -> None:
                 "kind": "variable",
                 "trainable": False,
                 "layer": ("dense",),
-                "hints": ("frozen layer",),
+                "hints": (Hint.FROZEN,),
             },
             "layer dense is frozen",
         ),
-        ({"hints": ("read before",)}, "read before the run"),
+        ({"hints": (Hint.READ_BEFORE,)}, "read before the run"),
         ({}, "f does not use it"),
     ],
 )

@@ -138,11 +138,12 @@ def _status(finding: Finding) -> str:
 def _fault(catalogue: Catalogue, case: Case, finding: Finding, *, second: bool) -> r.Fault | None:
     """A finding with the first program that bears it out; nothing of a function that is random."""
     places = {f"args[{k}]": name for k, name in enumerate(case.inputs)}
-    words = finding.diagnosis
+    words = finding.diagnosis.removesuffix(finding.remark)  # which is for authors of rules
     for place, name in places.items():
         words = words.replace(place, name)
     blamed = places.get(finding.path, "")
-    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, blamed or finding.path)
+    path, ops = blamed or finding.path, finding.blamed
+    told = r.Fault(r.UNCONFIRMED, case.what, words, case.call, path, wrong_ops=ops)
     programs = _programs(catalogue, case, finding, blamed, second) if blamed else ()
     for script, moved in programs:
         found = opinion(script, moved)

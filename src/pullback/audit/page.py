@@ -1,6 +1,5 @@
 """The page of an audit: counts, what is wrong and a program for each fault, and a line for every function."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -9,8 +8,6 @@ from pullback.audit import results as r
 from pullback.audit.document import Block, Heading, Items, Paragraph, Program, Table
 from pullback.audit.results import Fault, Result
 
-_OWN = re.compile(r"\s*\(the engine's own gradient of (\w+) is wrong there, no rule of yours\)")
-_UNEXPLAINED = re.compile(r"; none of \d+ explanations tried predicts it")
 _OP = "tf.raw_ops."
 _TITLES = {
     r.WRONG: "Wrong",
@@ -63,7 +60,7 @@ def grouped(found: Iterable[Result]) -> dict[str, list[Result]]:
 def _head(one: Result, at_ops: Mapping[str, set[str]]) -> str:
     if one.name in at_ops:
         return one.name
-    named = [_OP + m[1] for f in one.faults if (m := _OWN.search(f.diagnosis))]
+    named = [_OP + name for f in one.faults for name in f.wrong_ops]
     runs = [op for op in (*named, *one.operations) if one.status in at_ops.get(op, ())]
     return runs[0] if runs else one.name
 
@@ -124,12 +121,7 @@ def _cause(name: str, ones: Sequence[Result]) -> Iterator[Block]:
 def _told(fault: Fault, usual: str) -> str:
     kink = "at a kink, " if fault.kink else ""
     kind = "" if fault.status == usual else f"{_TITLES[fault.status]}: "
-    return f"{kind}{kink}{_plain(fault.diagnosis)} (inputs: {fault.what})"
-
-
-def _plain(diagnosis: str) -> str:
-    """A diagnosis without what it says to somebody whose rule it is."""
-    return _UNEXPLAINED.sub("", _OWN.sub("", diagnosis))
+    return f"{kind}{kink}{fault.diagnosis} (inputs: {fault.what})"
 
 
 def _others(found: Sequence[Result]) -> Iterator[Block]:
@@ -165,5 +157,5 @@ def _note(one: Result) -> str:
 
 
 def _cell(text: str) -> str:
-    plain = " ".join(_plain(text).split())
+    plain = " ".join(text.split())
     return plain if len(plain) <= _LONG else plain[: _LONG - 1] + "…"

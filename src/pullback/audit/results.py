@@ -37,7 +37,10 @@ FAULTS = (WRONG, NAN, NONE, SECOND)
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong: at which inputs, what the check says, and a program that shows it."""
+    """One thing that is wrong: at which inputs, what the check says, and a program that shows it.
+
+    `wrong_ops` are operations of the framework whose own gradient is to blame.
+    """
 
     status: str
     what: str
@@ -47,6 +50,7 @@ class Fault:
     script: str = ""
     shown: str = ""
     kink: bool = False
+    wrong_ops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,10 +107,15 @@ def _parsed(line: str) -> dict[str, Any]:
 
 
 def _result(entry: dict[str, Any]) -> Result:
-    entry["faults"] = tuple(Fault(**fault) for fault in entry["faults"])
+    entry["faults"] = tuple(map(_fault, entry["faults"]))
     for key in ("operations", "aliases"):
         entry[key] = tuple(entry.get(key, ()))
     return Result(**entry)
+
+
+def _fault(entry: dict[str, Any]) -> Fault:
+    entry["wrong_ops"] = tuple(entry.get("wrong_ops", ()))
+    return Fault(**entry)
 
 
 def worst(statuses: Iterable[str]) -> str:

@@ -190,7 +190,7 @@ def _report(
     exam: Course, findings: tuple[Finding, ...], options: Options, run: str, seconds: float
 ) -> Report:
     subject = exam.subject
-    blamed = {f.path for f in findings} | {f.output for f in findings}
+    blamed = {path for f in findings for path in (f.path, f.output, *f.paths)}
     line = subject.rule.source_line() if findings else ""
     seen = _coverage(exam)
     decided = not seen.open_given
@@ -249,6 +249,7 @@ def _coverage(course: Course) -> Coverage:
         notes=tuple(_notes(course)),
         open_given=record.open_given,
         reasons=tuple(dict.fromkeys(record.reasons)),
+        varies=record.varies,
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-from pullback.cli.plain import as_line
+from pullback._plain_data import as_line
 
 try:
     import fcntl

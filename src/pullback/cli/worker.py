@@ -19,7 +19,7 @@ from collections.abc import Callable
 from queue import Empty, Queue
 from typing import IO, Any, NoReturn
 
-from pullback.cli.plain import Unfitting, read_line
+from pullback._plain_data import Unfitting, read_line
 from pullback.cli.serving import NotLoaded as NotLoaded
 
 LOADING = 120.0  # seconds that importing a framework may take at least, however short the functions

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pullback.explain import words
-from pullback.explain.flow import Node, Size, Value
+from pullback.explain.flow import Node, Role, Situation, Size, Value
 from pullback.explain.graph import Graph
 
 _LARGEST = {"float16": "65504", "bfloat16": "3.4e38", "float32": "3.4e38", "float64": "1.8e308"}
@@ -34,124 +34,162 @@ def forward_cause(graph: Graph, node: Node, turned: Node | None = None) -> Cause
     return Cause(text, rewrite)
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with the numbers of an operation; the situation that it is, where that has a rewrite of its own."""
+
+    text: str = ""
+    situation: Situation | None = None
+
+
 def _forward(graph: Graph, node: Node) -> tuple[str, str]:
-    op = graph.flow.op(node.type)
-    said = _FORWARD.get(graph.role(node), _overflow)(graph, node)
-    situation = _situation(graph, node, said)
-    return said, (graph.flow.op(situation).rewrite if situation else "") or op.rewrite
+    fault = _FORWARD.get(graph.role(node), _overflow)(graph, node)
+    return fault.text, _rewrite(graph, node, fault.situation)
 
 
-def _situation(graph: Graph, node: Node, said: str) -> str:
-    """A situation that has a rewrite of its own."""
-    if said.endswith(_TOO_LARGE) and _output(graph, node).dtype == "float16":
-        return "float16"
-    if graph.role(node) == "softmax":
-        return "masked softmax"
-    return "overflow" if said.endswith(_TOO_LARGE) and not graph.flow.op(node.type).rewrite else ""
+# In texts of engines, numbers of which it depends on the format how small or large they can be.
+_NUMBERS: Mapping[str, Mapping[str, str]] = {
+    "{tiny}": {"float16": "1e-3", "": "1e-12"},  # the slopes of its logarithm and roots are finite
+    "{near}": {"float16": "1e-3", "bfloat16": "1e-2", "": "1e-6"},  # 1 less that is not 1
+    "{steep}": {"float16": "10.0", "": "80.0"},  # its exponential is finite
+}
 
 
-_TOO_LARGE = "the result is too large"
+def _rewrite(graph: Graph, node: Node, situation: Situation | None = None) -> str:
+    """What to write, with numbers of the format in which the operation computes."""
+    flow = graph.flow
+    text = (flow.op(situation).rewrite if situation else "") or flow.op(node.type).rewrite
+    dtypes = [flow.values[v].dtype for v in (*node.outputs, *node.inputs)]
+    dtype = next((d for d in dtypes if d in _LARGEST), "")
+    for name, numbers in _NUMBERS.items():
+        text = text.replace(name, numbers.get(dtype, numbers[""]))
+    return text
 
 
-def _overflow(graph: Graph, node: Node) -> str:
+def _overflow(graph: Graph, node: Node) -> Fault:
     inputs = [graph.flow.values[v].size for v in node.inputs]
     if any(size and not size.is_finite for size in inputs):
-        return "it meets Inf or NaN"
+        return Fault("it meets Inf or NaN")
     dtype = _output(graph, node).dtype
     limit = _LARGEST.get(dtype)
     largest = max((size.max for size in inputs if size), default=0.0)
-    if _nan(graph, node) and not (limit and largest > float(limit) ** 0.25):
-        return "it has no value at some of its inputs"
-    if largest > 1 and limit and graph.role(node) != "exp":
-        return f"its inputs go up to {words.number(largest)}; beyond {limit}, the largest {dtype}, {_TOO_LARGE}"
-    return f"beyond {limit}, the largest {dtype}, {_TOO_LARGE}" if limit else ""
+    if not limit or (_nan(graph, node) and largest <= float(limit) ** 0.25):
+        return Fault("it has no value at some of its inputs" if _nan(graph, node) else "")
+    too_large = f"beyond {limit}, the largest {dtype}, the result is too large"
+    if largest > 1 and graph.role(node) != "exp":
+        too_large = f"its inputs go up to {words.number(largest)}; {too_large}"
+    return Fault(too_large, "float16" if dtype == "float16" else "overflow")
 
 
-def _sqrt(graph: Graph, node: Node) -> str:
+def _sqrt(graph: Graph, node: Node) -> Fault:
     if _nan(graph, node):
-        return "its input has negative numbers"
-    return (
-        f"its input is 0 in {_zeros(_size(graph, node, 0))}" if _has_zeros(graph, node, 0) else ""
-    )
+        return Fault("its input has negative numbers")
+    zeros = _has_zeros(graph, node, 0)
+    return Fault(f"its input is 0 in {_zeros(_size(graph, node, 0))}" if zeros else "")
 
 
-def _log(graph: Graph, node: Node) -> str:
+def _log(graph: Graph, node: Node) -> Fault:
     if _nan(graph, node):
-        return "its input has negative numbers"
+        return Fault("its input has negative numbers")
     k = len(node.inputs) - 1
     if _has_zeros(graph, node, k):
-        return f"its input is 0 in {_zeros(_size(graph, node, k))} (log(0) = -Inf)"
-    return "its input reaches the end of where it has a value"
+        if _sums_exponentials_of_nothing(graph, node):
+            return Fault("a row of what is exponentiated is -Inf throughout", "masked softmax")
+        return Fault(f"its input is 0 in {_zeros(_size(graph, node, k))} (log(0) = -Inf)")
+    return Fault("its input reaches the end of where it has a value")
 
 
-def _pole(graph: Graph, node: Node) -> str:
-    del graph, node
-    return "it has no value at 0 and at negative whole numbers"
+def _sums_exponentials_of_nothing(graph: Graph, node: Node) -> bool:
+    """Whether this is the logarithm of a sum of exponentials of -Inf."""
+    total = _maker(graph, node, 0)
+    power = _maker(graph, total, 0) if total and graph.role(total) == "sum" else None
+    size = _size(graph, power, 0) if power and graph.role(power) == "exp" else None
+    return bool(size and size.inf)
 
 
-def _exp(graph: Graph, node: Node) -> str:
+_BEYOND: Mapping[Role, str] = {
+    "pole": "it has no value at 0 and at negative whole numbers",
+    "from one": "its input has numbers below 1",
+    "quantile": "its input reaches 0 or 1, or lies beyond",
+}
+
+
+def _beyond(graph: Graph, node: Node) -> Fault:
+    return Fault(_BEYOND[graph.role(node)])
+
+
+def _exp(graph: Graph, node: Node) -> Fault:
     size = _size(graph, node, 0)
     up_to = f"its input goes up to {words.number(size.max)}, and " if size else ""
-    return f"{up_to}{_overflow(graph, node)}"
+    return Fault(up_to + _overflow(graph, node).text)
 
 
-def _divide(graph: Graph, node: Node) -> str:
+def _divide(graph: Graph, node: Node) -> Fault:
     below = len(node.inputs) - 1
     if not _has_zeros(graph, node, below):
         return _overflow(graph, node)
     divisor = f"its divisor is 0 in {_zeros(_size(graph, node, below))}"
-    return f"{divisor} (0/0)" if _nan(graph, node) else f"{divisor} (division by zero)"
+    return Fault(f"{divisor} {'(0/0)' if _nan(graph, node) else '(division by zero)'}")
 
 
-def _pow(graph: Graph, node: Node) -> str:
+def _pow(graph: Graph, node: Node) -> Fault:
     if _nan(graph, node):
-        return "its base has negative numbers, of which powers that are not whole do not exist"
+        return Fault(
+            "its base has negative numbers, of which powers that are not whole do not exist"
+        )
     if _has_zeros(graph, node, 0):
-        return f"its base is 0 in {_zeros(_size(graph, node, 0))}, with a negative power"
+        return Fault(f"its base is 0 in {_zeros(_size(graph, node, 0))}, with a negative power")
     return _overflow(graph, node)
 
 
-def _softmax(graph: Graph, node: Node) -> str:
+def _softmax(graph: Graph, node: Node) -> Fault:
     size = _size(graph, node, 0)
     if size and size.inf:
-        return "a row of its input is -Inf throughout (everything masked), or has +Inf"
-    return ""
+        text = "a row of its input is -Inf throughout (everything masked), or has +Inf"
+        return Fault(text, "masked softmax")
+    return Fault()
 
 
-def _arc(graph: Graph, node: Node) -> str:
+def _arc(graph: Graph, node: Node) -> Fault:
     size = _size(graph, node, 0)
     if size and size.max <= 1:
-        return "its input reaches ±1, where it is infinite"
-    return f"its input goes up to ±{size.max:.8g}, beyond ±1" if size else ""
+        return Fault("its input reaches ±1, where it is infinite")
+    return Fault(f"its input goes up to ±{size.max:.8g}, beyond ±1" if size else "")
 
 
-def _mean(graph: Graph, node: Node) -> str:
+def _mean(graph: Graph, node: Node) -> Fault:
     size = _size(graph, node, 0)
-    return "its input is empty (0/0)" if size and not size.count else _overflow(graph, node)
+    return Fault("its input is empty (0/0)") if size and not size.count else _overflow(graph, node)
 
 
-def _multiply(graph: Graph, node: Node) -> str:
+def _multiply(graph: Graph, node: Node) -> Fault:
     sizes = [graph.flow.values[v].size for v in node.inputs]
-    if any(size and size.inf for size in sizes):
-        return "0 · Inf, as one factor has 0 and the other Inf"
-    return _overflow(graph, node)
+    if not any(size and size.inf for size in sizes):
+        return _overflow(graph, node)
+    is_mask = any(size and size.inf == size.count for size in sizes)
+    text = "0 · Inf, as one factor has 0 and the other Inf"
+    return Fault(text, "infinite factor" if is_mask else None)
 
 
-def _subtract(graph: Graph, node: Node) -> str:
+def _subtract(graph: Graph, node: Node) -> Fault:
     sizes = [graph.flow.values[v].size for v in node.inputs]
-    return "Inf - Inf" if any(size and size.inf for size in sizes) else _overflow(graph, node)
+    return (
+        Fault("Inf - Inf") if any(size and size.inf for size in sizes) else _overflow(graph, node)
+    )
 
 
-_FORWARD: dict[str, Callable[[Graph, Node], str]] = {
+_FORWARD: Mapping[Role, Callable[[Graph, Node], Fault]] = {
     "sqrt": _sqrt,
     "rsqrt": _sqrt,
     "log": _log,
-    "pole": _pole,
+    "pole": _beyond,
     "exp": _exp,
     "divide": _divide,
     "pow": _pow,
     "softmax": _softmax,
     "arc": _arc,
+    "from one": _beyond,
+    "quantile": _beyond,
     "mean": _mean,
     "multiply": _multiply,
     "subtract": _subtract,
@@ -187,7 +225,7 @@ def _masked(graph: Graph, text: str, mask: Node | None, rewrite: str, at: str) -
         return Cause(text + (f"; its gradient is not finite at {at}" if at else ""), rewrite)
     if graph.role(mask) == "select":
         hidden = f"{words.called(graph.flow, mask)} does not select it, but its gradient is 0 · Inf, which is NaN"
-        return Cause(f"{text}; {hidden}", graph.flow.op(mask.type).rewrite or rewrite)
+        return Cause(f"{text}; {hidden}", _rewrite(graph, mask) or rewrite)
     hidden = (
         f"{words.called(graph.flow, mask)} leaves it out, but its gradient is 0 · Inf, which is NaN"
     )
@@ -204,13 +242,13 @@ def masked_by(graph: Graph, node: Node) -> Node | None:
 
 def _slope(graph: Graph, node: Node) -> tuple[str, str]:
     """What is bad about the slope of an operation, and what to write."""
-    flow, role = graph.flow, graph.role(node)
-    situation = _composite(graph, node) if role == "sqrt" else ""
-    rewrite = (flow.op(situation).rewrite if situation else "") or flow.op(node.type).rewrite
+    role = graph.role(node)
+    situation = _composite(graph, node) if role == "sqrt" else None
+    rewrite = _rewrite(graph, node, situation)
     zeros = _zeros(_size(graph, node, 0)) if node.inputs and _has_zeros(graph, node, 0) else ""
     if situation and zeros:
         return f"{_COMPOSITES[situation]}, where its slope is infinite", rewrite
-    said = {
+    said: Mapping[Role, str] = {
         "sqrt": f"its input is 0 in {zeros}, where its slope is infinite",
         "rsqrt": f"its input is 0 in {zeros}, where its slope is infinite",
         "norm": "a vector of zeros comes in, where a norm has no slope",
@@ -218,12 +256,14 @@ def _slope(graph: Graph, node: Node) -> tuple[str, str]:
         "pow": f"its base is 0 in {zeros}, where a power below 1 has an infinite slope",
         "divide": f"its divisor is 0 in {zeros}",
         "angle": f"both inputs are 0 in {zeros}, where an angle has no slope",
-    }.get(role, "")
-    if said and (zeros or role == "norm"):
-        return said, rewrite
-    if role == "arc":
-        return "its input has 1 or -1, where its slope is infinite", rewrite
-    return _gradient_overflow(graph, node), rewrite or flow.op("overflow").rewrite
+    }
+    if role in said and (zeros or role == "norm"):
+        return said[role], rewrite
+    if role in ("arc", "from one", "quantile"):
+        return f"its input has {_ENDS[role]}, where its slope is infinite", rewrite
+    too_large = _gradient_overflow(graph, node)
+    general = "float16" if " float16" in too_large else "overflow"
+    return too_large, _rewrite(graph, node, general) if too_large or not rewrite else rewrite
 
 
 def _gradient_overflow(graph: Graph, node: Node) -> str:
@@ -233,21 +273,22 @@ def _gradient_overflow(graph: Graph, node: Node) -> str:
     return f"beyond {limit}, the largest {dtypes[0]}, it is too large" if limit and inf_only else ""
 
 
-_COMPOSITES = {
+_ENDS: Mapping[Role, str] = {"arc": "1 or -1", "from one": "1", "quantile": "0 or 1"}
+_COMPOSITES: Mapping[Situation, str] = {
     "norm": "this is the norm of a vector of zeros",
     "std": "this is the standard deviation of equal numbers",
     "root mean square": "this is the root of a mean of squares that are all 0",
 }
 
 
-def _composite(graph: Graph, node: Node) -> str:
+def _composite(graph: Graph, node: Node) -> Situation | None:
     """Of a square root: a norm, a standard deviation, a root mean square."""
     total = _maker(graph, node, 0)
     if total is None or graph.role(total) not in ("sum", "mean"):
-        return ""
+        return None
     square = _maker(graph, total, 0)
     if square is None or graph.role(square) not in ("square", "multiply"):
-        return ""
+        return None
     if graph.role(total) == "sum":
         return "norm"
     less = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,38 @@ if TYPE_CHECKING:
     from pullback.explain.views.compare import Comparison
 
 Kind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
+
+
+Role = Literal[
+    "", "step", "index", "compare", "cast", "bits", "text", "shape", "stop", "assign", "python",
+    "gate", "saturating", "softmax", "clip", "select", "peak", "square", "abs", "multiply",
+    "divide", "sqrt", "rsqrt", "norm", "log", "pole", "exp", "pow", "arc", "angle", "read",
+    "gather", "subtract", "add", "sum", "mean", "join", "copy", "from one", "quantile", "situation",
+]  # fmt: skip
+# What is no single operation, and that engines have words for.
+Situation = Literal[
+    "not a tensor", "integer source", "integer target", "integers made", "frozen", "unrecorded",
+    "not watched", "outside", "no gradient", "read before", "detour", "not used", "bad input",
+    "norm", "std", "root mean square", "masked softmax", "infinite factor", "single softmax",
+    "float16", "bad rule", "overflow", "underflow",
+]  # fmt: skip
+
+
+class Hint(enum.StrEnum):
+    """What an engine knows of a source that no way leads from."""
+
+    NOT_A_TENSOR = "not a tensor"
+    NOT_WATCHED = "not watched"  # by the tape that is asked
+    NOT_TRAINABLE = "not trainable"
+    FROZEN = "frozen layer"
+    ASSIGNED = "assigned inside"
+    READ_BEFORE = "read before"  # only its value came in
+    ZEROS = "zeros in traced code"  # the framework gives zeros in place of nothing
+    RENAMED = "another value"  # its name gets another value before it is used
+    SHAPE = "shape"  # only its shape is used
+    NAMED = "named"  # on a line that did run
+    BRANCH = "branch not taken"
+    LOOP = "loop"  # in the body of one that never ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +140,7 @@ class Node:
     compiled: tuple[
         Size | None, ...
     ] = ()  # what it passes on when compiled, where that is another matter
+    raises: str = ""  # the error of its gradient, where that raised one
 
     @property
     def line(self) -> str:
@@ -121,13 +155,15 @@ class Op:
     `role` is what the operation does to a gradient, in words that all engines share. Without a gradient: `step`
     (constant between jumps), `index`, `compare`, `cast`, `bits`, `text`, `shape`, `stop`, `assign`, `python`. Zero in
     places: `gate` (below 0), `saturating`, `softmax`, `clip`, `select`, `peak`, `square`, `abs`. Not finite in places:
-    `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `pole`, `exp`, `pow`, `arc`, `angle`. Harmless: `read`,
-    `gather`, `subtract`, `add`, `sum`, `mean`, `join`, `copy`. `situation` is what is no single operation.
+    `multiply`, `divide`, `sqrt`, `rsqrt`, `norm`, `log`, `pole`, `exp`, `pow`, `angle`, `arc` (beyond ±1), `from one`
+    (below 1), `quantile` (beyond 0 and 1). Harmless: `read`, `gather`, `subtract`, `add`, `sum`, `mean`, `join`,
+    `copy`. `situation` is what is no single operation. In `rewrite`, `{tiny}`, `{near}` and `{steep}` are numbers
+    of the format: a small one, the distance to 1, and one whose exponential is finite.
     """
 
     type: str
     call: str  # what users write
-    role: str = ""
+    role: Role = ""
     remedy: str = ""  # what to write where no gradient passes, or only zeros
     rewrite: str = ""  # what to write where NaN or Inf comes of it
 
@@ -158,7 +194,9 @@ class Source:
         None  # whether the result changes with it though no path leads there; None: not asked
     )
     place: Place | None = None  # where it is named on a line that did not run
-    hints: tuple[str, ...] = ()  # what else the engine knows: "assigned inside", "read before", …
+    hints: tuple[Hint, ...] = ()
+    sketch: tuple[float, ...] = ()  # of the gradient: by it directions are compared
+    chosen: Place | None = None  # where it is decided that the line at `place` does not run
 
 
 @dataclass(frozen=True)
@@ -179,8 +217,9 @@ class Flow:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     ops: tuple[Op, ...] = ()  # of the types that ran, and of situations
-    # Objects of the caller that stand for sources: (object, position in `sources`).
+    # Objects of the caller: what stands for a source with its position in `sources`, and layers that ran.
     objects: Sequence[tuple[Any, int]] = field(default=(), repr=False, compare=False)
+    layers: Sequence[Any] = field(default=(), repr=False, compare=False)
     # Runs forward once more to see what the backward pass keeps: bytes by value. None where that cannot be done.
     measure_held: Callable[[], Mapping[int, int]] | None = field(
         default=None, repr=False, compare=False
@@ -201,7 +240,7 @@ class Flow:
     def _ops(self) -> Mapping[str, Op]:
         return {op.type: op for op in self.ops}
 
-    def op(self, name: str) -> Op:
+    def op(self, name: str | Situation) -> Op:
         """What is known of a type of operation, or of a situation."""
         return self._ops.get(name) or Op(name, name)
 
@@ -244,6 +283,19 @@ class Flow:
         from pullback.explain.views.files import save_flow
 
         save_flow(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Flow:
+        """Read what `save` wrote to a `.json` file. All can be asked of it, by name; tensors are not in files."""
+        from pullback.explain.views.files import load_flow
+
+        return load_flow(Path(path))
+
+    def __reduce__(self) -> Any:
+        """What a file has."""
+        from pullback.explain.views.files import flow_json, flow_of
+
+        return flow_of, (flow_json(self),)
 
     def compare(self, other: Flow) -> Comparison:
         """This flow beside another one: plain against overridden, before against after."""

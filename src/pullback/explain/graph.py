@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pullback.explain.flow import Flow, Node, Size, Value
+from pullback.explain.flow import Flow, Node, Role, Size, Value
 
 # Dtypes along which gradients flow; a variable's handle and a list of tensors are ways as well.
 CARRIES = ("float", "bfloat", "complex", "variant", "resource")
@@ -33,24 +33,25 @@ class Graph:
         self.flow = flow
         self.outputs = frozenset(flow.outputs)
         self._readers: dict[int, list[int]] = defaultdict(list)
-        self._reads_of: dict[str, list[int]] = defaultdict(list)
+        self._reads_of: dict[str | int, list[int]] = defaultdict(list)
         for node in flow.nodes:
             for value in dict.fromkeys(node.inputs):
                 self._readers[value].append(node.id)
-                if name := flow.values[value].variable:
-                    self._reads_of[name].append(node.id)
+                for variable in _variable_of(flow.values[value]):
+                    self._reads_of[variable].append(node.id)
         self._assigned = self._reads_after_assignment()
 
     def _reads_after_assignment(self) -> dict[int, list[int]]:
         """For each node that writes a variable: the nodes that read it later."""
         writers = [node for node in self.flow.nodes if self.role(node) == "assign"]
-        names = {node.id: {self.flow.values[v].variable for v in node.inputs} for node in writers}
+        values = self.flow.values
+        written = {n.id: {w for v in n.inputs for w in _variable_of(values[v])} for n in writers}
         return {
-            writer: [n for name in found - {""} for n in self._reads_of[name] if n > writer]
-            for writer, found in names.items()
+            writer: list({n: n for w in found for n in self._reads_of[w] if n > writer})
+            for writer, found in written.items()
         }
 
-    def role(self, node: Node) -> str:
+    def role(self, node: Node) -> Role:
         """What the node does to gradients."""
         return "stop" if node.rule.kind == "stopped" else self.flow.op(node.type).role
 
@@ -93,6 +94,12 @@ class Graph:
         if not shapes:
             nodes = {n for n in nodes if self.role(self.flow.nodes[n]) != "shape"}
         return self.leading_out(nodes)
+
+    def writers_before(self, cut: Cut, way: Collection[int]) -> list[Node]:
+        """The nodes on the way that wrote the variable of which the input of a cut was read."""
+        maker = self.flow.values[cut.node.inputs[cut.input]].node
+        written = [w for w, readers in self._assigned.items() if maker in readers and w in way]
+        return [self.flow.nodes[w] for w in written]
 
     def arrived(self, node: Node) -> list[Size]:
         """The gradients that arrived at a node, one for each output that got one."""
@@ -157,6 +164,12 @@ class Graph:
         maker = self.flow.values[cut.node.inputs[cut.input]].node
         _closure([] if maker is None else [maker], before)
         return sorted(found, key=lambda node: node.id)
+
+
+def _variable_of(value: Value) -> list[str | int]:
+    """By which it is known that two values stand for one variable: its name, or the handle itself."""
+    handle = [value.id] if value.dtype == "resource" else []
+    return [*([value.variable] if value.variable else []), *handle]
 
 
 ONE = Size(1.0, 1.0, 0.0, 0, 0, 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from pullback.explain import words
-from pullback.explain.flow import Flow, Node, Size, Source
+from pullback.explain.flow import Hint, Node, Role, Size, Source
 from pullback.explain.graph import Cut, Graph, carries
 
 _NO_GRADIENT = "gets no gradient"
@@ -22,8 +22,7 @@ def missing(graph: Graph, source: Source) -> str:
         _target,
         _not_watched,
         _cut,
-        _copied,
-        _assigned,
+        _read_before,
         _detour,
         _not_run,
         _shape_only,
@@ -35,7 +34,7 @@ def missing(graph: Graph, source: Source) -> str:
 
 
 def _dtype(graph: Graph, source: Source) -> str:
-    if "not a tensor" in source.hints:
+    if Hint.NOT_A_TENSOR in source.hints:
         return (
             f"it is {_article(source.dtype)}, not a tensor. {graph.flow.op('not a tensor').remedy}"
         )
@@ -48,14 +47,14 @@ def _dtype(graph: Graph, source: Source) -> str:
 def _frozen(graph: Graph, source: Source) -> str:
     if source.trainable or source.kind != "variable":
         return ""
-    if "frozen layer" in source.hints and source.layer:
+    if Hint.FROZEN in source.hints and source.layer:
         layer = f"; its layer {source.layer[-1]} is frozen"
         return f"it is not trainable (`trainable=False`){layer}. {graph.flow.op('frozen').remedy}"
     return "it is not trainable (`trainable=False`), as running statistics are. Make it so if it is to be trained"
 
 
 def _not_watched(graph: Graph, source: Source) -> str:
-    if "not watched" not in source.hints:
+    if Hint.NOT_WATCHED not in source.hints:
         return ""
     return f"the tape that is asked{_on(source)} does not watch it. {graph.flow.op('not watched').remedy}"
 
@@ -102,6 +101,14 @@ def _cut(graph: Graph, source: Source) -> str:
     return f"{'; '.join([causes[0].text, *also])}. {causes[0].remedy}"
 
 
+def is_stopped(graph: Graph, source: Source) -> bool:
+    """Whether nothing but stops that the code asks for keeps the gradient from a source."""
+    way = graph.way(source.values)
+    cuts = graph.cuts(way, source.values, _is_none) if source.gradient is None else []
+    causes = [cause.node for cut in cuts for cause in _causes(graph, cut, way, source)]
+    return bool(causes) and all(graph.role(node) == "stop" for node in causes)
+
+
 def _is_none(size: Size | None) -> bool:
     return size is None
 
@@ -132,7 +139,11 @@ def _always_cuts(graph: Graph, node: Node, way: set[int], source: Source) -> boo
 
 
 def _causes(graph: Graph, cut: Cut, way: set[int], source: Source) -> list[Cause]:
-    """What cut the gradient off; behind an input of integers, what made integers of numbers."""
+    """What cut the gradient off; behind an input of integers, what made integers of numbers, or the assignment of what
+    was read.
+    """
+    if cut.node.rule.kind == "engine" and (writers := graph.writers_before(cut, way)):
+        return [cause_at(graph, Cut(node, 0)) for node in writers]
     if carries(graph.flow.values[cut.node.inputs[cut.input]]):
         return [cause_at(graph, cut)]
     makers = graph.makers_with_numbers(cut, way, source.values)
@@ -143,8 +154,8 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
     """Why a node passes nothing on to an input of numbers."""
     flow, node = graph.flow, cut.node
     called, role, many = words.called(flow, node), graph.role(node), len(node.inputs) > 1
-    if raised := _raised(flow, node):
-        return Cause(node, f"the gradient of {called} raises {raised}", "Mend the rule")
+    if node.raises:
+        return Cause(node, f"the gradient of {called} raises {node.raises}", "Mend the rule")
     if node.rule.kind in words.CUSTOM:
         text = f"{words.rule_of(node)} returned None for it"
         return Cause(node, text, "Return a gradient there, zeros if that is meant")
@@ -158,17 +169,12 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
         remedy = flow.op("outside" if outside else "unrecorded").remedy
         return Cause(node, f"{called} ran {how}", remedy)
     towards = f" for its input {cut.input + 1}" if many and node.rule.kind == "engine" else ""
-    text = _SAID.get(role, "{call} has no gradient{towards}").format(call=called, towards=towards)
+    said = "" if role == "index" else role  # a gradient arrived: not at indices
+    text = _SAID.get(said, "{call} has no gradient{towards}").format(call=called, towards=towards)
     return Cause(node, text, flow.op(node.type).remedy or flow.op("no gradient").remedy)
 
 
-def _raised(flow: Flow, node: Node) -> str:
-    """The error that the gradient of a node raised, as the engine has noted it."""
-    start = f"the gradient of {node.type}{f' at {node.place}' if node.place else ''} raises "
-    return next((note.removeprefix(start) for note in flow.notes if note.startswith(start)), "")
-
-
-_SAID = {
+_SAID: Mapping[Role, str] = {
     "stop": "{call} stops it",
     "step": "{call} is constant between its jumps and passes no gradient on",
     "assign": "it is written into a variable by {call}, and no gradient flows back through an assignment",
@@ -184,30 +190,15 @@ _SAID = {
 def _integers_made(graph: Graph, node: Node) -> Cause:
     said = _SAID.get(graph.role(node), "{call} makes integers of it, which have no gradient")
     text = said.format(call=words.called(graph.flow, node), towards="")
-    return Cause(node, text, graph.flow.op(node.type).remedy or graph.flow.op("no gradient").remedy)
+    remedy = graph.flow.op(node.type).remedy or graph.flow.op("integers made").remedy
+    return Cause(node, text, remedy)
 
 
-def _copied(graph: Graph, source: Source) -> str:
-    """The result is computed from what the source was made of, not from the source."""
-    if "a later copy" not in source.hints:
+def _read_before(graph: Graph, source: Source) -> str:
+    if Hint.READ_BEFORE not in source.hints:
         return ""
-    return (
-        f"it is a copy of what the result was computed from. {graph.flow.op('a later copy').remedy}"
-    )
-
-
-def _assigned(graph: Graph, source: Source) -> str:
-    """Its value came from an assignment, or was read before."""
-    hints = {
-        "read before": "it was read before the run, and only its value came in",
-        "computed outside": "what the result depends on was computed from it before the run",
-    }
-    said = [
-        f"{text}{_on(source)}. {graph.flow.op(h).remedy}"
-        for h, text in hints.items()
-        if h in source.hints
-    ]
-    return said[0] if said else ""
+    remedy = graph.flow.op(Hint.READ_BEFORE).remedy
+    return f"it was read before the run, and only its value came in{_on(source)}. {remedy}"
 
 
 def _detour(graph: Graph, source: Source) -> str:
@@ -234,25 +225,21 @@ def _first_constant(graph: Graph) -> str:
 def _not_run(graph: Graph, source: Source) -> str:
     if source.place is None:
         return ""
-    if "another value" in source.hints:
+    if Hint.RENAMED in source.hints:
         return f"its name gets another value before it is used{_on(source)}. Use another name there"
-    if "shape" in source.hints:
+    if Hint.SHAPE in source.hints:
         return f"only its shape is used{_on(source)}. Use its values if a gradient is wanted"
-    if "named" in source.hints:
+    if Hint.NAMED in source.hints:
         return (
             f"nothing that reaches the result is computed from it, though it is named{_on(source)}. "
             f"{graph.flow.op('not used').remedy}"
         )
-    branch = next(
-        (h.partition(": ")[2] for h in source.hints if h.startswith("branch not taken: ")), ""
-    )
-    by = f", chosen at {PurePath(branch).name}" if branch else ""
-    if "loop" in source.hints:
+    chosen = source.chosen
+    by = f", chosen at {PurePath(chosen.file).name}:{chosen.line}" if chosen else ""
+    if Hint.LOOP in source.hints:
         return f"it is used only in the body of a loop that never ran{_on(source)}{by}. Let it run at least once"
     zeros = (
-        "; as the branch is traced, a tape gives zeros for it"
-        if "zeros in traced code" in source.hints
-        else ""
+        "; as the branch is traced, a tape gives zeros for it" if Hint.ZEROS in source.hints else ""
     )
     return (
         f"it is used only in a branch that was not taken{_on(source)}{by}{zeros}. "
@@ -272,12 +259,12 @@ def _shape_only(graph: Graph, source: Source) -> str:
 
 def _unused(graph: Graph, source: Source) -> str:
     """Nothing reads it, or what is made of it is thrown away."""
-    nodes = sorted(graph.downstream(source.values, _any))
-    if not nodes:
-        return f"{graph.flow.name} does not use it. {graph.flow.op('not used').remedy}"
     flow = graph.flow
-    placed = [flow.nodes[n] for n in nodes if flow.nodes[n].place] or [flow.nodes[nodes[0]]]
-    last = placed[-1]
+    nodes = [flow.nodes[n] for n in sorted(graph.downstream(source.values, _any))]
+    if not nodes:
+        return f"{flow.name} does not use it. {flow.op('not used').remedy}"
+    computing = [node for node in nodes if graph.role(node) != "read"] or nodes
+    last = next((node for node in reversed(computing) if node.place), computing[-1])
     return (
         f"it is used, but what is made of it does not reach the result: the last to use it is "
         f"{words.called(flow, last)}. Return that, or compute the result from it"

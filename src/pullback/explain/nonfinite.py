@@ -164,5 +164,5 @@ def _compiled(graph: Graph) -> NonFinite | None:
 
 def _found(flow: Flow, direction: Direction, node: Node, cause: Cause) -> NonFinite:
     call = flow.op(node.type).call
-    layer = "/".join(node.layer)
+    layer = "/".join(node.layer or (() if node.place else words.layers_before(flow, node)))
     return NonFinite(direction, node, call, node.line, layer, cause.text, cause.rewrite)

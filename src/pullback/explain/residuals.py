@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import overload
@@ -54,30 +55,48 @@ class Residuals(Sequence[Residual]):
         """All bytes that are kept."""
         return sum(residual.bytes for residual in self)
 
+    @property
+    def alike(self) -> Sequence[tuple[Residual, int]]:
+        """Each with how many there are of one size, shape, line and layer, as the steps of a loop keep; most first."""
+        found = Counter(self)
+        return sorted(found.items(), key=lambda each: -each[0].bytes * each[1])
+
+    def by_layer(self) -> Mapping[str, int]:
+        """Bytes by layer, most first; empty stands for what is in none."""
+        return self._sums(lambda residual: residual.layer)
+
+    def by_line(self) -> Mapping[str, int]:
+        """Bytes by line of the user's, most first; empty stands for what has none."""
+        return self._sums(lambda residual: residual.line)
+
+    def _sums(self, key: Callable[[Residual], str]) -> Mapping[str, int]:
+        sums = Counter[str]()
+        for residual in self:
+            sums[key(residual)] += residual.bytes
+        return dict(sums.most_common())
+
     def share(self, residual: Residual) -> float:
         """The part of all bytes that one takes."""
         return residual.bytes / self.total if self.total else 0.0
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = [self._row(residual) for residual in self[:_SHOWN]]
-        rest = self[_SHOWN:]
+        alike = self.alike
+        rows = [self._row(residual, many) for residual, many in alike[:_SHOWN]]
+        rest = alike[_SHOWN:]
         if rest:
-            kept = sum(residual.bytes for residual in rest)
-            share = f"{100 * kept / self.total:.0f} %" if self.total else ""
-            rows.append((in_bytes(kept), share, "", "", f"{len(rest)} more", "", ""))
+            kept = sum(residual.bytes * many for residual, many in rest)
+            more = f"{sum(many for _, many in rest)} more"
+            rows.append((in_bytes(kept), self._percent(kept), "", "", more, "", ""))
         return rows
 
-    def _row(self, r: Residual) -> tuple[str, ...]:
-        shape = " × ".join(map(str, r.shape)) or "scalar"
-        return (
-            in_bytes(r.bytes),
-            f"{100 * self.share(r):.0f} %",
-            shape,
-            r.dtype,
-            r.op,
-            r.layer,
-            PurePath(r.line).name,
-        )
+    def _row(self, r: Residual, many: int) -> tuple[str, ...]:
+        shape, kept = " × ".join(map(str, r.shape)) or "scalar", r.bytes * many
+        op = f"{r.op} ×{many}" if many > 1 else r.op
+        line = PurePath(r.line).name
+        return in_bytes(kept), self._percent(kept), shape, r.dtype, op, r.layer, line
+
+    def _percent(self, kept: int) -> str:
+        return f"{100 * kept / self.total:.0f} %" if self.total else ""
 
     def _title(self) -> str:
         many = f"{len(self)} tensor{'s' * (len(self) != 1)}"

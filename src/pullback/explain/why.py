@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pullback.errors import ExplainError
 from pullback.explain import words
 from pullback.explain.asked import sources_of, unknown
 from pullback.explain.flow import Flow, Size, Source
@@ -29,7 +30,14 @@ def why(flow: Flow, x: Any) -> str:
 
 def _through(graph: Graph, layer: Any) -> str:
     """Of a layer without weights, what passes through it."""
-    name = getattr(layer, "name", None)
+    if not any(layer is each for each in graph.flow.layers):
+        return ""
+    name = layer.name
+    if sum(each.name == name for each in graph.flow.layers) > 1:
+        raise ExplainError(
+            f"several layers that ran in {graph.flow.name} are called `{name}`, and a run tells them apart by name "
+            "alone. Give them names of their own: `Layer(name=...)`."
+        )
     inside = [node for node in graph.flow.nodes if name in node.layer]
     arrived = [size for node in reversed(inside) for size in graph.arrived(node)]
     if not inside:

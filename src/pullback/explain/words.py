@@ -24,17 +24,29 @@ def where(place: Place | None) -> str:
     return f"{name}, `{short}`" if short else name
 
 
-def at(node: Node) -> str:
-    """Layer and line of a node, in brackets."""
+def at(node: Node, flow: Flow | None = None) -> str:
+    """Layer and line of a node, in brackets; where it has neither, the layer before it."""
     layer = f"layer {node.layer[-1]}" if node.layer else ""
     inside = node.inside[-1] if node.inside else ""
     parts = [part for part in (layer, inside, where(node.place)) if part]
+    if not parts and flow is not None:
+        parts = [f"after layer {name}" for name in layers_before(flow, node)[-1:]]
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def layers_before(flow: Flow, node: Node) -> tuple[str, ...]:
+    """The layers around the operation that made the first input, looking past those without a layer."""
+    while not node.layer:
+        made = [flow.values[v].node for v in node.inputs[:1]]
+        if not made or made[0] is None:
+            return ()
+        node = flow.nodes[made[0]]
+    return node.layer
 
 
 def called(flow: Flow, node: Node) -> str:
     """An operation as users write it, with its place."""
-    return f"{flow.op(node.type).call}{at(node)}"
+    return f"{flow.op(node.type).call}{at(node, flow)}"
 
 
 def rule_of(node: Node) -> str:

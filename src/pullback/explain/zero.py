@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Literal
 
 from pullback.explain import words
-from pullback.explain.flow import Node, Size, Source, Value
+from pullback.explain.flow import Node, Role, Size, Source, Value
 from pullback.explain.graph import Cut, Graph, passed_on
 from pullback.explain.missing import cause_at
 
@@ -71,13 +73,14 @@ def _at_zero(graph: Graph, cut: Cut) -> str:
         cause = cause_at(graph, cut)
         return f"{cause.text}. {cause.remedy}"
     called = words.called(flow, node)
-    remedy = _UNEVEN if _is_even(graph, cut) else flow.op(node.type).remedy
     if node.rule.kind in words.CUSTOM:
         return f"{words.rule_of(node)} returned zeros"
-    return f"{called} {_said(graph, cut)}. {remedy}"
+    how = _how(graph, cut)
+    return f"{called} {_said(graph, cut, how)}. {_remedy(graph, cut, how)}"
 
 
-_SAID = {
+How = Role | Literal["underflow", "even", "single"]
+_SAID: Mapping[How, str] = {
     "gate": "is off: its input is nowhere positive, in {all} (dead)",
     "saturating": "is saturated{up_to}, where its slope is 0 in {dtype}",
     "softmax": "is saturated{up_to}, where its slope is 0 in {dtype}",
@@ -88,6 +91,7 @@ _SAID = {
     "peak": "takes another value: none of these is the largest (or smallest), and the others get no gradient",
     "step": "is constant between its jumps, where its derivative is 0",
     "exp": "underflows{up_to}: what it passes on is too small for {dtype}",
+    "single": "is over a single entry, which is 1 whatever comes in",
     "underflow": "underflows: what it passes on is too small for {dtype}",
     "even": "adds up to 1 whatever comes in, and what comes back to it is the same for all of its entries",
     "multiply": "multiplies it by numbers that are zero wherever a gradient comes back",
@@ -95,21 +99,37 @@ _SAID = {
 }
 
 
-def _said(graph: Graph, cut: Cut) -> str:
+def _how(graph: Graph, cut: Cut) -> How:
+    """What makes zeros of what arrives: the role of the node, or what it is here."""
     role, value = graph.role(cut.node), _input(graph, cut)
-    factor = _zero_factor(graph, cut) if role in ("multiply", "divide") else None
+    if role == "softmax" and value.shape[-1:] == (1,):
+        return "single"
+    if _is_even(graph, cut):
+        return "even"
+    is_scaling = role in ("multiply", "divide", "") and _zero_factor(graph, cut) is None
+    return "underflow" if role == "cast" or (is_scaling and _underflows(graph, cut)) else role
+
+
+def _said(graph: Graph, cut: Cut, how: How) -> str:
+    value = _input(graph, cut)
+    factor = _zero_factor(graph, cut) if how in ("multiply", "divide") else None
     if factor is not None:
         return f"multiplies it by zero{_made_by(graph, factor)}"
-    if _is_even(graph, cut):
-        role = "even"
-    elif role in ("multiply", "divide", "") and _underflows(graph, cut):
-        role = "underflow"
-    return _SAID.get(role, _SAID[""]).format(
+    return _SAID.get(how, _SAID[""]).format(
         all=words.many(math.prod(value.shape)),
         dtype=value.dtype,
         up_to=f" (inputs up to ±{words.number(value.size.max)})" if value.size else "",
         branch={1: "first", 2: "second"}.get(cut.input, "condition"),
     )
+
+
+def _remedy(graph: Graph, cut: Cut, how: How) -> str:
+    flow = graph.flow
+    if how == "even":
+        return _UNEVEN
+    if how == "single":
+        return flow.op("single softmax").remedy
+    return flow.op("underflow" if how == "underflow" else cut.node.type).remedy
 
 
 def _is_even(graph: Graph, cut: Cut) -> bool:
@@ -146,15 +166,26 @@ def _input(graph: Graph, cut: Cut) -> Value:
 
 
 def shrinks_at(graph: Graph, source: Source) -> str:
-    """The node on the way at which the gradient shrinks most."""
-    way = graph.way(source.values)
-    nodes = [graph.flow.nodes[n] for n in way]
-    ratios = [(r, n.id) for n in nodes if (r := _ratio(graph, n, way, source)) is not None]
-    ratio, node = min(ratios, default=(1.0, 0))
+    """The node on the way at which the gradient shrinks most, or the operation that makes it shrink again and again."""
+    flow, way = graph.flow, graph.way(source.values)
+    nodes = [flow.nodes[n] for n in sorted(way)]
+    ratios = [(r, n) for n in nodes if (r := _ratio(graph, n, way, source)) is not None]
+    ratio, node = min(ratios, key=lambda each: each[0], default=(1.0, None))
+    if node is not None and ratio <= _SHRINKS:
+        called = words.called(flow, node)
+        return f"it shrinks most at {called}, by a factor of {words.number(1 / ratio)}"
+    together: dict[str, list[float]] = {}
+    for each, n in ratios:
+        together.setdefault(n.type, []).append(each)
+    kind = min(together, key=lambda kind: math.prod(together[kind]), default="")
+    ratio = math.prod(together.get(kind, ()))
     if ratio > _SHRINKS:
         return ""
-    called = words.called(graph.flow, graph.flow.nodes[node])
-    return f"it shrinks most at {called}, by a factor of {words.number(1 / ratio)}"
+    last = words.called(flow, next(n for _, n in reversed(ratios) if n.type == kind))
+    times = f"in {len(together[kind])} steps at {last} and its like"
+    return words.sentence(
+        f"it shrinks {times}, by a factor of {words.number(1 / ratio)} in all", flow.op(kind).remedy
+    )
 
 
 def _ratio(graph: Graph, node: Node, way: set[int], source: Source) -> float | None:

@@ -98,6 +98,56 @@ def test_a_loss_that_is_not_finite_is_found_in_the_data() -> None:
     assert watch.nonfinite.direction == "input"
 
 
+def unbuilt_model(optimizer: str, built: bool) -> keras.Model:
+    keras.utils.set_random_seed(2)
+    layers = [
+        keras.layers.Dense(4, "tanh"),
+        keras.layers.Dropout(0.2, seed=3),
+        keras.layers.Dense(1),
+    ]
+    model = keras.Sequential([*([keras.Input((3,))] if built else []), *layers])
+    momentum = {"momentum": 0.9} if optimizer == "SGD" else {}
+    model.compile(getattr(keras.optimizers, optimizer)(0.01, **momentum), "mse")
+    return model
+
+
+def state_of(model: keras.Model) -> list[np.ndarray]:
+    return [v.numpy() for v in [*model.variables, *model.optimizer.variables]]
+
+
+@functools.cache
+def state_before(optimizer: str, steps: int) -> list[np.ndarray]:
+    model = unbuilt_model(optimizer, True)
+    model.optimizer.build(model.trainable_variables)
+    if steps:
+        fit(model, n=4 * steps)
+    return state_of(model)
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
+@pytest.mark.parametrize("bad", [0, 3])
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD", "RMSprop"])
+def test_slots_and_weights_are_as_before_the_bad_step(optimizer, bad, built) -> None:
+    model, watch = unbuilt_model(optimizer, built), pb.keras.WatchGradients()
+    x, y = data()
+    x[4 * bad] = np.nan
+    model.fit(x[:20], y[:20], batch_size=4, shuffle=False, verbose=0, callbacks=[watch])
+    assert watch.step == bad
+    assert watch.nonfinite is not None
+    assert watch.nonfinite.op == "data[0]"
+    for got, wanted in zip(state_of(model), state_before(optimizer, bad), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_going_on_with_slots_keeps_the_weights_finite() -> None:
+    model, watch = unbuilt_model("Adam", False), pb.keras.WatchGradients(stop=False)
+    x, y = data()
+    x[4] = np.nan
+    model.fit(x[:8], y[:8], batch_size=4, shuffle=False, verbose=0, callbacks=[watch])
+    assert watch.step == 1
+    assert all(np.isfinite(value).all() for value in state_of(model))
+
+
 def test_it_can_go_on(capsys) -> None:
     model, watch = model_with_a_norm(), pb.keras.WatchGradients(stop=False)
     history = fit(model, watch, epochs=2).history

@@ -246,3 +246,72 @@ def test_it_follows_the_system_into_the_dark(browser: Browser, tmp_path: Path) -
     again = browser.run(colour)
     browser.dark(False)
     assert (light, dark, again) == ("rgb(255, 255, 255)", "rgb(20, 24, 31)", light)
+
+
+def press(browser: Browser, key: str, where: str = "document") -> None:
+    browser.run(
+        f"{where}.dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}}))"
+    )
+
+
+def test_all_of_it_is_seen_at_first(browser: Browser, tmp_path: Path) -> None:
+    """Of a net that is too deep to be read whole, some groups are closed."""
+    b = Builder("deep")
+    x = b.source("x")
+    for k in range(30):
+        for part in range(4):
+            x = b.op(f"Op{part}_{k % 7}", x, layer=("deep", f"stage_{k // 10}", f"block_{k}"))
+    shown(browser, b.flow(x), tmp_path)
+    box = browser.run(
+        "(() => { const b = pullback.cy.elements().renderedBoundingBox();"
+        "return [b.x1, b.y1, b.x2, b.y2]; })()"
+    )
+    width, height = browser.run("[pullback.cy.width(), pullback.cy.height()]")
+    assert min(box) >= 0
+    assert box[2] <= width
+    assert box[3] <= height
+    assert browser.run("pullback.cy.zoom()") >= 0.4
+
+
+def test_keys_search_move_and_open(browser: Browser, tmp_path: Path) -> None:
+    shown(browser, net(), tmp_path)
+    press(browser, "/")
+    assert browser.run("document.activeElement.id") == "search"
+    press(browser, "Escape", "document.activeElement")
+    assert browser.run("document.activeElement.id") != "search"
+    press(browser, "ArrowDown")
+    (first,) = ids(browser, "e.hasClass('picked')")
+    press(browser, "ArrowDown")
+    (second,) = ids(browser, "e.hasClass('picked')")
+    assert browser.run(
+        f"pullback.cy.getElementById({first!r}).outgoers('node').map(e => e.id())"
+    ).count(second)
+    press(browser, "ArrowUp")
+    assert ids(browser, "e.hasClass('picked')") == {first}
+    before = browser.run("pullback.open.size")
+    press(browser, "Enter")
+    assert browser.run("pullback.open.size") != before
+    press(browser, "Escape")
+    assert not ids(browser, "e.hasClass('picked')")
+
+
+def stops_a_target() -> Flow:
+    b = Builder("loss")
+    x, target = b.source("x"), b.source("target", None)
+    stopped = b.op("StopGradient", target, passed=[None], rule=Rule("stopped"))
+    return b.flow(b.op("Sub", x, stopped))
+
+
+def test_what_is_stopped_on_purpose_is_not_red(browser: Browser, tmp_path: Path) -> None:
+    shown(browser, stops_a_target(), tmp_path)
+    assert browser.run("document.getElementById('badge').textContent") == "✓"
+    (told,) = browser.run("[...document.querySelectorAll('.trouble')].map(e => e.className)")
+    assert "c-stopped" in told
+
+
+def test_beside_vanishing_gradients_there_is_no_tick(browser: Browser, tmp_path: Path) -> None:
+    shown(browser, chain([1e-12, 1e-9, 1.0]), tmp_path)
+    assert browser.run("document.getElementById('badge').textContent") == "!"
+    assert "vanishing at 4 operations" in browser.run(
+        "document.getElementById('verdict').textContent"
+    )

@@ -109,4 +109,33 @@ def test_a_comparison_is_saved_as_page_and_data(tmp_path: Path) -> None:
         "left": 1.0,
         "right": 2.0,
         "only": "",
+        "cosine": None,
     }
+
+
+def turned(flow: Flow, name: str, *sketch: float) -> Flow:
+    sources = [
+        dataclasses.replace(s, sketch=sketch if s.name == name else (3.0, 4.0))
+        for s in flow.sources
+    ]
+    return dataclasses.replace(flow, sources=tuple(sources))
+
+
+@pytest.mark.parametrize(
+    ("sketch", "cosine", "words"),
+    [((-3.0, -4.0), -1.0, "reversed"), ((4.0, -3.0), 0.0, "cosine 0.00")],
+)
+def test_a_gradient_of_the_same_size_that_points_elsewhere_differs(sketch, cosine, words) -> None:
+    flow = chain([1.0])
+    found = turned(flow, "", 0.0).compare(turned(flow, "x", *sketch))
+    (pair,) = [p for p in found.sources if p.differs]
+    assert (pair.name, pair.ratio, pair.cosine) == ("x", 1.0, pytest.approx(cosine))
+    assert "1 of 2 sources" in str(found)
+    file = io.StringIO()
+    found.show(file)
+    assert words in file.getvalue()
+
+
+def test_a_gradient_without_direction_does_not_differ_by_it() -> None:
+    flow = chain([1.0])
+    assert turned(flow, "x", 0.0, 0.0).compare(turned(flow, "", 0.0)).differing == ()

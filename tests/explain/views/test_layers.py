@@ -118,3 +118,11 @@ def test_paths_name_one_group_each() -> None:
 def test_innermost_layers_are_found_through_repeats() -> None:
     layers = grouped(chain([1.0] * 4)).innermost_layers()
     assert [layer.name for layer in layers] == [f"dense_{k}" for k in range(4)]
+
+
+def test_what_follows_the_last_layer_and_gives_one_number_is_the_loss() -> None:
+    b = Builder()
+    x = b.op("Relu", b.source("x"), layer=("model", "dense"))
+    total = b.op("Sum", b.op("Square", x), shape=())
+    assert names(grouped(b.flow(total))) == ["model", "loss"]
+    assert "loss" not in names(grouped(b.flow(b.op("Square", x))))

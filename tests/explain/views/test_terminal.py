@@ -98,3 +98,22 @@ def test_a_line_of_many_norms_fits() -> None:
     norms = [10.0**-k for k in range(100)]
     line = Scale(norms).line(norms, 12)
     assert (len(line), line[0], line[-1]) == (12, "█", "▁")
+
+
+def stopping(*, all_of_it: bool) -> Flow:
+    b = Builder("loss")
+    target = b.source("target", None)
+    stopped = b.op("StopGradient", target, passed=[None], rule=Rule("stopped"))
+    return b.flow(stopped if all_of_it else b.op("Sub", b.source("x"), stopped))
+
+
+def test_a_stop_is_a_fault_only_where_it_stops_everything() -> None:
+    text = printed(stopping(all_of_it=False))
+    assert text.startswith("✓ loss: a gradient for 1 of 2 sources, 1 stopped")
+    assert "  stopped  `target`" in text
+    assert printed(stopping(all_of_it=True)).startswith("✗ loss: no gradient")
+
+
+def test_beside_vanishing_gradients_there_is_no_tick() -> None:
+    text = printed(chain([1e-12, 1e-9, 1.0]))
+    assert text.startswith("! model: a gradient for all 4 sources, vanishing at 4 operations")

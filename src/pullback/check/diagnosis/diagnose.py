@@ -258,17 +258,23 @@ def _finding(
     course: Course, problem: Problem, cases: list[Case], one: Explanation | None, tried: int | None
 ) -> Finding:
     """`tried` is how many explanations were, nothing where none was wanted."""
-    case = cases[0]
+    case, is_open = cases[0], one is None
     draw = max(case.draws.fit, key=lambda d: float(np.max(d.gap[case.span])))
     entry = case.span.start + int(np.argmax(draw.gap[case.span]))
-    kind, said = ("term", _unexplained(case, draw, tried)) if one is None else (one.kind, one.text)
-    said += findings.blame(course, problem, 1) if tried is not None else ""
-    confirmed = 0 if one is None else len(case.draws.fresh)
-    inputs = [each.which or 0 for each in cases]
-    finding = findings.about(course, problem, kind, inputs, said, confirmed=confirmed)
+    one = one or Explanation("term", _unexplained(case, draw), case.r)
+    confirmed = 0 if is_open else len(case.draws.fresh)
+    finding = findings.about(
+        course, problem, one.kind, _inputs(cases), one.text, confirmed=confirmed
+    )
+    if one.place:
+        finding = replace(finding, source=one.place, code=one.code)
+    if tried is not None:
+        of = findings.blamed(course, problem, 1)
+        many = f"; none of {tried} explanations tried predicts it" if is_open and tried else ""
+        finding = findings.remarked(finding, many + of.text, of.names)
     numbers = (float(v[entry]) for v in (draw.r, draw.g, draw.floor))
     failing = Failing(draw.x, draw.w, entry, *numbers)
-    same = partial(_said_there_too, course, case, one)
+    same = partial(_said_there_too, course, case, None if is_open else one)
     return shown(course, case.draws.truth, failing, finding, explain=tried is not None, same=same)
 
 
@@ -296,7 +302,13 @@ def _said_there_too(course: Course, case: Case, one: Explanation | None, at: Fai
     return one is not None and plain.text == one.text
 
 
-def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:
+def _inputs(cases: list[Case]) -> list[int]:
+    """The inputs of which something is said; all of them where it is said of all together."""
+    every = range(len(cases[0].layout.leaves))
+    return [k for each in cases for k in (every if each.which is None else [each.which])]
+
+
+def _unexplained(case: Case, draw: Draw) -> str:
     """The honest line: how far off, in how many elements."""
     g, r = case.g(draw), case.r(draw)
     known = np.isfinite(g) & np.isfinite(r)
@@ -304,5 +316,4 @@ def _unexplained(case: Case, draw: Draw, tried: int | None) -> str:
     amount = f"off by {words.short(100 * gap / size)} %" if size else "not zero, as it should be,"
     wrong, total = int(case.wrong(draw).sum()), int(known.sum())
     many = "all elements" if wrong == total else f"{wrong} of {total} elements"
-    found = f"; none of {tried} explanations tried predicts it" if tried else ""
-    return f"is {amount} in {many}{found}"
+    return f"is {amount} in {many}"

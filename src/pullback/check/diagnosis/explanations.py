@@ -18,11 +18,16 @@ Predict = Callable[[Draw], Array]
 
 @dataclass(frozen=True)
 class Explanation:
-    """A short word for programs, what is said after "the gradient for `x`", and what the rule gives if it is true."""
+    """A short word for programs, what is said after "the gradient for `x`", and what the rule gives if it is true.
+
+    `place` and `code` are the line of the rule that it names, where it names one.
+    """
 
     kind: FindingKind
     text: str
     predict: Predict
+    place: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True)

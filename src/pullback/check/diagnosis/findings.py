@@ -1,7 +1,7 @@
 """Findings: what was met, where, and in which numbers."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -29,37 +29,45 @@ def about(
 ) -> Finding:
     """A finding about some inputs, with where it was met."""
     point, leaves = problem.point, [course.subject.inputs.leaves[k] for k in inputs]
-    return Finding(
+    finding = Finding(
         kind,
         leaves[0].path,
         words.sentence([leaf.name for leaf in leaves], text),
         point=str(point),
         made_up=point is not None and not point.is_given,
         source=course.subject.rule.source(),
-        **more,
+        paths=tuple(leaf.path for leaf in leaves),
     )
+    return replace(finding, **more)
 
 
-def blame(course: Course, problem: Problem, order: int) -> str:
+@dataclass(frozen=True)
+class Blame:
+    """The engine's own operations whose gradient is wrong, and what is said of them."""
+
+    text: str = ""
+    names: tuple[str, ...] = ()
+
+
+def blamed(course: Course, problem: Problem, order: int) -> Blame:
     """The engine's own operations whose gradient is wrong: the gradient itself, or what a rule is made of."""
     subject, point = course.subject, problem.point
     is_spent = subject.budget is not None and subject.budget.is_spent
     if point is None or subject.reference is not None or is_spent:
-        return ""
+        return Blame()
     xs = subject.inputs.split(point.x)
     if not course.reads_custom():
         found = subject.rule.wrong_ops(xs, order)
-        stopped = [name for name in found if ":" in name]  # where somebody wrote that
-        if stopped:
-            return f": {words.stopped(stopped[0])}"
-        names = ", ".join(found)
-        of = f"the engine's own gradient of {names} is wrong there, no rule of yours"
+        if found.stopped:
+            return Blame(f": {words.stopped(found.stopped)}")
+        names, so = found.names, "no rule of yours"
     elif order > 1:
-        names = ", ".join(subject.rule.wrong_in_rule(xs, subject.upstream(course.upstream)))
-        of = f"the engine's own gradient of {names} is wrong there, and the rule is differentiated through it"
+        names = subject.rule.wrong_in_rule(xs, subject.upstream(course.upstream))
+        so = "and the rule is differentiated through it"
     else:
-        return ""
-    return f" ({of})" if names else ""
+        return Blame()
+    of = f"the engine's own gradient of {', '.join(names)} is wrong there, {so}"
+    return Blame(f" ({of})", names) if names else Blame()
 
 
 def undetailed(course: Course, problem: Problem) -> Finding:
@@ -73,7 +81,8 @@ def undetailed(course: Course, problem: Problem) -> Finding:
         text = "is wrong along a direction, by too little to name an entry"
         return about(course, problem, "term", moved, text, **numbers)
     text = "the gradient is wrong along a direction that moves all inputs, by too little to name an entry"
-    return replace(about(course, problem, "term", [0], "", **numbers), path="", diagnosis=text)
+    finding = about(course, problem, "term", moved, "", **numbers)
+    return replace(finding, path="", diagnosis=text)
 
 
 def _compared(trial: Trial, entry: int) -> dict[str, float]:
@@ -143,7 +152,14 @@ def second(course: Course, problem: Problem) -> Finding:
         "differentiable as written"
         if finite
         else "is right to first order, but its own derivative is not finite (NaN or infinite)"
-    ) + blame(course, problem, 2)
-    numbers, where = _compared(trial, entry), layout.element(entry)
+    )
+    of, numbers, where = blamed(course, problem, 2), _compared(trial, entry), layout.element(entry)
     which = [layout.leaf_of(entry)]
-    return about(course, problem, "second", which, text, entry=where, **numbers)
+    finding = about(course, problem, "second", which, text, entry=where, **numbers)
+    return remarked(finding, of.text, of.names)
+
+
+def remarked(finding: Finding, remark: str, names: tuple[str, ...] = ()) -> Finding:
+    """With words at the end for whoever wrote the rule."""
+    diagnosis = finding.diagnosis + remark
+    return replace(finding, diagnosis=diagnosis, remark=remark, blamed=names)

@@ -260,8 +260,8 @@ _FORMS: dict[str, Change] = {
     "the exponential of {}": np.exp,
     "the logarithm of {}": np.log,
     "the absolute value of {}": np.abs,
-    "the complex conjugate of {}": np.conj,
 }
+_OF_COMPLEX: dict[str, Change] = {"the complex conjugate of {}": np.conj}
 _OF_MATRICES: dict[str, Change] = {
     "{} with its diagonal halved": lambda q: q * (1 - np.eye(q.shape[-1]) / 2),
     "{} with its diagonal doubled": lambda q: q * (1 + np.eye(q.shape[-1])),
@@ -284,9 +284,9 @@ def _moved(rule: Rule) -> Iterator[Repair]:
             for how, change in _OF_MATRICES.items():
                 yield rule.edit(t, edges, how, change)
     for t, edges in rule.numbers():
-        for how, change in _FORMS.items():
-            if "conjugate" not in how or rule.here[t].dtype.kind == "c":
-                yield rule.edit(t, edges, how, change)
+        forms = _FORMS | _OF_COMPLEX if rule.here[t].dtype.kind == "c" else _FORMS
+        for how, change in forms.items():
+            yield rule.edit(t, edges, how, change)
 
 
 def _rearrangements(shape: tuple[int, ...]) -> Iterable[tuple[str, Change]]:

@@ -82,7 +82,10 @@ class Rule:
         def predict(draw: Draw) -> Array:
             return self.case.part(draw.r + (self.changed(draw, repair) - draw.g))
 
-        return Explanation("repair", f"would be right with {repair.text}", predict)
+        edges = [*repair.operands(self.here), *((k, 0) for k in repair.options)]
+        steps = [self.program.steps[k] for k, _ in edges[:1] if k < self.last]
+        place, code = next(((step.place, step.line) for step in steps), ("", ""))
+        return Explanation("repair", f"would be right with {repair.text}", predict, place, code)
 
     # words
 

@@ -74,7 +74,8 @@ def factor(number: float, counts: Mapping[str, int] | None = None) -> str:
     off = number - 1
     if abs(off) < 0.05:
         size = f"{abs(off):.2g}" if abs(off) < 1e-3 else f"{100 * abs(off):.2g} %"
-        return f"is too {_size(off)} by a factor {number:.6g} ({size} off)"
+        digits = max(6, 2 - math.floor(math.log10(abs(off)))) if off else 6
+        return f"is too {_size(off)} by a factor {number:.{digits}g} ({size} off)"
     amount = number if number > 1 else 1 / number
     text = f"is {amount:.4g}× too {_size(off)}"
     named = _named(amount)

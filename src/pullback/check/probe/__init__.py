@@ -74,6 +74,14 @@ class Leaf:
         return f"{self.dtype}{list(self.shape)}"
 
 
+@dataclass(frozen=True)
+class WrongOps:
+    """The engine's own operations that are to blame; `stopped` is where the user's code stops a gradient, or empty."""
+
+    names: tuple[str, ...] = ()
+    stopped: str = ""
+
+
 class Why(enum.Enum):
     """What kind of reason an engine has for not answering."""
 
@@ -234,7 +242,7 @@ class Probe(Protocol):
         """The comparisons of something computed from the inputs, or for equality, in function and rule."""
         ...
 
-    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
+    def wrong_ops(self, xs: Arrays, order: int) -> WrongOps:
         """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
         ...
 

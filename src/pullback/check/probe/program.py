@@ -108,7 +108,7 @@ class Steps(Protocol):
 
 @dataclass(frozen=True)
 class RuleStep:
-    """One operation of the rule: its type, that with a number where its line has several, and its line.
+    """One operation of the rule: its type, that with a number where its line has several, its line and where that is.
 
     Operands and results are numbers of tensors, −1 for what holds no numbers. `options` are other ways to take it, in
     words that have a place for what it is called.
@@ -117,6 +117,7 @@ class RuleStep:
     op: str
     name: str
     line: str
+    place: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: tuple[str, ...]

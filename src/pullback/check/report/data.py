@@ -70,12 +70,14 @@ class Picture:
 class Finding:
     """One thing that is wrong, where it is, and what it is.
 
-    `kind` is one short word for programs, `diagnosis` a sentence for people. `got` is what the rule gives
-    for the element `entry` of the gradient, `wanted` what the function says, `error` how far `wanted` may be off. `at`
-    is the smallest input found that fails, by the names of inputs; `upstream` is empty if it is all ones. `made_up`
-    says that the given arguments pass, and `exclude` what to write so that such points are not tried. `code` is the
-    line at `source`, `underline` the part of it that is meant. `confirmed` is at how many points the diagnosis was
-    tested that it was not fitted to.
+    `kind` is one short word for programs, `diagnosis` a sentence for people. It is about the inputs at `paths`, of
+    which `path` is the first, and ends in a `remark` for whoever wrote the rule; `blamed` are the engine's own
+    operations whose gradient is wrong. `got` is what the rule gives for the element `entry` of the gradient, `wanted`
+    what the function says, `error` how far `wanted` may be off. `at` is the smallest input found that fails, by the
+    names of inputs; `upstream` is empty if it is all ones. `made_up` says that the given arguments
+    pass, and `exclude` what to write so that such points are not tried. `code` is the line at `source`: the one that
+    the sentence names, if it names one of the rule, else that where the rule begins; `underline` is the part of it that
+    is meant. `confirmed` is at how many points the diagnosis was tested that it was not fitted to.
     """
 
     kind: FindingKind
@@ -95,6 +97,9 @@ class Finding:
     made_up: bool = False
     exclude: str = ""
     confirmed: int = 0
+    paths: tuple[str, ...] = ()
+    remark: str = ""
+    blamed: tuple[str, ...] = ()
     picture: Picture | None = field(default=None, compare=False, repr=False)
 
 
@@ -108,7 +113,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a check looked at: points to first order, those of them to second, and what stayed open."""
+    """What a check looked at: points to first order, those of them to second, and what stayed open.
+
+    `varies` says that the function did not stay what it was, which is the last of the `reasons` then.
+    """
 
     points: tuple[str, ...] = ()
     second: tuple[str, ...] = ()
@@ -122,6 +130,7 @@ class Coverage:
     notes: tuple[str, ...] = ()
     open_given: int = 0
     reasons: tuple[str, ...] = ()
+    varies: bool = False
 
 
 @dataclass(frozen=True)

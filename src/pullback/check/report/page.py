@@ -58,8 +58,8 @@ def _row(line: Line) -> str:
 
 
 def _card(report: Report, finding: Finding) -> str:
-    lines = [line for line in details(report, finding) if not line.startswith("rule: ")]
-    parts = [f"<h2>{_words(finding.diagnosis)}</h2>", _list(lines)]
+    lines = _list(details(report, finding, place=False))
+    parts = [f"<h2>{_words(finding.diagnosis)}</h2>", lines]
     if finding.picture is not None:
         parts.append(_figure(finding.picture, report.against or "function"))
     return f'<section class="card">{"".join(parts)}{_source(finding)}</section>'

@@ -70,8 +70,8 @@ def cost(report: Report) -> str:
     return f"{report.calls} calls, {report.seconds:.2g} s, seed {report.seed}"
 
 
-def details(report: Report, finding: Finding) -> list[str]:
-    """Numbers, place and remedy of a finding, a line each."""
+def details(report: Report, finding: Finding, *, place: bool = True) -> list[str]:
+    """Numbers, place and remedy of a finding, a line each; without its place where that is shown by itself."""
     made_up, points = finding.made_up, _many(finding.confirmed, "point")
     at = arrays(finding.at) if made_up or _is_long(report) else ""
     lines = {
@@ -81,7 +81,7 @@ def details(report: Report, finding: Finding) -> list[str]:
         f"it fails for {at}": at,
         f"upstream: {arrays(finding.upstream)}": finding.upstream,
         f"the diagnosis was confirmed at {points} that it was not fitted to": finding.confirmed,
-        f"rule: {_in_one_line(finding.source)}": finding.source,
+        f"rule: {_in_one_line(finding.source)}": place and finding.source,
         "order=1 leaves second derivatives out": finding.kind == "second",
     }
     return [line for line, applies in lines.items() if line and applies]
@@ -164,7 +164,7 @@ def undecided(report: Report) -> list[str]:
     if report.verdict != "undecided":
         return []
     seen, names = report.coverage, [repr(line.leaf.name) for line in report.inputs]
-    if not seen.open_given and all(reason.startswith("the function") for reason in seen.reasons):
+    if seen.varies and not seen.open_given and len(seen.reasons) == 1:
         return [*seen.reasons, _AGAIN]
     count = f"{seen.open_given} of the numbers compared there stayed open"
     write = "to decide it, pass arguments at which the function is finite and smooth"

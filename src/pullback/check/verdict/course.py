@@ -169,6 +169,7 @@ class Course:
         except OutsideDomain as error:
             why = f"the function began to raise during the check: {error}"
         self.record.reasons += [why] * bool(why)
+        self.record.varies = bool(why)
         return not why
 
     def has_no_calls_left(self, most: int) -> None:

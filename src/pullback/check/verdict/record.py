@@ -1,12 +1,11 @@
 """What a check has met: problems before they are explained, and what was tested."""
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pullback.check.probe import Array, RuleFault
+from pullback.check.probe import Array, RuleFault, WrongOps
 from pullback.check.search.points import Kind, Point
 from pullback.check.verdict.trial import Trial
 
@@ -51,6 +50,7 @@ class Record:
     open_elsewhere: int = 0
     open_given: int = 0
     reasons: list[str] = field(default_factory=list)
+    varies: bool = False  # whether the function did not stay what it was
 
     def add(self, point: Point, order: int) -> None:
         """Count a point once, however many directions are tried there."""
@@ -61,9 +61,10 @@ class Record:
             named = replace(point, x=np.empty(0), placed=np.empty(0, bool))
             self.points[order].append(named)
 
-    def note_second_of_engine(self, names: Sequence[str]) -> None:
+    def note_second_of_engine(self, found: WrongOps) -> None:
         """The same, of the engine's own operations whose second derivatives are wrong."""
-        of = f" of {', '.join(names)}" if names else ""
+        names = ", ".join(found.names) or found.stopped
+        of = f" of {names}" if names else ""
         self.note(
             f"right to first order; second derivatives{of} are wrong or missing, which no rule of yours has a part in "
             "(order=2 makes this a finding)"

@@ -14,7 +14,7 @@ from pullback.check import Report
 from pullback.cli.checking.reach import Found
 from pullback.cli.guess.names import is_setting
 from pullback.cli.guess.reading import source_of
-from pullback.cli.guess.wanted import NAME, TRIED, numbers
+from pullback.cli.guess.wanted import NAME, TRIED, ReachedBy, numbers
 from pullback.errors import CheckError
 
 Check = Callable[[Found, dict[str, Any]], Report]
@@ -115,7 +115,9 @@ def _with_plain_numbers(found: Found) -> set[str]:
     )
     sources = found.guess.sources.items()
     return {
-        n for n, s in sources if not said.get(n, "" if s == TRIED or s.startswith("by ") else s)
+        n
+        for n, s in sources
+        if not said.get(n, "" if s == TRIED or isinstance(s, ReachedBy) else s)
     }
 
 

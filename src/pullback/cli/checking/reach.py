@@ -39,7 +39,7 @@ from pullback.cli.discover import Candidate, has_own_gradient, named
 from pullback.cli.guess import DOUBTFUL, NOT_FINITE, Guess, guesses
 from pullback.cli.guess.calls import with_defaults
 from pullback.cli.guess.reading import variations
-from pullback.cli.guess.wanted import TRIED
+from pullback.cli.guess.wanted import TRIED, ReachedBy
 from pullback.cli.inputs import said_beside
 
 _SECONDS = 20.0  # for finding arguments of one function
@@ -294,9 +294,8 @@ class Search:
         if ran.refused:
             self._failed(ran.refused)
             return
-        sources = dict.fromkeys(
-            names_of(hit), f"by {getattr(outer, '__name__', type(outer).__name__)}"
-        )
+        caller = getattr(outer, "__name__", type(outer).__name__)
+        sources: dict[str, str] = dict.fromkeys(names_of(hit), ReachedBy(f"by {caller}"))
         call = Guess(hit.args, hit.kwargs, sources, guess.hinted)
         found = Found(
             hit.function,

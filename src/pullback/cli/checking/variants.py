@@ -28,7 +28,7 @@ from pullback.cli.guess.calls import Guess, described, spec
 from pullback.cli.guess.docstrings import choices_of as choices_said
 from pullback.cli.guess.names import number_for
 from pullback.cli.guess.reading import choices_of, doc_of, parameters_of, source_of
-from pullback.cli.guess.wanted import TRIED, numbers
+from pullback.cli.guess.wanted import TRIED, ReachedBy, numbers
 from pullback.cli.guess.words import means
 from pullback.errors import CheckError
 
@@ -250,4 +250,4 @@ def _is_flat(value: Any) -> bool:
 
 
 def _is_tried(source: str) -> bool:
-    return source == TRIED or source.startswith("by ")
+    return source == TRIED or isinstance(source, ReachedBy)

@@ -15,6 +15,10 @@ ANNOTATION, DOCSTRING, NAME, SOURCE, TRIED = "annotation", "docstring", "name", 
 DEFAULT = "default"
 
 
+class ReachedBy(str):
+    """The source of an argument that another call came to, which is called as it says."""
+
+
 _INSIDE = 0.05  # share of a range at either end that is left free: guards set in there
 
 

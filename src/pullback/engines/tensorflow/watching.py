@@ -11,10 +11,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pullback.engines.tensorflow.probing.state import State, variables_of
+from pullback.engines.tensorflow.tf_private.keras_models import variables_seen
 from pullback.errors import UnsupportedError
 from pullback.extend import NonFinite, explain, flow
-
-State = list[tuple[Any, Any]]  # variables, each with a value
 
 
 class WatchGradients(keras.callbacks.Callback):
@@ -58,7 +58,7 @@ class WatchGradients(keras.callbacks.Callback):
             )
         self._steps = 0
         self._since: list[Any] = []  # the batches since the last copy
-        self._copy: State = []
+        self._copy: State | None = None
         self._plain, self._trained.train_function = self._trained.train_function, self._watched
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -77,11 +77,13 @@ class WatchGradients(keras.callbacks.Callback):
         batches = list(itertools.islice(iterator, self._trained.steps_per_execution))
         if not batches:
             raise StopIteration
-        if not self._copy or len(self._since) >= self.every:
+        if self._copy is None or len(self._since) >= self.every:
             self._copy, self._since = self._state(), []
         self._since += batches
         try:
-            logs = self._plain(iter(batches))
+            # A variable that this step makes, of the model or its optimizer, was before it what it starts as.
+            with variables_seen(self._copy.add):
+                logs = self._plain(iter(batches))
         except BaseException:
             self._step_back()  # `fit` ends here, and tells no callback
             raise
@@ -91,11 +93,8 @@ class WatchGradients(keras.callbacks.Callback):
         return logs
 
     def _state(self) -> State:
-        """All variables with their values: a tensor keeps the old value when a variable gets another one."""
-        model, optimizer = self._trained, self._trained.optimizer
-        known = [*model.variables, *model.metrics_variables]
-        known += optimizer.variables if optimizer is not None else []
-        return [(v, tf.convert_to_tensor(v.value)) for v in {id(v): v for v in known}.values()]
+        """All variables with their values, those that random numbers are drawn from among them."""
+        return State(variables_of(self._trained, self._trained.optimizer))
 
     def _is_fine(self, logs: Any, weights: bool) -> bool:
         if not all(map(math.isfinite, _losses(logs))):
@@ -107,14 +106,14 @@ class WatchGradients(keras.callbacks.Callback):
         plain = self._plain
         self._step_back()
         first = self._steps - len(self._since)
-        before, batch = self._copy, self._since[0]
-        _restore(self._copy)
+        before, batch = self._copy or self._state(), self._since[0]
+        before.restore()
         for batch in self._since:
             before = self._state()
             if not self._is_fine(plain(iter([batch])), True):
                 break
             first += 1
-        _restore(before)
+        before.restore()
         self.step = first
         self.flow = explain(self._trained.train_step, batch)
         self.nonfinite = self.flow.first_nonfinite()
@@ -133,11 +132,6 @@ class WatchGradients(keras.callbacks.Callback):
 def _losses(logs: Any) -> list[float]:
     found: Mapping[str, Any] = logs if isinstance(logs, Mapping) else {"loss": logs}
     return [float(value) for name, value in found.items() if "loss" in name]
-
-
-def _restore(state: State) -> None:
-    for variable, value in state:
-        variable.value.assign(value)
 
 
 def _some_not_finite(values: Sequence[Any]) -> Any:

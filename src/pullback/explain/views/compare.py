@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pullback.explain.flow import Flow, Node, Rule, Source
+from pullback.explain.sketch import cosine
 from pullback.explain.views.layers import grouped
 from pullback.explain.views.statistics import Survey, finite_or_nan
 
 SAME = 1e-3  # relative: rounding, and another order of sums, stay below this
+SAME_DIRECTION = 1 - 1e-4  # the cosine where what differs is about a hundredth of the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Pair:
     left: float | None
     right: float | None
     only: Literal["", "left", "right"] = ""  # where it is in one of them alone
+    cosine: float | None = None  # of the angle between the gradients of a source, estimated
 
     @property
     def ratio(self) -> float | None:
@@ -38,13 +41,18 @@ class Pair:
         return self.right / self.left if self.left else 1.0
 
     @property
+    def is_turned(self) -> bool:
+        """Whether it points elsewhere."""
+        return self.cosine is not None and self.cosine < SAME_DIRECTION
+
+    @property
     def differs(self) -> bool:
-        """By more than rounding."""
+        """In size or direction, by more than rounding."""
         if self.left is None or self.right is None:
             return self.left is not self.right
         if math.isnan(self.left) or math.isnan(self.right):
             return math.isnan(self.left) is not math.isnan(self.right)
-        return not math.isclose(self.left, self.right, rel_tol=SAME)
+        return self.is_turned or not math.isclose(self.left, self.right, rel_tol=SAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,8 @@ def compare(left: Flow, right: Flow) -> Comparison:
     )
 
 
-Norms = Mapping[Hashable, tuple[str, float | None]]  # by what they are matched by: name and norm
+# By what they are matched by: name, norm and sketch.
+Norms = Mapping[Hashable, tuple[str, float | None, tuple[float, ...]]]
 
 
 def _paired(
@@ -137,7 +146,8 @@ def _paired(
         name = (left.get(key) or right[key])[0]
         only = "" if key in left and key in right else "left" if key in left else "right"
         before, after = (norms[key][1] if key in norms else None for norms in (left, right))
-        pairs.append(Pair(kind, name, before, after, only))
+        sketches = [norms[key][2] if key in norms else () for norms in (left, right)]
+        pairs.append(Pair(kind, name, before, after, only, cosine(*sketches)))
     return tuple(pairs)
 
 
@@ -146,7 +156,7 @@ def _layer_norms(flow: Flow) -> Norms:
     survey, outer = Survey(flow), _shared_layer(flow)
     layers = [g for g in grouped(flow).innermost_layers() if not survey.is_aside(g)]
     names = [(layer, layer.path[outer:]) for layer in reversed(layers)]
-    return {path: ("/".join(path), survey.of(layer).out) for layer, path in names}
+    return {path: ("/".join(path), survey.of(layer).out, ()) for layer, path in names}
 
 
 def _shared_layer(flow: Flow) -> int:
@@ -160,16 +170,17 @@ def _node_norms(flow: Flow) -> Norms:
     survey = Survey(flow)
     shown = [(key, n) for key, n in _by_place(flow).items() if not survey.marks.is_aside(n.id)]
     return {
-        key: (n.type, finite_or_nan([g for g in n.gradients if g])) for key, n in reversed(shown)
+        key: (n.type, finite_or_nan([g for g in n.gradients if g]), ())
+        for key, n in reversed(shown)
     }
 
 
 def _source_norms(sources: Sequence[Source]) -> Norms:
     seen = Counter[str]()
-    found: dict[Hashable, tuple[str, float | None]] = {}
+    found: dict[Hashable, tuple[str, float | None, tuple[float, ...]]] = {}
     for source in sources:
         norm = finite_or_nan([source.gradient] if source.gradient is not None else [])
-        found[source.name, seen[source.name]] = (source.name, norm)
+        found[source.name, seen[source.name]] = (source.name, norm, source.sketch)
         seen[source.name] += 1
     return found
 

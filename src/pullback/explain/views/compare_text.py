@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pullback.explain.flow import Rule
 from pullback.explain.views import words
-from pullback.explain.views.compare import Comparison, Pair, RuleChange
+from pullback.explain.views.compare import SAME_DIRECTION, Comparison, Pair, RuleChange
 from pullback.explain.views.terminal import print_lines
 
 MOST_ROWS = 30
@@ -114,7 +114,8 @@ def chosen(pairs: Sequence[Pair], most: int) -> list[Pair]:
 
 def _weight(pair: Pair) -> float:
     known = pair.ratio is not None and pair.ratio > 0  # which NaN is not
-    return abs(math.log(pair.ratio or 1)) if known else math.inf
+    turned = 1 - pair.cosine if pair.cosine is not None else 0.0
+    return abs(math.log(pair.ratio or 1)) + turned if known else math.inf
 
 
 def change_words(pair: Pair) -> str:
@@ -125,7 +126,11 @@ def change_words(pair: Pair) -> str:
         return "gained" if pair.left is None else "lost"
     if math.isnan(pair.left) or math.isnan(pair.right):
         return "finite now" if math.isnan(pair.left) else "NaN or Inf"
-    return "×∞" if pair.ratio is None else f"×{words.number(pair.ratio)}"
+    size = "×∞" if pair.ratio is None else f"×{words.number(pair.ratio)}"
+    if not pair.is_turned or pair.cosine is None:
+        return size
+    angle = "reversed" if pair.cosine < -SAME_DIRECTION else f"cosine {pair.cosine:.2f}"
+    return angle if size == "×1" else f"{size}, {angle}"
 
 
 def _table(comparison: Comparison, title: str, pairs: Sequence[Pair]) -> Table:

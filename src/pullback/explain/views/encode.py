@@ -8,12 +8,12 @@ from pathlib import PurePath
 from typing import Any
 
 from pullback.explain.flow import Flow, Place, Rule, Size, Source
-from pullback.explain.views.findings import Findings, findings
+from pullback.explain.views.findings import Answer, Findings, findings
 from pullback.explain.views.layers import Child, Group, grouped
 from pullback.explain.views.marks import STARTS_HERE, WORDS, Mark, of_source
 from pullback.explain.views.outline import opened_groups
 from pullback.explain.views.statistics import Survey
-from pullback.explain.views.terminal import verdict
+from pullback.explain.views.terminal import sign, verdict
 
 OPEN_AT_FIRST = 40  # what fits on a screen
 MOST_BARS = 400
@@ -54,11 +54,14 @@ class _Encoder:
 
     def data(self) -> dict[str, Any]:
         flow, found = self._flow, findings(self._flow)
+        types = {node.type for node in flow.nodes}
         opened = opened_groups(self._root, self._survey, OPEN_AT_FIRST, ("repeat", "part"))
         return {
             "name": flow.name,
             "verdict": verdict(found),
             "ok": found.all_is_well,
+            "sign": sign(found)[0],
+            "calls": {t: c for t in types if (c := flow.op(t).call.strip("`")) and c != t},
             "engine": flow.engine,
             "seconds": _short(flow.seconds),
             "start": _short(self._survey.marks.start),
@@ -174,10 +177,15 @@ class _Encoder:
                 a.why,
                 list(a.source.values),
                 self._home(a.source),
-                _bits(of_source(a.source) if a.expected else ()),
+                _bits(self._marks_of(a, found)),
             ]
             for a in found.answers
         ]
+
+    def _marks_of(self, answer: Answer, found: Findings) -> set[Mark]:
+        if answer in found.stopped:
+            return {"stopped"}
+        return of_source(answer.source) if answer.expected else set()
 
     def _home(self, source: Source) -> int:
         """The innermost group around all that read a variable; anything else is drawn outside."""
@@ -197,11 +205,11 @@ class _Encoder:
     def _held(self) -> list[list[Any]]:
         return [
             [
-                one.bytes,
-                f"{one.op}  {one.dtype}[{','.join(map(str, one.shape))}]",
+                one.bytes * many,
+                f"{one.op}  {one.dtype}[{','.join(map(str, one.shape))}]{f'  ×{many}' if many > 1 else ''}",
                 " · ".join(filter(None, (one.layer, PurePath(one.line).name))),
             ]
-            for one in self._flow.residuals()[:MOST_HELD]
+            for one, many in self._flow.residuals().alike[:MOST_HELD]
         ]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pullback._plain_data import read_untagged
+from pullback.errors import ExplainError
 from pullback.explain.flow import Flow
 from pullback.explain.residuals import with_residuals
 from pullback.explain.views.compare import Comparison
@@ -22,6 +24,21 @@ def save_flow(flow: Flow, path: Path) -> None:
         ".json": lambda: flow_json(flow),
     }
     _write(path, makers)
+
+
+def load_flow(path: Path) -> Flow:
+    """The flow in a file."""
+    try:
+        return flow_of(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ExplainError(
+            f"{path.name} holds no flow of this version, as `flow.save('name.json')` writes it: {error}"
+        ) from error
+
+
+def flow_of(text: str) -> Flow:
+    """The flow that this JSON says."""
+    return read_untagged(text, Flow)
 
 
 def flow_json(flow: Flow) -> str:

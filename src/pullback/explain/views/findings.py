@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from pullback.explain.flow import Flow, Source
-from pullback.explain.views.marks import is_expected, of_source
+from pullback.explain.graph import Graph
+from pullback.explain.missing import is_stopped
+from pullback.explain.views.marks import Mark, Marks, is_expected, of_source
 
+_SIZES: tuple[Mark, ...] = ("vanishing", "exploding")
 MOST_ASKED = 200  # a question walks the flow; nobody reads more answers than this
 
 
@@ -20,6 +24,7 @@ class Answer:
     expected: (
         bool  # whether a gradient was to be expected: of a floating-point source that is trained
     )
+    is_stopped: bool = False  # by nothing but stops that the code asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,24 @@ class Findings:
     node: int | None  # the one that the first line is about
     answers: tuple[Answer, ...]  # all sources
     notes: tuple[str, ...]
+    sizes: tuple[
+        tuple[Mark, int], ...
+    ] = ()  # at how many operations gradients are too small or large
 
     @property
     def missing(self) -> tuple[Answer, ...]:
         """The sources without a gradient where one was to be expected."""
-        return tuple(a for a in self.answers if a.expected and a.source.gradient is None)
+        without = [a for a in self.answers if a.expected and a.source.gradient is None]
+        return tuple(a for a in without if not a.is_stopped or not self._any_gradient)
+
+    @property
+    def stopped(self) -> tuple[Answer, ...]:
+        """The sources whose gradient is stopped, where others have one: that is what stops are for."""
+        return tuple(a for a in self.answers if a.expected and a.is_stopped and self._any_gradient)
+
+    @property
+    def _any_gradient(self) -> bool:
+        return any(a.source.gradient is not None for a in self.answers)
 
     @property
     def zero(self) -> tuple[Answer, ...]:
@@ -49,15 +67,16 @@ class Findings:
 
 def findings(flow: Flow) -> Findings:
     """Ask a flow what is wrong."""
-    first = flow.first_nonfinite()
-    answers = tuple(_answer(flow, index) for index in range(len(flow.sources)))
-    if first is None:
-        return Findings("", None, answers, flow.notes)
-    return Findings(str(first), first.node.id if first.node else None, answers, flow.notes)
+    first, graph, marks = flow.first_nonfinite(), Graph(flow), Marks(flow)
+    answers = tuple(_answer(flow, graph, index) for index in range(len(flow.sources)))
+    found = Counter[Mark](mark for node in flow.nodes for mark in marks.of_node(node.id))
+    sizes: list[tuple[Mark, int]] = [(mark, found[mark]) for mark in _SIZES if found[mark]]
+    node = first.node.id if first is not None and first.node is not None else None
+    return Findings(str(first or ""), node, answers, flow.notes, tuple(sizes))
 
 
-def _answer(flow: Flow, index: int) -> Answer:
+def _answer(flow: Flow, graph: Graph, index: int) -> Answer:
     source = flow.sources[index]
     asked = index < MOST_ASKED and bool(of_source(source))
     why = flow.why(source.name) if asked else ""
-    return Answer(source, index, why, is_expected(source))
+    return Answer(source, index, why, is_expected(source), asked and is_stopped(graph, source))

@@ -6,6 +6,7 @@ can arrange.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -105,10 +106,21 @@ def grouped(flow: Flow) -> Group:
 def _paths(flow: Flow) -> list[tuple[Step, ...]]:
     functions = {node.place.function for node in flow.nodes if node.place}
     helpers = functions - {"", flow.name} if len(functions) > 1 else set[str]()
-    return [_path(node, helpers) for node in flow.nodes]
+    loss = _loss(flow)
+    return [_path(node, helpers, is_loss=node.id in loss) for node in flow.nodes]
 
 
-def _path(node: Node, helpers: Collection[str]) -> tuple[Step, ...]:
+def _loss(flow: Flow) -> range:
+    """The operations after the last layer, where what they come to is one number."""
+    last = max((node.id for node in flow.nodes if node.layer), default=len(flow.nodes))
+    is_number = all(math.prod(flow.values[v].shape) == 1 for v in flow.outputs)
+    after = range(last + 1, len(flow.nodes))
+    return after if is_number and len(after) > 1 else range(0)
+
+
+def _path(node: Node, helpers: Collection[str], *, is_loss: bool) -> tuple[Step, ...]:
+    if is_loss:
+        return (("function", "loss"), *(("inside", name) for name in node.inside))
     layers: list[Step] = [("layer", name) for name in node.layer]
     inside: list[Step] = [("inside", name) for name in node.inside]
     function = node.place.function if node.place else ""

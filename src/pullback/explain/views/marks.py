@@ -8,7 +8,7 @@ from typing import Literal
 
 from pullback.explain.flow import Flow, Node, Size, Source
 
-Mark = Literal["nan", "cut", "zero", "vanishing", "exploding", "override", "custom"]
+Mark = Literal["nan", "cut", "zero", "vanishing", "exploding", "override", "custom", "stopped"]
 
 # In the order of what matters most; the words beside colours.
 WORDS: dict[Mark, str] = {
@@ -19,6 +19,7 @@ WORDS: dict[Mark, str] = {
     "vanishing": "vanishing",
     "override": "overridden",
     "custom": "custom",
+    "stopped": "stopped",
 }
 STARTS_HERE = "NaN or Inf starts here"
 # Against the gradient at the start. Steps of 1e-2 times this, on weights near 1, are below what float32 resolves.
@@ -88,7 +89,7 @@ class Marks:
             found.add("custom")
         # Elsewhere a cut is meant: a random mask reads a shape, a variance stops the gradient of its mean.
         if arrived and not passed and node.id in self._missing:
-            found.add("cut")
+            found.add("stopped" if node.rule.kind == "stopped" else "cut")
         if passed and all(g.is_zero for g in passed) and not all(g.is_zero for g in arrived):
             found.add("zero")
         return found

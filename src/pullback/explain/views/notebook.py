@@ -15,7 +15,7 @@ from pullback.explain.views.findings import Findings, findings
 from pullback.explain.views.layers import grouped
 from pullback.explain.views.outline import Row, outline
 from pullback.explain.views.statistics import Survey
-from pullback.explain.views.terminal import told_marks, troubles, verdict
+from pullback.explain.views.terminal import sign, told_marks, troubles, verdict
 
 MOST_ROWS = 60
 
@@ -27,7 +27,7 @@ def flow_html(flow: Flow) -> str:
     scale = words.Scale([row.norm for row in rows])
     body = "".join(_layer(row, scale) for row in rows)
     cost = f"{words.count(len(flow.nodes), 'operation')}, {words.seconds(flow.seconds)}"
-    head = _head(flow.name, verdict(found), cost, "✓" if found.all_is_well else "✗")
+    head = _head(flow.name, verdict(found), cost, sign(found)[0])
     columns = ("layer", "gradient", "", "weights", "")
     return _element(head, _troubles(found), _table(columns, [body]))
 

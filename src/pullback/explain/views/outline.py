@@ -108,7 +108,7 @@ def _of_node(index: int, survey: Survey, depth: int) -> Row:
     marks = survey.marks.of_node(index)
     return Row(
         depth,
-        node.type,
+        survey.flow.op(node.type).call.strip("`"),
         1,
         _norm(index, survey),
         (),

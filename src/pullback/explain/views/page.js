@@ -47,7 +47,7 @@
   const values = data.values.map(([spec, held, kept, gradient, node, variable, broken]) =>
     ({ spec: text(spec), bytes: held, held: !!kept, gradient: size(gradient), node, variable: text(variable), broken: size(broken), source: -1 }));
   const nodes = data.nodes.map(([type, name, where, rule, inputs, outputs, gradients, us, bits, aside, inside], id) =>
-    ({ id, what: "node", type: text(type), name: text(name), place: where, rule: data.rules[rule], inputs, outputs,
+    ({ id, what: "node", type: text(type), call: data.calls[text(type)] ?? text(type), name: text(name), place: where, rule: data.rules[rule], inputs, outputs,
        gradients: gradients.map(size), us, marks: marksOf(bits), aside: !!aside, inside: text(inside), group: 0 }));
   const groups = data.groups.map(([name, kind, count, children, arriving, passed, weights, us, held, rules, bits, aside, operations, broken], id) =>
     ({ id, what: "group", name: text(name), kind: text(kind), count, children, arriving, passed, weights, us, held, rules,
@@ -172,7 +172,7 @@
   function drawn(thing) {
     const norm = normOf(thing);
     const isOpen = thing.what === "group" && open.has(thing.id);
-    const title = thing.what === "node" ? thing.type : thing.what === "source" ? thing.name.split("/").pop()
+    const title = thing.what === "node" ? thing.call : thing.what === "source" ? thing.name.split("/").pop()
       : thing.name + (thing.count > 1 ? `  ×${thing.count}` : "");
     const words = told(thing).map(([, word]) => word);
     const lines = [shortened(title)];
@@ -189,9 +189,9 @@
   // ---- colours: rgb(...) is what cytoscape draws
   const COLOURS = {
     light: { ink: [28, 36, 48], dim: [140, 149, 163], paper: [255, 255, 255], card: [246, 247, 249], edge: [196, 203, 213], heat: [44, 111, 187],
-      nan: [198, 30, 30], cut: [198, 47, 47], zero: [150, 70, 60], vanishing: [176, 116, 0], exploding: [176, 38, 150], override: [0, 128, 136], custom: [98, 80, 190] },
+      nan: [198, 30, 30], cut: [198, 47, 47], zero: [150, 70, 60], vanishing: [176, 116, 0], exploding: [176, 38, 150], override: [0, 128, 136], custom: [98, 80, 190], stopped: [120, 128, 140] },
     dark: { ink: [231, 234, 240], dim: [120, 130, 147], paper: [20, 24, 31], card: [29, 35, 45], edge: [72, 83, 100], heat: [86, 150, 225],
-      nan: [255, 100, 92], cut: [255, 122, 112], zero: [230, 150, 135], vanishing: [226, 179, 76], exploding: [240, 130, 220], override: [75, 200, 205], custom: [165, 150, 250] },
+      nan: [255, 100, 92], cut: [255, 122, 112], zero: [230, 150, 135], vanishing: [226, 179, 76], exploding: [240, 130, 220], override: [75, 200, 205], custom: [165, 150, 250], stopped: [140, 150, 165] },
   };
   const system = matchMedia("(prefers-color-scheme: dark)");
   let theme = "";
@@ -210,7 +210,7 @@
         shape: "round-rectangle", width: "data(w)", height: "data(h)",
         "background-color": (e) => rgb(mix(c.paper, c.heat, 0.04 + 0.36 * e.data("heat"))),
         "border-width": (e) => has(e) ? 2.5 : 1, "border-color": marked,
-        "border-style": (e) => ["cut", "zero"].includes(e.data("mark")) ? "dashed" : "solid" } },
+        "border-style": (e) => ["cut", "zero", "stopped"].includes(e.data("mark")) ? "dashed" : "solid" } },
       { selector: "node[kind = 'node']", style: { shape: "rectangle" } },
       { selector: "node[kind = 'source'], node[kind = 'output']", style: { shape: "round-tag", "background-color": rgb(c.card), "border-color": (e) => has(e) ? marked(e) : rgb(c.dim) } },
       { selector: "node[kind = 'output']", style: { shape: "round-rectangle", "background-color": rgb(c.ink), color: rgb(c.paper) } },
@@ -261,9 +261,24 @@
     window.pullback.layoutMs = performance.now() - start;
   }
 
+  /** At first groups are closed, those that were opened last before others, until all that is left is seen and legible. */
+  function openingView() {
+    draw({ fit: true });
+    while (fitZoom() < LEGIBLE && opened.length > 1) {
+      open.delete(opened.pop());
+      draw({ fit: true });
+    }
+    if (fitZoom() < READABLE) cy.fit(undefined, 36); // the legend lies over the lower edge
+  }
+  const READABLE = 0.8, LEGIBLE = 0.45;
+  function fitZoom() {
+    const box = cy.elements().boundingBox();
+    return Math.min((cy.width() - 48) / box.w, (cy.height() - 48) / box.h);
+  }
+
   /** All of it, or its start, where all of it would be too small to read. */
   function frame() {
-    const READABLE = 0.8;
+    cy.resize(); // what lies above may have grown
     cy.fit(undefined, 24);
     if (cy.zoom() > 1) { cy.zoom(1); cy.center(); }
     if (cy.zoom() >= READABLE) return;
@@ -328,7 +343,7 @@
   // ---- search and filters
   const filters = new Set();
   const haystack = (thing) => thing.haystack ??= [
-    thing.name, thing.type ?? "", thing.layer ?? "", thing.inside ?? "",
+    thing.name, thing.type ?? "", thing.call ?? "", thing.layer ?? "", thing.inside ?? "",
     ...(thing.what === "node" ? [place(thing.place), thing.place < 0 ? "" : text(data.places[thing.place][2]), text(thing.rule[1]), text(thing.rule[2])] : []),
   ].join("\n").toLowerCase();
 
@@ -376,9 +391,10 @@
     const layer = (g) => ancestors(g).reverse().map((k) => groups[k].name).join(" › ");
     const marks = told(thing).map(([mark, word]) => make("span", { class: `mark c-${mark}` }, `${word} `));
     if (thing.what === "node") {
-      box.append(make("h2", {}, thing.name && thing.name !== thing.type ? `${thing.type}  ${thing.name}` : thing.type), make("div", { class: "sub" }, layer(thing.group)), ...marks);
+      box.append(make("h2", {}, thing.name && thing.name !== thing.type ? `${thing.call}  ${thing.name}` : thing.call), make("div", { class: "sub" }, layer(thing.group)), ...marks);
       if (thing.place >= 0) box.append(make("pre", {}, `${place(thing.place)}\n${text(data.places[thing.place][2])}`));
       add("shapes", `${thing.inputs.map((v) => values[v].spec).join(", ")} → ${thing.outputs.map((v) => values[v].spec).join(", ")}`);
+      add("operation", thing.call === thing.type ? "" : thing.type);
       add("rule", ruleText(thing.rule));
       for (const v of thing.outputs) add("gradient in", sized(values[v].gradient));
       thing.gradients.forEach((g, k) => { if (k < 6) add(`to input ${k}`, sized(g)); });
@@ -457,7 +473,7 @@
       ...data.bars.map((k) => {
         const thing = k < 0 ? groups[-k] : nodes[k];
         const norm = normOf(thing);
-        return row(thing, thing.what === "group" ? thing.name : thing.type, figure(thing), bars(norm, thing.weights), thing.what === "group" ? prefix(thing.parent) : null);
+        return row(thing, thing.what === "group" ? thing.name : thing.call, figure(thing), bars(norm, thing.weights), thing.what === "group" ? prefix(thing.parent) : null);
       })];
   }
   function sourceRows() {
@@ -473,7 +489,7 @@
         make("div", { class: "bars" }, make("div", { class: "bar", style: `width:${100 * n / most}%` }))))];
   }
   function foundRows() {
-    const rows = found.slice(0, MOST_FOUND).map((thing) => row(thing, thing.what === "node" ? thing.type : thing.name, figure(thing),
+    const rows = found.slice(0, MOST_FOUND).map((thing) => row(thing, thing.what === "node" ? thing.call : thing.name, figure(thing),
       make("div", { class: "sub" }, thing.what === "node" ? nearPlace(thing.place) : thing.what === "group" ? thing.kind : thing.why || thing.kind),
       thing.what === "source" ? null : prefix(thing.what === "node" ? thing.group : thing.parent)));
     return [hint(found.length ? `${many(found.length, "place")}${found.length > MOST_FOUND ? `, the first ${MOST_FOUND}` : ""}` : "Nothing here."), ...rows];
@@ -484,7 +500,8 @@
   const coded = (words) => typeof words !== "string" ? [words] : words.split("`").map((part, k) => k % 2 ? make("code", {}, part) : part);
   function head() {
     document.body.classList.toggle("ok", data.ok);
-    $("badge").textContent = data.ok ? "✓" : "✗";
+    $("badge").textContent = data.sign;
+    document.body.classList.toggle("warned", data.sign === "!");
     $("name").textContent = data.name;
     $("verdict").textContent = data.verdict;
     const held = values.reduce((sum, value) => sum + (value.held ? value.bytes : 0), 0);
@@ -501,25 +518,25 @@
     }
     for (const [said, whom] of causes) {
       const first = whom[0], names = whom.slice(0, 6).map((s) => `\`${s.name}\``).join(", ") + (whom.length > 6 ? ` and ${whom.length - 6} more` : "");
-      $("troubles").append(trouble(first.marks[0], first.gradient ? "zero" : "no gradient", `${names}: ${said}`, first.values.length ? first : null));
+      $("troubles").append(trouble(first.marks[0], first.marks[0] === "stopped" ? WORD.stopped : first.gradient ? "zero" : "no gradient", `${names}: ${said}`, first.values.length ? first : null));
     }
     if (data.notes.length) {
       const list = make("details", {}, make("summary", {}, data.notes[0], data.notes.length > 1 ? ` (and ${data.notes.length - 1} more)` : ""), ...data.notes.slice(1).map((note) => make("div", {}, note)));
       $("troubles").append(trouble("", "note", list, null));
     }
-    $("legend").textContent = "gradients flow downwards · colour and width: their norm · click opens and closes";
+    $("legend").textContent = "gradients flow downwards · colour and width: their norm · click opens and closes · / searches, arrows move, Enter opens";
   }
   function filterButtons() {
     const counts = Object.fromEntries(MARKS.map((mark) => [mark, nodes.filter((n) => n.marks.includes(mark)).length + sources.filter((s) => s.marks.includes(mark)).length]));
     const names = { ...WORD, nan: "NaN", cut: "None" };
-    $("filters").append(...["override", "custom", "cut", "nan", "vanishing", "exploding", "zero"].map((mark) => {
+    $("filters").append(...["override", "custom", "cut", "nan", "vanishing", "exploding", "zero", "stopped"].map((mark) => {
       const button = make("button", { class: `filter c-${mark}`, "data-filter": mark, "aria-pressed": "false", onclick: () => {
         if (!filters.delete(mark)) filters.add(mark);
         button.setAttribute("aria-pressed", String(filters.has(mark)));
         search();
       } }, `${names[mark]} ${counts[mark]}`);
       button.disabled = !counts[mark];
-      button.hidden = !counts[mark] && ["exploding", "zero"].includes(mark); // the others say that there is nothing
+      button.hidden = !counts[mark] && ["exploding", "zero", "stopped"].includes(mark); // the others say that there is nothing
       return button;
     }));
   }
@@ -540,6 +557,37 @@
   cy.on("mouseout viewport tapstart", () => { $("tip").hidden = true; });
   $("search").addEventListener("input", search);
   $("search").addEventListener("keydown", (event) => { if (event.key === "Enter" && found?.length) go(found[0]); });
+  // ---- keys: / searches, arrows go along the edges, Enter opens and closes
+  const KEYS = { f: () => cy.fit(undefined, 24), c: collapse, "+": () => cy.zoom(cy.zoom() * 1.2), "-": () => cy.zoom(cy.zoom() / 1.2),
+    Enter: () => { if (picked[0] === "g") toggle(Number(picked.slice(1))); },
+    Escape: () => { $("details").hidden = true; picked = ""; highlight(); } };
+  /** The nearest thing in a direction: along an edge up and down, beside it left and right. */
+  function step(dx, dy) {
+    const seen = cy.nodes().filter((e) => !e.isParent() && e.id() !== "out");
+    const here = picked ? cy.getElementById(picked) : cy.collection();
+    if (here.empty()) return seen.min((e) => e.position("y")).ele;
+    const ahead = dy > 0 ? here.outgoers("node") : dy < 0 ? here.incomers("node") : seen;
+    const at = here.position();
+    return ahead.filter((e) => e.id() !== "out" && (dx ? (e.position("x") - at.x) * dx > 1 && Math.abs(e.position("y") - at.y) < 60 : true))
+      .min((e) => Math.abs(e.position("x") - at.x)).ele;
+  }
+  const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.tagName === "INPUT") { if (event.key === "Escape") event.target.blur(); return; }
+    if (event.key === "/") $("search").focus();
+    else if (KEYS[event.key] && !(event.key === "Enter" && event.target.tagName === "BUTTON")) KEYS[event.key]();
+    else if (ARROWS[event.key]) {
+      const next = step(...ARROWS[event.key]);
+      if (!next) return;
+      picked = next.id();
+      highlight();
+      const box = next.renderedBoundingBox();
+      if (box.x1 < 0 || box.y1 < 0 || box.x2 > cy.width() || box.y2 > cy.height()) cy.center(next);
+      pin(thingOf(picked));
+    } else return;
+    event.preventDefault();
+  });
   $("aside").addEventListener("change", () => { showAside = $("aside").checked; draw(); });
   $("collapse").addEventListener("click", collapse);
   $("fit").addEventListener("click", () => cy.fit(undefined, 24));
@@ -555,6 +603,6 @@
   head();
   filterButtons();
   show("layers");
-  draw({ fit: true });
+  openingView();
   window.pullback.readyMs = performance.now() - began;
 })();

@@ -28,6 +28,7 @@ STYLES: dict[Mark, str] = {
     "vanishing": "yellow",
     "override": "cyan",
     "custom": "blue",
+    "stopped": "dim",
 }
 MOST_ROWS = 30
 _MOST_TOLD = 6
@@ -78,11 +79,24 @@ def verdict(found: Findings) -> str:
     if found.zero:
         where = f" for {len(found.zero)} of {of_all}" if count > 1 else ""
         return f"the gradient is zero{where}"
-    return f"a gradient for {'all ' if count > 1 else ''}{of_all}"
+    stopped = len(found.stopped)
+    told = [
+        f"a gradient for {f'{count - stopped} of ' if stopped else 'all ' if count > 1 else ''}{of_all}"
+    ]
+    told += [f"{stopped} stopped"] if stopped else []
+    told += [f"{WORDS[mark]} at {words.count(n, 'operation')}" for mark, n in found.sizes]
+    return ", ".join(told)
+
+
+def sign(found: Findings) -> tuple[str, str]:
+    """A mark for all of it, and its colour."""
+    if not found.all_is_well:
+        return "✗", "red"
+    return ("!", "yellow") if found.sizes else ("✓", "green")
 
 
 def _headline(flow: Flow, found: Findings) -> Text:
-    mark, style = ("✓", "green") if found.all_is_well else ("✗", "red")
+    mark, style = sign(found)
     cost = f"  ({words.count(len(flow.nodes), 'operation')}, {words.seconds(flow.seconds)})"
     name = (f"{flow.name}: ", "bold")
     return Text.assemble((f"{mark} ", style), name, (verdict(found), "bold"), (cost, "dim"))
@@ -94,6 +108,7 @@ def troubles(found: Findings) -> Iterator[tuple[str, str, str]]:
         yield WORDS["nan"], STYLES["nan"], found.nonfinite
     parts = [("no gradient", STYLES["cut"], _sentences(found.missing))]
     parts += [("zero", STYLES["zero"], _sentences(found.zero))]
+    parts += [(WORDS["stopped"], STYLES["stopped"], _sentences(found.stopped))]
     parts += [("note", "dim", list(found.notes))]
     for title, style, sentences in parts:
         yield from ((title, style, text) for text in sentences[:_MOST_TOLD])

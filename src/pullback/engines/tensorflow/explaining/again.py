@@ -18,13 +18,7 @@ from pullback.engines.tensorflow.explaining import rules, steps
 from pullback.engines.tensorflow.explaining.code_reading import codes_of, left_at, named_on
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
 from pullback.engines.tensorflow.explaining.lines import Lines
-from pullback.engines.tensorflow.explaining.sources import (
-    ASSIGNED,
-    READ_BEFORE,
-    ZEROS,
-    Entry,
-    Sources,
-)
+from pullback.engines.tensorflow.explaining.sources import Entry, Sources
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Subject
 from pullback.engines.tensorflow.probing.arguments import outputs_of
@@ -71,11 +65,12 @@ class Again:
             behind = self._behind(entry)
             if entry.moves:
                 entry.place = left_at(codes, entry.name, behind)
-            elif not self._is_read(entry) and READ_BEFORE not in entry.hints:
+            elif not self._is_read(entry) and flow.Hint.READ_BEFORE not in entry.hints:
                 found, traced = named_on(codes, entry.name, behind), self._branch_not_taken(entry)
-                entry.place = found[0] if found else traced
-                entry.hints += found[1] if found else ()
-                entry.hints += [ZEROS] if traced else []
+                entry.place = found.place if found else traced
+                entry.chosen = found.chosen if found else None
+                entry.hints += found.hints if found else ()
+                entry.hints += [flow.Hint.ZEROS] if traced else []
 
     def _is_read(self, entry: Entry) -> bool:
         return any(not set(entry.values).isdisjoint(r.inputs) for r in self.stream.records)
@@ -109,11 +104,11 @@ class Again:
                 value in made
                 and handle not in entry.values
                 and read
-                and ASSIGNED not in entry.hints
+                and flow.Hint.ASSIGNED not in entry.hints
             ):
-                entry.hints.append(ASSIGNED)
+                entry.hints.append(flow.Hint.ASSIGNED)
         if isinstance(entry.thing, tf.Variable) and self._was_read_before(entry.thing, needed):
-            entry.hints.append(READ_BEFORE)
+            entry.hints.append(flow.Hint.READ_BEFORE)
 
     def _was_read_before(self, variable: Any, needed: set[int]) -> bool:
         """Whether a tensor with the variable's numbers is part of the result, and the variable is not."""

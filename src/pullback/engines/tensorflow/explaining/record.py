@@ -106,7 +106,8 @@ class Recording:
         self.subject, self.state, self.wrt = subject, state, wrt
         self.lines = Lines(subject.fn, called.__code__)
         self.stream = kind(self.lines)
-        self.interpreter = Interpreter(self.stream, _layer_names(subject.fn))
+        self.stream.known_layers |= (layers := _layers(subject.fn))
+        self.interpreter = Interpreter(self.stream, frozenset(x.name for x in layers.values()))
         variables = [v for v, _ in state.saved.values()]
         self.sources = Sources(subject, self.stream, variables, wrt)
         self.gradients = steps.Gradients(self.stream.position, self.lines.here)
@@ -166,15 +167,14 @@ class Recording:
             others = [s for each in self.gradients.asked for s in each.sources]
             asked = ([*step.sources, *others], step.place) if step else (None, None)
             self.notes += sources.compare(sweep.totals, *asked)
-        self._note_errors(sweep)
-        Again(self.subject, self.stream, self.interpreter, sources, self.lines).ask(
-            starts, self.state
-        )
+        raised = self._note_errors(sweep)
+        again = Again(self.subject, self.stream, self.interpreter, sources, self.lines)
+        again.ask(starts, self.state)
         wanted = sources.wanted()
         return flow.Flow(
             self.subject.name,
             "tensorflow",
-            tuple(_node(k, record) for k, record in enumerate(self.stream.records)),
+            tuple(_node(k, r, raised.get(k, "")) for k, r in enumerate(self.stream.records)),
             tuple(_value(k, known) for k, known in enumerate(self.stream.values)),
             (*(entry.told() for entry in wanted), *self._not_tensors()),
             tuple(dict.fromkeys(map(self.stream.value, outputs))),
@@ -182,6 +182,7 @@ class Recording:
             time.perf_counter() - began,
             ops_of(record.type for record in self.stream.records),
             [(thing, k) for k, entry in enumerate(wanted) for thing in entry.objects],
+            list(self.stream.known_layers.values()),
             functools.partial(
                 held,
                 self.subject,
@@ -205,10 +206,10 @@ class Recording:
 
     def _not_tensors(self) -> list[flow.Source]:
         """Numbers of Python among the arguments: one may ask about them, too."""
+        hints, numbers = (flow.Hint.NOT_A_TENSOR,), self.subject.numbers if self.wrt is None else ()
         return [
-            flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=("not a tensor",))
-            for name, kind in self.subject.numbers
-            if self.wrt is None
+            flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=hints)
+            for name, kind in numbers
         ]
 
     def _outputs(self) -> list[Any]:
@@ -238,8 +239,7 @@ class Recording:
         first, last = self.stream.block_of(tape)
         for k, record in enumerate(self.stream.records):
             if tape not in record.tapes and record.rule.kind not in ("none", "stopped"):
-                stopped = first <= k < last
-                record.rule = rules.UNRECORDED if stopped else rules.OUTSIDE
+                record.rule = rules.UNRECORDED if first <= k < last else rules.OUTSIDE
 
     def _require_sources(self) -> None:
         if not self.sources.differentiable():
@@ -313,13 +313,13 @@ class Recording:
             )
         return bool(names)
 
-    def _note_errors(self, sweep: Sweep) -> None:
-        for position, error in sweep.errors:
-            record = self.stream.records[position]
+    def _note_errors(self, sweep: Sweep) -> Mapping[int, str]:
+        """What the gradients of nodes raised, by their numbers."""
+        raised = {k: f"{type(e).__name__}: {plain_line(e)}" for k, e in sweep.errors}
+        for record, error in ((self.stream.records[k], error) for k, error in raised.items()):
             where = f" at {record.place}" if record.place else ""
-            self.notes.append(
-                f"the gradient of {record.type}{where} raises {type(error).__name__}: {plain_line(error)}"
-            )
+            self.notes.append(f"the gradient of {record.type}{where} raises {error}")
+        return raised
 
 
 def held(
@@ -376,20 +376,20 @@ def _read(result: Any) -> Any:
     return unflatten(structure, [values.read(leaf) for leaf in leaves])
 
 
-def _layer_names(fn: Any) -> frozenset[str]:
-    """Names of the Keras layers that a function can reach."""
+def _layers(fn: Any) -> dict[int, Any]:
+    """The Keras layers that a function can reach, by identity."""
     found = [thing for thing in walk(fn, stop=_is_layer) if _is_layer(thing)]
-    return frozenset(layer.name for each in found for layer in keras_models.layers_inside(each))
+    return {id(layer): layer for each in found for layer in keras_models.layers_inside(each)}
 
 
 def _is_layer(thing: Any) -> bool:
     return isinstance(thing, keras.Layer)
 
 
-def _node(number: int, record: Record) -> flow.Node:
+def _node(number: int, record: Record, raised: str) -> flow.Node:
     return flow.Node(
         number, record.type, record.name, record.layer, record.inside, record.place, tuple(record.inputs),
-        tuple(record.outputs), record.rule, record.gradients, record.seconds, record.compiled,
+        tuple(record.outputs), record.rule, record.gradients, record.seconds, record.compiled, raised,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 from pullback.extend import flow
@@ -10,11 +11,15 @@ Op = flow.Op
 
 _STRAIGHT = "`pb.with_gradient({0}, lambda dy: dy)` passes the gradient straight through"
 _STEP = f"Write a gradient for it: {_STRAIGHT}"
-_SOFT = "Use numbers instead of flags, such as `tf.sigmoid({0})` or `tf.where` with both branches computed from it"
 _SAFE = "Keep the bad numbers out before: `ok = ...; tf.where(ok, f(tf.where(ok, x, 1.0)), 0.0)`"
+_STRAIGHT_QUOTIENT = (
+    "`pb.with_gradient({0}, lambda dy, *, inputs: (dy / inputs[1], None))` passes that of `/`"
+)
+_SOFT_COUNTS = "Count softly: `tf.reduce_sum(tf.nn.softmax(-(x[:, None] - centres) ** 2), 0)`"
+_NO_INF = "Take the infinite entries out before: `tf.where(tf.math.is_finite(x), x, 0.0)`"
 
 # role: {op type: what users write}
-_CALLS: Mapping[str, Mapping[str, str]] = {
+_CALLS: Mapping[flow.Role, Mapping[str, str]] = {
     "step": {
         "Round": "tf.round",
         "Rint": "tf.math.rint",
@@ -23,7 +28,6 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "Sign": "tf.sign",
         "FloorDiv": "`//`",
         "TruncateDiv": "tf.truncatediv",
-        "FakeQuantWithMinMaxArgs": "tf.quantization.fake_quant_with_min_max_args",
     },
     "index": {
         "ArgMax": "tf.argmax",
@@ -38,6 +42,9 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "LowerBound": "tf.searchsorted",
         "UpperBound": "tf.searchsorted",
         "InTopKV2": "tf.math.in_top_k",
+        "HistogramFixedWidth": "tf.histogram_fixed_width",
+        "Bincount": "tf.math.bincount",
+        "DenseBincount": "tf.math.bincount",
         "NonMaxSuppressionV3": "tf.image.non_max_suppression",
         "Multinomial": "tf.random.categorical",
         "StatelessMultinomial": "tf.random.stateless_categorical",
@@ -109,6 +116,7 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "Minimum": "tf.minimum",
         "Maximum": "tf.maximum",
         "Relu6": "tf.nn.relu6",
+        "FakeQuantWithMinMaxArgs": "tf.quantization.fake_quant_with_min_max_args",
     },
     "select": {"SelectV2": "tf.where", "Select": "tf.where"},
     "read": {"ReadVariableOp": "reading a variable"},
@@ -155,10 +163,10 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
         "Acos": "tf.acos",
         "Asin": "tf.asin",
         "Atanh": "tf.atanh",
-        "Acosh": "tf.acosh",
         "Erfinv": "tf.math.erfinv",
-        "Ndtri": "tf.math.ndtri",
     },
+    "from one": {"Acosh": "tf.acosh"},
+    "quantile": {"Ndtri": "tf.math.ndtri"},
     "angle": {"Atan2": "tf.atan2"},
     "square": {"Square": "tf.square", "SquaredDifference": "tf.math.squared_difference"},
     "abs": {"Abs": "tf.abs"},
@@ -198,7 +206,7 @@ _CALLS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-_REMEDIES: Mapping[str, str] = {  # of a role, where nothing passes; {0} is what users write
+_REMEDIES: Mapping[flow.Role, str] = {  # of a role, where nothing passes; {0} is what users write
     "step": _STEP,
     "index": "Take a soft choice, such as `tf.nn.softmax(x)` as weights, or gather with the indices from `x` itself",
     "compare": "Use numbers instead of flags, such as `tf.sigmoid(x - y)`, or `tf.where` with values computed from it",
@@ -211,34 +219,53 @@ _REMEDIES: Mapping[str, str] = {  # of a role, where nothing passes; {0} is what
     "gate": "Use `tf.nn.leaky_relu`, a smaller learning rate, or another start",
     "saturating": "Scale its input down (normalise), or take a loss from logits",
     "softmax": "Scale its input down, or use a loss from logits (`from_logits=True`)",
-    "clip": "Widen the limits, or pass the gradient on beyond them: `pb.with_gradient(tf.clip_by_value, ...)`",
+    "clip": f"Widen the limits, or pass the gradient on beyond them: {_STRAIGHT.format('tf.clip_by_value')}",
     "select": "Look at the condition, or compute the other branch from it too",
     "multiply": "Look at what makes it zero",
     "exp": "Scale its input, or work with logarithms",
 }
-_REWRITES: Mapping[str, str] = {  # of a role, where NaN or Inf comes
-    "sqrt": "Write `tf.sqrt(tf.maximum(x, 1e-12))`",
-    "rsqrt": "Write `tf.math.rsqrt(tf.maximum(x, 1e-12))`",
-    "norm": "Write `tf.sqrt(tf.maximum(tf.reduce_sum(x * x, axis), 1e-12))`",
-    "log": "Write `tf.math.log(tf.maximum(x, 1e-12))`, or use a function that is made for it (`tf.math.log1p`, "
+_REWRITES: Mapping[flow.Role, str] = {  # of a role, where NaN or Inf comes
+    "sqrt": "Write `tf.sqrt(tf.maximum(x, {tiny}))`",
+    "rsqrt": "Write `tf.math.rsqrt(tf.maximum(x, {tiny}))`",
+    "norm": "Write `tf.sqrt(tf.maximum(tf.reduce_sum(x * x, axis), {tiny}))`",
+    "log": "Write `tf.math.log(tf.maximum(x, {tiny}))`, or use a function that is made for it (`tf.math.log1p`, "
     "`tf.nn.log_softmax`, a loss with `from_logits=True`)",
-    "pole": "Keep its input positive: `tf.maximum(x, 1e-6)`",
-    "exp": "Take the largest away before (`tf.exp(x - tf.reduce_max(x))`), or write `tf.exp(tf.minimum(x, 80.0))`, "
+    "pole": "Keep its input positive: `tf.maximum(x, {tiny})`",
+    "exp": "Take the largest away before (`tf.exp(x - tf.reduce_max(x))`), or write `tf.exp(tf.minimum(x, {steep}))`, "
     "`tf.reduce_logsumexp`, `tf.nn.softplus`",
     "divide": "Write `tf.math.divide_no_nan(x, y)`, or add a small number to the divisor",
     "mean": "Keep at least one number, or write `tf.math.divide_no_nan(tf.reduce_sum(x), n)`",
-    "pow": "Keep its base positive: `tf.maximum(x, 1e-12) ** p`; a whole power of any base is `x * x`",
-    "softmax": "Keep one entry of each row, or mask with a large finite number: `tf.where(mask, x, -1e9)`",
-    "arc": "Keep its input inside: `tf.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)`",
+    "pow": "Keep its base positive: `tf.maximum(x, {tiny}) ** p`; a whole power of any base is `x * x`",
+    "softmax": "Keep one entry of each row, or mask with a large finite number: `tf.where(mask, x, x.dtype.min / 2)`",
+    "arc": "Keep its input inside: `tf.clip_by_value(x, -1 + {near}, 1 - {near})`",
+    "from one": "Keep its input above 1: `tf.maximum(x, 1 + {near})`",
+    "quantile": "Keep its input inside: `tf.clip_by_value(x, {near}, 1 - {near})`",
     "angle": "Write `tf.atan2(y, tf.where((x == 0) & (y == 0), 1.0, x))`",
     "select": _SAFE,
-    "multiply": "Take the infinite entries out before: `tf.where(tf.math.is_finite(x), x, 0.0)`, or "
-    "`tf.math.multiply_no_nan`",
-    "subtract": "Take the infinite entries out before",
+    "multiply": _NO_INF,
+    "subtract": _NO_INF,
+    "add": _NO_INF,
     "cast": "Scale the numbers down before, or keep float32",
 }
 
-_SITUATIONS = (
+# Of types whose remedy is not that of their role.
+_OWN: Mapping[str, Mapping[str, str]] = {
+    "FloorDiv": {"remedy": f"Write a gradient for it: {_STRAIGHT_QUOTIENT.format('tf.math.floordiv')}"},
+    "TruncateDiv": {"remedy": f"Write a gradient for it: {_STRAIGHT_QUOTIENT.format('tf.truncatediv')}"},
+    "HistogramFixedWidth": {"remedy": _SOFT_COUNTS},
+    "Bincount": {"remedy": _SOFT_COUNTS},
+    "DenseBincount": {"remedy": _SOFT_COUNTS},
+    "Log1p": {"rewrite": "Write `tf.math.log1p(tf.maximum(x, -1 + {near}))`"},
+    "Xlogy": {"rewrite": "Write `tf.math.xlogy(x, tf.maximum(y, {tiny}))`"},
+    "FloorMod": {"rewrite": "Keep its divisor from 0: `x % tf.where(y == 0, 1.0, y)`"},
+    "Mod": {"rewrite": "Keep its divisor from 0: `x % tf.where(y == 0, 1.0, y)`"},
+    "Xdivy": {"rewrite": "Write `tf.math.divide_no_nan(x, y)`"},
+    "Expm1": {"rewrite": "Write `tf.math.expm1(tf.minimum(x, {steep}))`"},
+    "Sinh": {"rewrite": "Write `tf.sinh(tf.clip_by_value(x, -{steep}, {steep}))`"},
+    "Cosh": {"rewrite": "Write `tf.cosh(tf.clip_by_value(x, -{steep}, {steep}))`"},
+}  # fmt: skip
+
+_SITUATIONS: tuple[Op, ...] = (
     Op("not a tensor", "", "situation", "Pass `tf.constant(...)`"),
     Op("integer source", "", "situation", "Pass it as floating point: `tf.cast(x, tf.float32)`"),
     Op("integer target", "", "situation", "Return a floating-point number"),
@@ -246,27 +273,39 @@ _SITUATIONS = (
     Op("unrecorded", "", "situation", "Move it out of `stop_recording`"),
     Op("not watched", "", "situation", "Write `tape.watch(x)` in its block: of itself it watches what is trained"),
     Op("outside", "", "situation", "Move it into the block `with tf.GradientTape() as tape:`"),
+    Op("integers made", "", "situation", "Compute it with floating-point numbers"),
     Op("no gradient", "", "situation", "Give it one with `pb.with_gradient`, or leave it out of the way"),
-    Op("a later copy", "", "situation", "Ask for the gradient of the tensor that was used"),
     Op("read before", "", "situation", "Read the variable inside the function"),
-    Op("computed outside", "", "situation", "Compute it inside the function"),
     Op("detour", "", "situation", "Use TensorFlow's functions (`tf.sin` for `np.sin`, the tensor for `x.numpy()`)"),
     Op("not used", "", "situation", "Compute the result from it, or leave it out of the sources"),
     Op("bad input", "", "situation", rewrite="Clean it: `tf.where(tf.math.is_finite(x), x, 0.0)`"),
-    Op("norm", "tf.norm", "situation", rewrite="Write `tf.sqrt(tf.maximum(tf.reduce_sum(x * x, axis), 1e-12))`"),
-    Op("std", "tf.math.reduce_std", "situation", rewrite="Write `tf.sqrt(tf.math.reduce_variance(x, axis) + 1e-12)`"),
-    Op("root mean square", "tf.sqrt", "situation", rewrite="Write `tf.sqrt(tf.reduce_mean(x * x) + 1e-12)`"),
+    Op("norm", "tf.norm", "situation", rewrite="Write `tf.sqrt(tf.maximum(tf.reduce_sum(x * x, axis), {tiny}))`"),
+    Op("std", "tf.math.reduce_std", "situation", rewrite="Write `tf.sqrt(tf.math.reduce_variance(x, axis) + {tiny})`"),
+    Op("root mean square", "tf.sqrt", "situation", rewrite="Write `tf.sqrt(tf.reduce_mean(x * x) + {tiny})`"),
     Op(
         "masked softmax",
         "tf.nn.softmax",
         "situation",
-        rewrite="Mask with a large finite number, `tf.where(mask, x, -1e9)`, or keep one entry of each row",
+        rewrite="Mask with a large finite number, `tf.where(mask, x, x.dtype.min / 2)`, or keep one entry of each row",
     ),
+    Op(
+        "infinite factor",
+        "`*`",
+        "situation",
+        rewrite="Mask with a choice in place of a product: `tf.where(mask > 0, x, x.dtype.min / 2)`",
+    ),
+    Op("single softmax", "", "situation", "Write `tf.sigmoid(x)` with a binary cross-entropy, or give it two units"),
     Op(
         "float16",
         "",
         "situation",
         rewrite="Compute this in float32 (`tf.cast(x, tf.float32)`, `dtype='float32'` on a layer), or scale it down",
+    ),
+    Op(
+        "underflow",
+        "",
+        "situation",
+        "Compute this in float32 or bfloat16, or scale the loss up (`keras.optimizers.LossScaleOptimizer`)",
     ),
     Op("bad rule", "", "situation", rewrite="Guard the rule, as with `tf.math.divide_no_nan`"),
     Op("overflow", "", "situation", rewrite="Scale its input down or clip it; in training, lower the learning rate"),
@@ -280,16 +319,15 @@ def _function_of(call: str) -> str:
     return name if name.replace(".", "").replace("_", "").isalnum() else named
 
 
-_OPS = {
-    kind: Op(
-        kind,
-        call,
-        role,
-        _REMEDIES.get(role, "").format(_function_of(call)),
-        _REWRITES.get(role, ""),
+def _op(kind: str, call: str, role: flow.Role) -> Op:
+    remedy = _REMEDIES.get(role, "").format(_function_of(call))
+    return dataclasses.replace(
+        Op(kind, call, role, remedy, _REWRITES.get(role, "")), **_OWN.get(kind, {})
     )
-    for role, calls in _CALLS.items()
-    for kind, call in calls.items()
+
+
+_OPS = {
+    kind: _op(kind, call, role) for role, calls in _CALLS.items() for kind, call in calls.items()
 }
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.tf_private import explaining as private
-from pullback.extend import flow
+from pullback.extend import flow, sketch_of
 
 _PLAIN = frozenset("fcbiu")  # kinds of arrays that NumPy computes with
 _SMALL_SQUARE = 1e-30  # below this, squares of float32 begin to vanish
@@ -22,6 +23,11 @@ def size_of(value: Any) -> flow.Size | None:
     if not value.dtype.is_floating and not value.dtype.is_complex:
         return None
     return of_array(private.numbers(value))
+
+
+def sketch_of_gradient(value: Any) -> tuple[float, ...]:
+    """By which its direction is compared with that of another one."""
+    return sketch_of(private.numbers(values.dense(value)))
 
 
 def of_array(array: Any) -> flow.Size:

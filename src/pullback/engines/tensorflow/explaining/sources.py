@@ -14,7 +14,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.closed_over import inside, tensors_of
-from pullback.engines.tensorflow.explaining.sizes import size_of
+from pullback.engines.tensorflow.explaining.sizes import size_of, sketch_of_gradient
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Leaf, Subject
 from pullback.engines.tensorflow.probing.arguments import is_variable
@@ -26,9 +26,6 @@ from pullback.extend import describe, flow, walk
 _SAME = {"float64": 1e-9, "complex128": 1e-9, "float16": 3e-2, "bfloat16": 1e-1}
 _SAME_FLOAT32 = 1e-3
 _UNNAMED = "Variable"  # what TensorFlow calls a variable without a name
-NOT_WATCHED, NOT_TRAINABLE, FROZEN = "not watched", "not trainable", "frozen layer"
-ASSIGNED, READ_BEFORE = "assigned inside", "read before"
-ZEROS = "zeros in traced code"  # where TensorFlow gives zeros in place of nothing
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -48,14 +45,16 @@ class Entry:
     gradient: flow.Size | None = None
     moves: bool | None = None
     place: flow.Place | None = None
-    hints: list[str] = dataclasses.field(default_factory=list[str])
+    hints: list[flow.Hint] = dataclasses.field(default_factory=list[flow.Hint])
+    sketch: tuple[float, ...] = ()
+    chosen: flow.Place | None = None
 
     def told(self) -> flow.Source:
         """The source as data."""
         shape, dtype = tuple(self.thing.shape), self.thing.dtype.name
         return flow.Source(
             self.name, self.kind, tuple(self.values), shape, dtype, self.gradient, self.layer,
-            self.trainable, self.moves, self.place, tuple(self.hints),
+            self.trainable, self.moves, self.place, tuple(self.hints), self.sketch, self.chosen,
         )  # fmt: skip
 
 
@@ -170,9 +169,9 @@ class Sources:
         if kept is not None:
             entry.layer = tuple(kept.path.split("/")[:-1])
         if not variable.trainable:
-            entry.hints.append(NOT_TRAINABLE)
+            entry.hints.append(flow.Hint.NOT_TRAINABLE)
         elif not entry.trainable:
-            entry.hints.append(FROZEN)
+            entry.hints.append(flow.Hint.FROZEN)
         return entry
 
     def _variable_name(self, variable: Any) -> str:
@@ -223,12 +222,13 @@ class Sources:
             known = asked is None or any(entry.thing is t for t in asked)
             gradient = entry.truth if known else swept
             entry.gradient = None if gradient is None else size_of(gradient)
+            entry.sketch = () if entry.gradient is None else sketch_of_gradient(gradient)
             if not known or not differ(swept, entry.truth, largest, least):
                 continue
-            if entry.truth is None and NOT_TRAINABLE in entry.hints:
+            if entry.truth is None and flow.Hint.NOT_TRAINABLE in entry.hints:
                 continue
             if entry.truth is None and asked is not None:
-                entry.hints.append(NOT_WATCHED)
+                entry.hints.append(flow.Hint.NOT_WATCHED)
                 entry.place = place
                 continue
             notes.append(

@@ -87,6 +87,7 @@ class Stream:
             tuple[Any, int]
         ] = []  # tapes as they are opened and closed, and after how many records
         self._layers: list[str] = []
+        self.known_layers: dict[int, Any] = {}  # by identity
         self._value_of: dict[int, int] = {}  # the number of a tensor -> its value
         self.layers_of_graph: weakref.WeakKeyDictionary[Any, dict[str, Layers]]
         self.layers_of_graph = weakref.WeakKeyDictionary()
@@ -264,6 +265,7 @@ class Stream:
     def enter_layer(self, layer: Any) -> None:
         """A Keras layer begins to run."""
         self._layers.append(layer.name)
+        self.known_layers[id(layer)] = layer
 
     def leave_layer(self) -> None:
         """It has run."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow.probing.lines import line_of
 from pullback.engines.tensorflow.probing.modes import Point, traced_inside
-from pullback.extend import Array, Arrays
+from pullback.extend import Array, Arrays, WrongOps
 
 # Steps of differences relative to an op's inputs, in powers of the rounding unit; and a mismatch that is no rounding.
 _STEPS = (1 / 4, 1 / 3)
@@ -21,7 +21,7 @@ _MISMATCH = 1e-2
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 
 
-def wrong_ops(probe: Any, xs: Arrays, order: int) -> tuple[str, ...]:
+def wrong_ops(probe: Any, xs: Arrays, order: int) -> WrongOps:
     """The types of ops whose gradient, or the gradient of that for order 2, is not that of their values at `xs`."""
     at = Point(probe, xs)
     traced = tf.function(lambda *tensors: at.outputs(*tensors), autograph=False)
@@ -31,13 +31,13 @@ def wrong_ops(probe: Any, xs: Arrays, order: int) -> tuple[str, ...]:
     # nothing but what was stopped on purpose: right to first order, as in the variance of `tf.nn.moments`
     stopped = [op for op in concrete.graph.get_operations() if op.type == "StopGradient"]
     wrong = [name for name in wrong if name != "StopGradient"]
-    return tuple(wrong or map(_stopping, stopped[:1]))
-
-
-def _stopping(op: Any) -> str:
-    """The line in which a user stops a gradient; the type of the op where the engine does."""
-    text, place = line_of(op)
-    return f"{place} (tf.stop_gradient)" if "stop_gradient" in text else op.type
+    if wrong or not stopped:
+        return WrongOps(tuple(wrong))
+    # the line in which a user stops a gradient; the type of the op where the engine does
+    text, place = line_of(stopped[0])
+    if "stop_gradient" in text:
+        return WrongOps(stopped=f"{place} (tf.stop_gradient)")
+    return WrongOps((stopped[0].type,))
 
 
 def wrong_in_rule(probe: Any, xs: Arrays, ws: Arrays) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ from pullback.extend import (
     Unsupported,
     Why,
     WrongDtype,
+    WrongOps,
     WrongShape,
     distinct,
 )
@@ -164,12 +165,12 @@ class TensorFlowProbe:
             self.own = Unsupported(described(error))
             return self.own
 
-    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
+    def wrong_ops(self, xs: Arrays, order: int) -> WrongOps:
         """TensorFlow's ops whose own derivative is wrong here."""
         try:
             return wrong_ops(self, xs, order)
         except Exception:  # whom to blame is a help, never a verdict
-            return ()
+            return WrongOps()
 
     def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
         """The same, of all that function and rule are made of."""

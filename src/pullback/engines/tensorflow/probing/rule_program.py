@@ -151,12 +151,13 @@ class RuleProgram:
         return None if tensor is None else self.number.get(tensor.ref(), -1)
 
     def _step(self, op: Any, made: list[tuple[str, Variant]]) -> RuleStep:
-        line = self.places[op][0]
+        line, place = self.places[op]
         here = [other for other in self.ops if self.places[other] == self.places[op]]
         same = [other for other in here if other.type == op.type]
         kind = f"{op.type} no. {same.index(op) + 1}" if len(same) > 1 and line else op.type
         inputs, outputs = (tuple(map(self._number, ts)) for ts in (op.inputs, op.outputs))
-        return RuleStep(op.type, kind, line, inputs, outputs, tuple(how for how, _ in made))
+        options = tuple(how for how, _ in made)
+        return RuleStep(op.type, kind, line, place, inputs, outputs, options)
 
     def _name(self, tensor: Any) -> str:
         """What a tensor is called in the source, or what it is."""

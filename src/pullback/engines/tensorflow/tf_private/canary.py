@@ -162,6 +162,14 @@ def _layers_are_listed() -> bool:
     return len(keras_models.layers_inside(keras.Sequential([keras.Sequential([layer])]))) == 3
 
 
+def _variables_are_seen() -> bool:
+    seen, layer = list[Any](), keras.layers.Dense(1, kernel_initializer="ones")
+    traced: Any = tf.function(layer, autograph=False)
+    with keras_models.variables_seen(lambda made: seen.extend(v.numpy().tolist() for v in made)):
+        traced(tf.constant([[2.0]]))
+    return seen == [[[1.0]], [0.0]]
+
+
 def _runs_are_seen() -> bool:
     """What `explain` replaces while it looks on."""
     x, names = tf.constant([0.5], tf.float32), list[str]()
@@ -280,6 +288,7 @@ CHECKS: dict[str, Callable[[], bool]] = {
     "the mark of tf.custom_gradient": _custom_gradients_are_known,
     "the calls of tf.custom_gradient": _custom_gradients_are_seen,
     "Keras' list of the layers in a layer": _layers_are_listed,
+    "Keras' Variable._initialize": _variables_are_seen,
     "op callbacks": _callbacks_see_ops,
     "calls of traced functions": _runs_are_seen,
     "buffers of tensors": _buffers_are_seen,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -21,6 +22,7 @@ from keras.src.random import seed_generator as _seed_generator
 from keras.src.utils import python_utils as _python_utils
 
 from pullback.engines.tensorflow import tf_private as _private
+from pullback.extend import Replacement
 
 # Marks a `build` that Keras takes for its own, so that it finds out the shapes through `call`.
 default_method = _python_utils.default
@@ -177,6 +179,27 @@ def _rebuilt(model: Any, replace: Callable[[Any], Any]) -> Any:
     new_ends: Any = keras.tree.map_structure(lambda tensor: tensors[id(tensor)], ends)
     inputs, outputs = new_ends
     return Functional(inputs, outputs, name=model.name)
+
+
+def variables_seen(see: Callable[[list[Any]], Any]) -> contextlib.AbstractContextManager[Any]:
+    """Tell of each variable that Keras makes in this thread, with its first value: it is made at once.
+
+    In a function that is being traced, Keras leaves that to TensorFlow, which does it when the function first runs.
+    """
+    thread = threading.get_ident()
+
+    def seen(initialize: Callable[..., None]) -> Callable[..., None]:
+        def initialized(self: Any, value: Any) -> None:
+            if threading.get_ident() != thread or not callable(value):
+                initialize(self, value)
+                return
+            with tf.init_scope():
+                initialize(self, value)
+                see([_private.value_of(self)])
+
+        return initialized
+
+    return Replacement(keras.Variable, "_initialize", seen)
 
 
 def global_seeds() -> list[Any]:
