@@ -141,10 +141,11 @@ class FirstRun:
     def seeing(self) -> Generator[None]:
         """Note what runs in this block, but for the making of variables: in the second run they are there."""
         making = tf.variable_creator_scope(self._make)
-        here = set_for(_in_first_run, self.graph is None), set_for(_around, self)
+        at_once = self.graph is None
         with (
-            here[0],
-            here[1],
+            set_for(_in_first_run, at_once),
+            set_for(_around, self),
+            calls_seen(_see_call) if at_once else contextlib.nullcontext(),
             private.ops_seen_by(self.see),
             making,
             private.VariableWatcher() as watcher,
@@ -220,9 +221,6 @@ def _see_call(name: str) -> None:
         _require_stateless(name)
         for variable in transposing.variables_of_call():
             private.variable_accessed(variable)  # TensorFlow does it only where tapes record
-
-
-calls_seen(_see_call).__enter__()  # for good
 
 
 class SecondRun:
