@@ -142,6 +142,11 @@ from pullback.explain import graph as graph
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
 from pullback.functions.saving.checkpoint import checkpoint as checkpoint
+from pullback.program.data import Node as Node
+from pullback.program.data import NodeKind as NodeKind
+from pullback.program.data import Program as Program
+from pullback.program.data import RuleBody as RuleBody
+from pullback.program.data import Value as Value
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
 from pullback.rules._ready import READY as READY

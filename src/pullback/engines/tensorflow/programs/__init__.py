@@ -1,0 +1,90 @@
+"""Programs of TensorFlow functions: traced, run operation by operation, and differentiated."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.explaining.lines import Lines
+from pullback.engines.tensorflow.programs import operations
+from pullback.engines.tensorflow.programs.graphs import Reader
+from pullback.engines.tensorflow.programs.seen import Watcher
+from pullback.engines.tensorflow.stateful_operations import WRITES
+from pullback.engines.tensorflow.tf_private import explaining
+from pullback.extend import Node, Program, RuleBody
+
+
+class TensorFlowPrograms:
+    """What the TensorFlow engine does for programs."""
+
+    def __init__(self) -> None:
+        self._rules = weakref.WeakKeyDictionary[Node, RuleBody]()
+
+    def trace(
+        self, function: Callable[..., Any], args: Sequence[Any], *, seen: bool = False
+    ) -> Program:
+        """The program of a function of tensors."""
+        lines = Lines(function, _outputs.__code__)
+        outputs = functools.partial(_outputs, function)
+        if seen:
+            return Watcher(function, lines).program(outputs, args)
+        concrete = tf.function(outputs).get_concrete_function(*args)
+        return Reader(lines, {}).program(concrete.graph, "", concrete.captured_inputs)
+
+    def captured(self, program: Program, dtype: str) -> list[Any]:
+        """What a program captured: copies of variables that the run might write, or needs in another format."""
+        return [_copy(t, dtype) if dtype or _writes(program) else t for t in program.captured]
+
+    run = staticmethod(operations.run)
+    vjp = staticmethod(operations.vjp)
+
+    def rule(self, node: Node) -> RuleBody:
+        """The gradient that somebody wrote for a node, traced once."""
+        if node not in self._rules:
+            scope: Any = node.raw.scope
+            self._rules[node] = scope.rule(node)
+        return self._rules[node]
+
+    def gradient(self, node: Node, which: int, parts: Sequence[Any]) -> Any:
+        """A tensor, or the rows of a sparse gradient."""
+        del node, which
+        if len(parts) == 1:
+            return parts[0]
+        values, indices, *shape = parts
+        return tf.IndexedSlices(values, indices, *shape)
+
+    def choice(self, tensor: Any) -> int:
+        """As TensorFlow decides: text and lists are true if they are not empty."""
+        value = tensor.numpy()
+        return bool(value.size) if getattr(value, "ndim", 0) else int(value)
+
+    add = staticmethod(explaining.sum_of)
+    zeros = staticmethod(tf.zeros_like)
+
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        """A tensor in another format."""
+        return operations.cast(tensor, operations.lifted(tensor.dtype, dtype))
+
+
+def _outputs(function: Callable[..., Any], *args: Any) -> list[Any]:
+    found = tf.nest.flatten(function(*args), expand_composites=True)
+    return [tf.convert_to_tensor(y) for y in found if y is not None]
+
+
+def _copy(tensor: Any, dtype: str) -> Any:
+    if tensor.dtype != tf.resource:
+        return operations.cast(tensor, operations.lifted(tensor.dtype, dtype))
+    kind = private.dtype_of_handle(tensor)
+    value = explaining.value_behind(tensor, kind)
+    made = tf.Variable(operations.cast(value, operations.lifted(kind, dtype)))
+    made.handle._pullback_variable = made  # which lives as long as its handle
+    return made.handle
+
+
+def _writes(program: Program) -> bool:
+    return any(node.op in WRITES or any(map(_writes, node.bodies)) for node in program.nodes)

@@ -1,0 +1,130 @@
+"""One operation of a program, run or differentiated by itself, in the program's format or in another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from pullback.engines.tensorflow import tf_private as private
+from pullback.engines.tensorflow.tf_private import explaining, overriding
+from pullback.extend import Node
+
+# What a kernel raises that does not exist for a format.
+_NO_KERNEL = (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
+
+
+class Raw(NamedTuple):
+    """What is known of an operation besides what a node says."""
+
+    input_types: tuple[tf.DType, ...]
+    output_types: tuple[tf.DType, ...]
+    operation: Any = None  # of a graph, with the values of that
+    scope: Any = None
+    gradient: Callable[..., Any] | None = None  # that somebody gave it
+    skips: int = 0  # how many of the first inputs it gives none for
+
+
+def typed(op: str, attrs: Sequence[Any]) -> dict[str, Any]:
+    """Attributes as eager execution takes them, names and values in turns; formats as such, to be exchanged."""
+    definition = overriding.op_def_registry.get(op)
+    kinds = {a.name: a.type for a in definition.attr} if definition else {}
+    pairs = zip(attrs[::2], attrs[1::2], strict=True)
+    return {name: _typed(kinds.get(name, ""), value) for name, value in pairs}
+
+
+def _typed(kind: str, value: Any) -> Any:
+    if kind == "type":
+        return tf.as_dtype(value)
+    return [tf.as_dtype(v) for v in value] if kind == "list(type)" else value
+
+
+def run(node: Node, inputs: Sequence[Any], dtype: str) -> list[Any]:
+    """The results of an operation; in its own format where there is no kernel for another one."""
+    inputs = [tf.convert_to_tensor(t) if isinstance(t, tf.IndexedSlices) else t for t in inputs]
+    if node.carries:
+        return list(inputs[: node.carries])
+    try:
+        return explaining.run_op(node.op, len(node.outputs), inputs, _flat(node, dtype))
+    except _NO_KERNEL:
+        if not dtype:
+            raise
+        usual = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
+        found = explaining.run_op(node.op, len(node.outputs), usual, _flat(node, ""))
+        return [cast(t, lifted(t.dtype, dtype)) for t in found]
+
+
+def vjp(
+    node: Node, inputs: Sequence[Any], outputs: Sequence[Any], upstream: Sequence[Any], dtype: str
+) -> list[Any]:
+    """What the gradient function of the operation's type gives, as a tape asks it."""
+    try:
+        return _vjp(node, inputs, outputs, upstream, dtype)
+    except _NO_KERNEL:
+        if not dtype:
+            raise
+        given = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
+        made = [cast(t, d) for t, d in zip(outputs, node.raw.output_types, strict=True)]
+        back = [
+            None if g is None else cast(g, y.dtype) for g, y in zip(upstream, made, strict=True)
+        ]
+        found = _vjp(node, given, made, back, "")
+        return [None if g is None else cast(g, lifted(g.dtype, dtype)) for g in found]
+
+
+def _vjp(
+    node: Node, inputs: Sequence[Any], outputs: Sequence[Any], upstream: Sequence[Any], dtype: str
+) -> list[Any]:
+    function = private.registered_gradient(node.op)
+    given = explaining.zeros_where_missing(node.op, outputs, list(upstream))
+    mock = overriding.mock_operation(node.op, _flat(node, dtype), list(inputs), list(outputs))
+    found = function(mock, *given)
+    found = list(found) if isinstance(found, (list, tuple)) else [found]
+    return [*map(as_gradient, found), *[None] * (len(inputs) - len(found))]
+
+
+def as_gradient(gradient: Any) -> Any:
+    """A gradient as a tensor, or a sparse one as it is."""
+    if gradient is None or isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
+        return gradient
+    return tf.convert_to_tensor(gradient)
+
+
+def cast(tensor: Any, dtype: tf.DType) -> Any:
+    """A tensor or sparse gradient in another format, if it holds numbers with a fraction."""
+    if isinstance(tensor, tf.IndexedSlices):
+        values = cast(tensor.values, dtype)
+        return tf.IndexedSlices(values, tensor.indices, tensor.dense_shape)
+    if not is_number(tensor.dtype) or tensor.dtype == dtype:
+        return tensor
+    return tf.cast(tensor, dtype)
+
+
+def is_number(dtype: tf.DType) -> bool:
+    """Whether numbers with a fraction are in it."""
+    return dtype.is_floating or dtype.is_complex
+
+
+def lifted(dtype: tf.DType, word: str) -> tf.DType:
+    """The format in place of another one in a run that is made in `word`."""
+    if not word or not is_number(dtype):
+        return dtype
+    if dtype.is_complex:
+        return tf.complex128 if tf.as_dtype(word) == tf.float64 else tf.complex64
+    return tf.as_dtype(word)
+
+
+def _flat(node: Node, dtype: str) -> tuple[Any, ...]:
+    return tuple(chain.from_iterable(_exchanged(node.attrs, dtype).items()))
+
+
+def _exchanged(attrs: Mapping[str, Any], dtype: str) -> Mapping[str, Any]:
+    return {name: _other(value, dtype) for name, value in attrs.items()} if dtype else attrs
+
+
+def _other(value: Any, dtype: str) -> Any:
+    if isinstance(value, tf.DType):
+        return lifted(value, dtype)
+    return [_other(v, dtype) for v in value] if isinstance(value, list) else value
