@@ -8,11 +8,10 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.explaining import rules
-from pullback.engines.tensorflow.explaining.interpret import branches_of
-from pullback.engines.tensorflow.explaining.lines import Lines
-from pullback.engines.tensorflow.explaining.names import AROUND_LOADED, plain_name
-from pullback.engines.tensorflow.programs.operations import Raw, as_gradient, typed
+from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.programs.names import AROUND_LOADED, plain_name
+from pullback.engines.tensorflow.programs.operations import Raw, as_gradient, dtypes
 from pullback.engines.tensorflow.stateful_operations import CALLS
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import Node, NodeKind, Program, RuleBody, Value
@@ -79,12 +78,13 @@ class Reader:
     def _program(
         self, scope: Scope, title: str, captured: Sequence[Any], outputs: Sequence[Any]
     ) -> Program:
-        graph = scope.graph
-        values: list[Value] = []
+        graph, values = scope.graph, list[Value]()
+        outputs = list(map(_returned, outputs))
 
         def add(tensor: Any, constant: Any = None) -> int:
             scope.numbers[tensor.name] = len(values)
-            values.append(Value(_shape(tensor), tensor.dtype.name, "", constant))
+            place = None if constant is None else self.lines.of_operation(tensor.op)
+            values.append(Value(_shape(tensor), tensor.dtype.name, "", constant, place))
             return len(values) - 1
 
         inputs = tuple(map(add, graph.inputs))
@@ -109,17 +109,12 @@ class Reader:
         own = private.own_gradient(operation) if kind is NodeKind.OPERATION else None
         rule = rules.of_marked(operation, own) if own else _rule_of(operation.type)
         carries = len(outputs) if own and operation.type in _CARRIERS else 0
-        attrs = (
-            typed(operation.type, explaining.attributes_of(operation))
-            if kind is NodeKind.OPERATION
-            else {}
-        )
-        types = (tuple(t.dtype for t in ts) for ts in (operation.inputs, operation.outputs))
         layer = self.layers.get(scope.graph, {}).get(operation.name, ())
         place = self.lines.of_operation(operation)
-        raw = Raw(*types, operation, scope, own)
+        raw = Raw(dtypes(operation.inputs), dtypes(operation.outputs), operation, scope, own)
         return Node(
-            kind, operation.type, operation.name, inputs, outputs, attrs, rule, place, layer, bodies, carries, raw
+            kind, operation.type, operation.name, inputs, outputs, rule, place, layer, bodies, carries,
+            own is not None, raw
         )  # fmt: skip
 
     def _bodies(self, operation: Any, kind: NodeKind, scope: Scope) -> Iterator[Program]:
@@ -191,6 +186,31 @@ def _graphs_in(operation: Any, kind: NodeKind) -> Iterator[tuple[Any, str]]:
         yield from ((otherwise, "else of cond"), (then, "then of cond"))
     elif kind is NodeKind.BRANCH:
         yield from ((g, f"branch {k} of case") for k, g in enumerate(branches_of(operation)))
+
+
+def branches_of(operation: Any) -> list[Any]:
+    """The graphs of the branches of a cond or a case."""
+    if operation.type in _CONDS:
+        names = ["then_branch", "else_branch"]
+        kept = [explaining.attached_graph(operation, n) for n in ("_true_graph", "_false_graph")]
+        functions = [operation.get_attr(name) for name in names]
+    else:
+        functions = list(operation.get_attr("branches"))
+        kept = [
+            explaining.attached_graph(operation, f"_branch_graph_{k}")
+            for k in range(len(functions))
+        ]
+    return [
+        graph or explaining.graph_of(operation, function.name)
+        for graph, function in zip(kept, functions, strict=True)
+    ]
+
+
+def _returned(tensor: Any) -> Any:
+    """What is returned: of traced functions the graph has an identity of it."""
+    operation = tensor.op
+    is_copy = operation.type == "Identity" and not private.own_gradient(operation)
+    return operation.inputs[0] if is_copy else tensor
 
 
 def _rule_of(op_type: str) -> Any:
