@@ -123,8 +123,6 @@ from pullback.check.probe import OutsideDomain as OutsideDomain
 from pullback.check.probe import Probe as Probe
 from pullback.check.probe import Raised as Raised
 from pullback.check.probe import RuleFault as RuleFault
-from pullback.check.probe import Step as Step
-from pullback.check.probe import StepValues as StepValues
 from pullback.check.probe import Traced as Traced
 from pullback.check.probe import Unsupported as Unsupported
 from pullback.check.probe import Why as Why
@@ -149,6 +147,7 @@ from pullback.program.data import Value as Value
 from pullback.program.protocol import Alternative as Alternative
 from pullback.program.protocol import Endures as Endures
 from pullback.program.protocol import Refused as Refused
+from pullback.program.run import run_program as run_program
 from pullback.program.words import Word as Word
 from pullback.rules._lrp import absorbed as absorbed
 from pullback.rules._lrp import lrp_epsilon as lrp_epsilon
