@@ -188,7 +188,7 @@ class _Shell:
 
 def _emptied(value: Any) -> Any:
     """An object of the same class with the same attributes, and no items."""
-    kind = type(value)
+    kind: Any = type(value)
     made = kind.__new__(kind)
     if issubclass(kind, collections.defaultdict):
         made.default_factory = value.default_factory
@@ -210,7 +210,7 @@ def _items(value: Any) -> tuple[list[Any], _Shell, Any]:
     return items, _Shell(kind, keys, _emptied(value)), keys
 
 
-def _same_class(shell: _Shell, values: Iterable[Any]) -> Any:
+def _same_class(shell: Any, values: Iterable[Any]) -> Any:
     return shell.filled(values)
 
 

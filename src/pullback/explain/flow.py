@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from pullback.program.data import Place as Place
+from pullback.program.data import Rule as Rule
+
 if TYPE_CHECKING:
     from pullback.explain.nonfinite import NonFinite
     from pullback.explain.residuals import Residuals
     from pullback.explain.views.compare import Comparison
-
-Kind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
-
 
 Role = Literal[
     "", "step", "index", "compare", "cast", "bits", "text", "shape", "stop", "assign", "python",
@@ -48,19 +48,6 @@ class Hint(enum.StrEnum):
     NAMED = "named"  # on a line that did run
     BRANCH = "branch not taken"
     LOOP = "loop"  # in the body of one that never ran
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A line that the user wrote."""
-
-    file: str
-    line: int
-    code: str = ""  # the text of the line
-    function: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +88,6 @@ class Value:
     )
     held: bool = False  # whether the backward pass keeps it
     variable: str = ""  # the name of the variable whose value, or handle, it is
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Whose gradient ran at a node.
-
-    `engine`: the framework's own; `custom`: somebody's, by the framework's means; `pullback`: defined with pullback;
-    `override`: put there by an override, whose target is named; `none`: there is none for this operation; `stopped`: it
-    is there to stop gradients; `unrecorded`: it ran while recording was stopped.
-    """
-
-    kind: Kind
-    name: str = ""
-    place: Place | None = None
-    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

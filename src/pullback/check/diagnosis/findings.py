@@ -55,14 +55,13 @@ def blamed(course: Course, problem: Problem, order: int) -> Blame:
     is_spent = subject.budget is not None and subject.budget.is_spent
     if point is None or subject.reference is not None or is_spent:
         return Blame()
-    xs = subject.inputs.split(point.x)
     if not course.reads_custom():
-        found = subject.rule.wrong_ops(xs, order)
+        found = subject.wrong_operations(point.x, order)
         if found.stopped:
             return Blame(f": {words.stopped(found.stopped)}")
         names, so = found.names, "no rule of yours"
     elif order > 1:
-        names = subject.rule.wrong_in_rule(xs, subject.upstream(course.upstream))
+        names = subject.wrong_in_rule(point.x, course.upstream)
         so = "and the rule is differentiated through it"
     else:
         return Blame()

@@ -10,7 +10,7 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,14 +19,11 @@ import numpy as np
 
 from pullback.check.probe.program import Array as Array
 from pullback.check.probe.program import Arrays as Arrays
-from pullback.check.probe.program import Margins as Margins
-from pullback.check.probe.program import RuleProgram as RuleProgram
-from pullback.check.probe.program import RuleStep as RuleStep
 from pullback.check.probe.program import Step as Step
-from pullback.check.probe.program import Steps as Steps
-from pullback.check.probe.program import StepValues as StepValues
 from pullback.check.probe.trying import Ran as Ran
 from pullback.check.probe.trying import Reached as Reached
+from pullback.program.data import Program
+from pullback.program.protocol import ProgramEngine
 
 # Bits after the leading one; of others, such as float64, there are 52.
 _BITS = {"float32": 23, "complex64": 23, "float16": 10, "bfloat16": 7}
@@ -74,12 +71,24 @@ class Leaf:
         return f"{self.dtype}{list(self.shape)}"
 
 
-@dataclass(frozen=True)
-class WrongOps:
-    """The engine's own operations that are to blame; `stopped` is where the user's code stops a gradient, or empty."""
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Function and rule as one program: of inputs and upstream gradients, to outputs and gradients.
 
-    names: tuple[str, ...] = ()
-    stopped: str = ""
+    `gradients` says which of its results is the gradient of each input, and `sources` which of its inputs stands for
+    it: a tensor, or the variable that it is written to. `feed` makes its inputs of arrays, and `epsilon` is the
+    rounding unit in which it runs. Unless it `repeats`, other random numbers are drawn in each run.
+    """
+
+    engine: ProgramEngine
+    program: Program
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    gradients: tuple[int | None, ...]
+    sources: tuple[int, ...]
+    feed: Callable[[Arrays, Arrays], list[Any]]
+    epsilon: float
+    repeats: bool
 
 
 class Why(enum.Enum):
@@ -222,32 +231,12 @@ class Probe(Protocol):
         """The rule at `xs`, run only after another call of the function at `others`."""
         ...
 
-    def own_vjp(self, xs: Arrays, ws: Arrays) -> Sequence[Array | None] | Unsupported:
-        """The gradient by the engine's own derivative of the program, with every custom gradient left out."""
+    def traced_function(self) -> Traced | Unsupported:
+        """The function alone as a program, of its inputs to its outputs."""
         ...
 
-    def program_steps(self) -> Steps | Unsupported:
-        """The program whose derivative `own_vjp` gives, operation by operation."""
-        ...
-
-    def rule_program(self, xs: Arrays, ws: Arrays) -> RuleProgram | Unsupported:
-        """Function and rule as one program, operation by operation."""
-        ...
-
-    def facts(self, xs: Arrays, ws: Arrays) -> Facts:
-        """What the program of function and rule compares its values with."""
-        ...
-
-    def margins(self, xs: Arrays, ws: Arrays) -> Margins | Unsupported:
-        """The comparisons of something computed from the inputs, or for equality, in function and rule."""
-        ...
-
-    def wrong_ops(self, xs: Arrays, order: int) -> WrongOps:
-        """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
-        ...
-
-    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
-        """Those that function or rule are made of, whose derivative is wrong: it spoils that of a right rule."""
+    def traced(self, xs: Arrays, ws: Arrays, *, as_given: bool = False) -> Traced | Unsupported:
+        """Function and rule as one program; `as_given`: at the precision of the arguments."""
         ...
 
     def modes(self) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pullback.check.probe import Array, RuleFault, WrongOps
+from pullback.check.probe import Array, RuleFault
+from pullback.check.programs.wrong import WrongOperations
 from pullback.check.search.points import Kind, Point
 from pullback.check.verdict.trial import Trial
 
@@ -61,7 +62,7 @@ class Record:
             named = replace(point, x=np.empty(0), placed=np.empty(0, bool))
             self.points[order].append(named)
 
-    def note_second_of_engine(self, found: WrongOps) -> None:
+    def note_second_of_engine(self, found: WrongOperations) -> None:
         """The same, of the engine's own operations whose second derivatives are wrong."""
         names = ", ".join(found.names) or found.stopped
         of = f" of {names}" if names else ""

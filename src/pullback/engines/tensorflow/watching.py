@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.state import State, variables_of
+from pullback.engines.tensorflow.state import State, variables_of
 from pullback.engines.tensorflow.tf_private.keras_models import variables_seen
 from pullback.errors import UnsupportedError
 from pullback.extend import NonFinite, explain, flow

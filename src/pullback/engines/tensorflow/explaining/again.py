@@ -14,15 +14,16 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.explaining import rules, steps
+from pullback.engines.tensorflow.explaining import steps
 from pullback.engines.tensorflow.explaining.code_reading import codes_of, left_at, named_on
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
-from pullback.engines.tensorflow.explaining.lines import Lines
 from pullback.engines.tensorflow.explaining.sources import Entry, Sources
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Subject
 from pullback.engines.tensorflow.probing.arguments import outputs_of
-from pullback.engines.tensorflow.probing.state import State, seeded
+from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.state import State, seeded
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 from pullback.extend import flow, walk

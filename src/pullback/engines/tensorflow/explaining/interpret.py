@@ -16,9 +16,10 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.explaining import rules
-from pullback.engines.tensorflow.explaining.names import AROUND_LOADED, plain_name
 from pullback.engines.tensorflow.explaining.stream import Stream
+from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs.graphs import branches_of
+from pullback.engines.tensorflow.programs.names import AROUND_LOADED, plain_name
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import flow
 
@@ -242,24 +243,6 @@ class Interpreter:
         if key not in plans:
             plans[key] = [_step(op) for op in _in_order(graph, count) if op.type not in _NOT_RUN]
         return plans[key]
-
-
-def branches_of(operation: Any) -> list[Any]:
-    """The graphs of the branches of a cond or a case."""
-    if operation.type in _CONDS:
-        names = ["then_branch", "else_branch"]
-        kept = [explaining.attached_graph(operation, n) for n in ("_true_graph", "_false_graph")]
-        functions = [operation.get_attr(name) for name in names]
-    else:
-        functions = list(operation.get_attr("branches"))
-        kept = [
-            explaining.attached_graph(operation, f"_branch_graph_{k}")
-            for k in range(len(functions))
-        ]
-    return [
-        graph or explaining.graph_of(operation, function.name)
-        for graph, function in zip(kept, functions, strict=True)
-    ]
 
 
 def _is_true(value: Any) -> bool:

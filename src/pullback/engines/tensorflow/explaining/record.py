@@ -14,25 +14,27 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.explaining import rules, steps, weighing
+from pullback.engines.tensorflow.explaining import steps, weighing
 from pullback.engines.tensorflow.explaining.again import Again
 from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
 from pullback.engines.tensorflow.explaining.held import WeakStream
 from pullback.engines.tensorflow.explaining.interpret import Interpreter
-from pullback.engines.tensorflow.explaining.lines import Lines, place_of_error
 from pullback.engines.tensorflow.explaining.remedies import ops_of
 from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.stream import Record, Stream
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
 from pullback.engines.tensorflow.explaining.sweep import Sweep
-from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
+from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
-from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
+from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs.lines import Lines, place_of_error
+from pullback.engines.tensorflow.state import State, random_state_kept, reachable_variables
 from pullback.engines.tensorflow.tf_private import (
     explaining_hooks,
     keras_models,
     overriding,
 )
+from pullback.engines.tensorflow.values import is_variable
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flatten, flow, unflatten, walk
 

@@ -17,8 +17,8 @@ from pullback.engines.tensorflow.attach.closed_over import inside, tensors_of
 from pullback.engines.tensorflow.explaining.sizes import size_of, sketch_of_gradient
 from pullback.engines.tensorflow.explaining.stream import Stream
 from pullback.engines.tensorflow.explaining.subject import Leaf, Subject
-from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.tf_private import explaining
+from pullback.engines.tensorflow.values import is_variable
 from pullback.errors import ExplainError
 from pullback.extend import describe, flow, walk
 

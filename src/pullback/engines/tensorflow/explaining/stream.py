@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.registry import TRANSPOSABLE
-from pullback.engines.tensorflow.explaining import rules
-from pullback.engines.tensorflow.explaining.lines import Lines
 from pullback.engines.tensorflow.explaining.sizes import size_of
 from pullback.engines.tensorflow.override.op_calls import carries_gradient
+from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs.lines import Lines
 from pullback.engines.tensorflow.tf_private import explaining_hooks
 from pullback.extend import flow
 

@@ -5,6 +5,7 @@ Every run begins with the state that the user left; random numbers are held fixe
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,16 +26,19 @@ from pullback.engines.tensorflow.probing.callee import (
     rule_line,
     rule_location,
 )
-from pullback.engines.tensorflow.probing.facts import facts_of
-from pullback.engines.tensorflow.probing.margins import margins_of
-from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
-from pullback.engines.tensorflow.probing.op_by_op import wrong_in_rule, wrong_ops
-from pullback.engines.tensorflow.probing.own_derivative import own_derivative
+from pullback.engines.tensorflow.probing.modes import (
+    DEFAULT,
+    OFFERED,
+    Point,
+    Untraceable,
+    run_mode,
+    traced_inside,
+)
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.programs import Programs
-from pullback.engines.tensorflow.probing.rule_program import rule_program_of
-from pullback.engines.tensorflow.probing.state import State, seeded
-from pullback.engines.tensorflow.probing.steps import program_of
+from pullback.engines.tensorflow.programs import PROGRAMS
+from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.state import State, seeded
 from pullback.engines.tensorflow.tf_private.drawing import drawn_in
 from pullback.engines.tensorflow.values import dense
 from pullback.extend import (
@@ -44,12 +48,13 @@ from pullback.extend import (
     InMode,
     Leaf,
     OutsideDomain,
+    Program,
     Raised,
     RuleFault,
+    Traced,
     Unsupported,
     Why,
     WrongDtype,
-    WrongOps,
     WrongShape,
     distinct,
 )
@@ -89,11 +94,11 @@ class TensorFlowProbe:
     lifted: Callable[[Arrays], list[Any]] | None = None
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
-    own: Any = field(init=False, default=None)
     given: list[Array] | None = field(init=False, default=None)
     programs: Programs = field(init=False)
     result_dtypes: Sequence[Any] = field(init=False, default=())
-    steps: Any = field(init=False, default=None)
+    alone: Traced | None = field(init=False, default=None)
+    joint: Traced | None = field(init=False, default=None)
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
     def __post_init__(self) -> None:
@@ -153,44 +158,67 @@ class TensorFlowProbe:
         again = _as_arrays(again, self.inputs) if second else _NOT_ASKED
         return Claims(self.best_values(xs, ys), vjp, jvp, again)
 
-    def own_vjp(self, xs: Arrays, ws: Arrays) -> Any:
-        """The gradient by TensorFlow's own rules alone."""
-        if self.own is None:
-            self.own = own_derivative(self)
-        if isinstance(self.own, Unsupported):
-            return self.own
+    def traced_function(self) -> Traced | Unsupported:
+        """The function alone as a program, made once."""
+        if self.alone is None:
+            at = Point(self, self.start())
+            self.assign(at.tensors)
+            try:
+                traced = tf.function(lambda *tensors: at.outputs(*tensors), autograph=False)
+                concrete = traced.get_concrete_function(*at.tensors)
+            except Exception as error:
+                return Unsupported(described(error))
+            lines = Lines(self.fn, TensorFlowProbe.traced.__code__)
+            self.alone = self._as_traced(PROGRAMS.read(concrete, lines), (), self._assigned)
+        return self.alone
+
+    def _assigned(self, xs: Arrays, _: Arrays) -> list[Any]:
+        """Inputs of the function, with its variables set."""
+        tensors = self.tensors(xs)
+        self.assign(tensors)
+        return tensors
+
+    def traced(self, xs: Arrays, ws: Arrays, *, as_given: bool = False) -> Traced | Unsupported:
+        """Function and rule as one program, made once."""
+        if as_given and self.as_given is not None:
+            return self.as_given.traced(xs, ws)
         try:
-            return self.own.vjp(xs, ws)
-        except Exception as error:
-            self.own = Unsupported(described(error))
-            return self.own
+            concrete = traced_inside(self, xs, ws)
+        except Untraceable as error:
+            return Unsupported(str(error))
+        if self.joint is None:
+            lines = Lines(self.fn, TensorFlowProbe.traced.__code__)
+            program = PROGRAMS.read(concrete, lines)
+            gradients = concrete.structured_outputs[1]
+            self.joint = self._as_traced(program, gradients, self._joined)
+        return self.joint
 
-    def wrong_ops(self, xs: Arrays, order: int) -> WrongOps:
-        """TensorFlow's ops whose own derivative is wrong here."""
-        try:
-            return wrong_ops(self, xs, order)
-        except Exception:  # whom to blame is a help, never a verdict
-            return WrongOps()
+    def _joined(self, xs: Arrays, ws: Arrays) -> list[Any]:
+        return [*self.tensors(xs), *self.upstream_tensors(ws)]
 
-    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
-        """The same, of all that function and rule are made of."""
-        try:
-            return wrong_in_rule(self, xs, ws)
-        except Exception:
-            return ()
+    def _as_traced(
+        self,
+        program: Program,
+        gradients: Sequence[Any],
+        feed: Callable[[Arrays, Arrays], list[Any]],
+    ) -> Traced:
+        which = itertools.count(len(self.outputs))
+        first = len(program.inputs) - len(program.captured)
+        captured = {id(tensor): first + k for k, tensor in enumerate(program.captured)}
+        sources = self.sources(self.tensors(self.start()))
+        handles = [id(getattr(source, "handle", None)) for source in sources]
+        return Traced(
+            PROGRAMS,
+            program,
+            self.inputs,
+            self.outputs,
+            tuple(None if g is None else next(which) for g in gradients),
+            tuple(captured.get(handle, k) for k, handle in enumerate(handles)),
+            feed,
+            self.rule_epsilon,
+            self.seed is None,
+        )
 
-    def program_steps(self) -> Any:
-        """The function operation by operation, made once."""
-        if self.steps is None:
-            self.steps = program_of(self, self.own)
-        return self.steps
-
-    def rule_program(self, xs: Arrays, ws: Arrays) -> Any:
-        """Function and rule operation by operation."""
-        return rule_program_of(self, xs, ws)
-
-    facts = facts_of
-    margins = margins_of
     source = rule_location
     source_line = rule_line
 

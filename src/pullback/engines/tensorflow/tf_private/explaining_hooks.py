@@ -129,6 +129,22 @@ def functions_interpreted(run: Callable[..., list[Any]]) -> Generator[None]:
         yield
 
 
+def calls_seen(see: Callable[..., None]) -> contextlib.AbstractContextManager[Any]:
+    """Tell of every traced function that has been called at once: function, inputs, outputs."""
+    mine = _in_this_thread()
+
+    def telling(call: Callable[..., Any]) -> Callable[..., Any]:
+        def call_flat(self: Any, *args: Any) -> Any:
+            outputs = call(self, *args)
+            if _private.executing_eagerly() and mine():
+                see(self, args, outputs)
+            return outputs
+
+        return call_flat
+
+    return Replacement(_atomic.AtomicFunction, "call_flat", telling)
+
+
 class _Kept(dict[Any, Any]):
     """Stands for another dict, whose entries stay when they are taken, until the end."""
 

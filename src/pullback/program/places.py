@@ -1,30 +1,26 @@
-"""The user's own lines that the operations of a traced program come from."""
+"""The statements that operations come from, as the user wrote them, and the variables that these assign to."""
+
+from __future__ import annotations
 
 import ast
 import functools
 import linecache
 import re
 from pathlib import Path
-from typing import Any
 
-from pullback.engines.tensorflow.tf_private.autograph import origin_of_line
+from pullback.program.data import Place
 
-_HERE, _OURS = str(Path(__file__).parent), str(Path(__file__).parents[3])
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
 # A statement over several lines that is longer is not quoted as a whole.
 _LONG = 120
 
 
-def line_of(op: Any) -> tuple[str, str]:
-    """The statement that an operation comes from, and where it is; nothing if none of the user's is at work."""
-    for frame in reversed(list(op.traceback or ())):
-        file, line = origin_of_line(frame.filename, frame.lineno)
-        if file.startswith(_HERE):  # what lies before called the check
-            break
-        if not file.startswith((_OURS, "<")) and "site-packages" not in file:
-            text, first = _statement(file, line)
-            return text, f"{Path(file).name}:{first}"
-    return "", ""
+def statement(place: Place | None) -> tuple[str, str]:
+    """The statement that a line is part of, and where it begins: nothing for no line."""
+    if place is None:
+        return "", ""
+    text, first = _statement(place.file, place.line)
+    return text, f"{Path(place.file).name}:{first}"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -50,17 +46,18 @@ def _statements(file: str) -> list[ast.stmt]:
     return [node for node in ast.walk(tree) if isinstance(node, _SIMPLE)]
 
 
-def assigned(line: str) -> list[str]:
+@functools.lru_cache(maxsize=4096)
+def assigned(line: str) -> tuple[str, ...]:
     """The variables that a line gives their values to."""
     try:
-        (statement,) = ast.parse(line).body
+        (found,) = ast.parse(line).body
     except (SyntaxError, ValueError):
-        return []
-    match statement:
+        return ()
+    match found:
         case ast.Assign(targets=[ast.Name(id=name)]):
-            return [name]
+            return (name,)
         case ast.Assign(targets=[ast.Tuple(elts=elements)]):
-            names = [e.id for e in elements if isinstance(e, ast.Name)]
-            return names if len(names) == len(elements) else []
+            names = tuple(e.id for e in elements if isinstance(e, ast.Name))
+            return names if len(names) == len(elements) else ()
         case _:
-            return []
+            return ()

@@ -9,8 +9,8 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.recorded import Recorded
 from pullback.engines.tensorflow.attach.registry import PREFIX
 from pullback.engines.tensorflow.attach.splice import IdentityGradient
-from pullback.engines.tensorflow.explaining.lines import place_of_function
 from pullback.engines.tensorflow.override.op_calls import OpCall, chain_gradient
+from pullback.engines.tensorflow.programs.lines import place_of_function
 from pullback.extend import ScopedRule, flow, package_of
 
 NONE, STOPPED, UNRECORDED = flow.Rule("none"), flow.Rule("stopped"), flow.Rule("unrecorded")
