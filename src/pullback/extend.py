@@ -117,6 +117,7 @@ from pullback.audit.catalogue import NotCallable as NotCallable
 from pullback.check.probe import Array as Array
 from pullback.check.probe import Arrays as Arrays
 from pullback.check.probe import Claims as Claims
+from pullback.check.probe import Ignored as Ignored
 from pullback.check.probe import InMode as InMode
 from pullback.check.probe import Leaf as Leaf
 from pullback.check.probe import OutsideDomain as OutsideDomain

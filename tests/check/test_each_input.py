@@ -247,3 +247,76 @@ def test_quick_says_what_it_had_no_calls_for():
     assert report.verdict == "undecided"
     assert report.calls <= 24
     assert "quick=True" in str(report)
+
+
+# Outputs, each of which has an upstream of its own.
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-9, 1e-12])
+def test_what_a_small_output_contributes_is_missed(scale):
+    @pb.custom_gradient
+    def both(x):
+        return tf.exp(x), scale * tf.sin(x), lambda da, db: da * tf.exp(x)
+
+    report = pb.check(both, tf.constant([0.3, -1.2, 0.7]), modes="none")
+    assert report.diagnosis == (
+        "the gradient for `x` leaves out what `out[1]` contributes (its upstream gradient is not used)"
+    )
+
+
+def test_an_empty_input_has_no_tick_and_costs_no_verdict():
+    report = pb.check(lambda x, y: (tf.sin(x), tf.sin(y)), tf.zeros([0, 3]), tf.constant(3.0))
+    assert report.ok, str(report)
+    assert [line.ok for line in (*report.inputs, *report.outputs)] == [None, True, None, True]
+
+
+# Rules that TensorFlow does not run.
+
+
+@tf.custom_gradient
+def stock(x, scale=1.0):
+    return x**2 * scale, lambda dy: 77.0 * dy
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_rule_that_is_ignored_for_a_keyword_is_a_finding(nested):
+    x = tf.constant([0.3, -1.2, 0.7])
+    report = (
+        pb.check(lambda x: stock(x=tf.sin(x)) + x, x)
+        if nested
+        else pb.check(stock, kwargs={"x": x})
+    )
+    assert report.findings[0].kind == "ignored"
+    assert report.diagnosis.startswith(
+        "the rule of `stock` is not run: the framework ignores it where"
+    )
+
+
+def test_a_setting_that_is_passed_by_keyword_is_no_finding():
+    report = pb.check(lambda x: stock(x, scale=3.0), tf.constant([0.3, -1.2]), explain=False)
+    assert report.findings[0].kind != "ignored"
+
+
+# Words.
+
+
+def test_parts_of_complex_numbers_are_no_axis():
+    @pb.custom_gradient
+    def square(z):
+        wrong = tf.math.conj(2.0 * z) + tf.complex(0.0, 0.3 * tf.math.sin(tf.math.imag(z)))
+        return z * z, lambda dy: dy * wrong
+
+    z = tf.constant([1 + 2j, 0.3 - 1j, 0.5 + 0.7j], tf.complex64)
+    assert "[0, 1]" not in pb.check(square, z).diagnosis
+
+
+def test_a_factor_is_told_where_entries_are_hidden_one_by_one():
+    @pb.custom_gradient
+    def energy(m, v):
+        c = 9e16
+        return m * c + m * v**2 / 2, lambda d: (d * (c + v**2 / 2), d * 2 * m * v)
+
+    report = pb.check(energy, tf.constant(2.0), tf.constant(3.0))
+    assert report.diagnosis == (
+        "the gradient for `v` is 2× what it should be along a direction; rounding hides its entries one by one"
+    )

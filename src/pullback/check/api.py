@@ -227,7 +227,9 @@ def _other_arguments(exam: Course, findings: tuple[Finding, ...]) -> dict[str, A
 def _line(leaf: Leaf, blamed: set[str], decided: bool) -> Line:
     """Right if nothing was found or left open; after a finding, what it does not name was not judged."""
     if not blamed:
-        return Line(leaf, ok=True if decided else None)
+        return Line(
+            leaf, ok=True if decided and leaf.size else None
+        )  # of nothing there is nothing to tell
     inside = (leaf.path + "[", leaf.path + ".")
     wrong = any(path == leaf.path or path.startswith(inside) for path in blamed)
     return Line(leaf, ok=False if wrong else None)

@@ -11,7 +11,7 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Truth
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
-from pullback.check.probe import Array, Raised, RuleFault, WrongDtype, WrongShape
+from pullback.check.probe import Array, Ignored, Raised, RuleFault, WrongDtype, WrongShape
 from pullback.check.report import Finding, FindingKind
 from pullback.check.search.points import Point
 from pullback.check.verdict.course import Course
@@ -77,7 +77,7 @@ def undetailed(course: Course, problem: Problem) -> Finding:
     parts = [problem.trial.u[layout.span(k)] for k in range(len(layout.leaves))]
     moved = [k for k, part in enumerate(parts) if part.any()]
     if len(moved) == 1:
-        text = "is wrong along a direction, by too little to name an entry"
+        text = words.along_a_direction(numbers["got"], numbers["wanted"])
         return about(course, problem, "term", moved, text, **numbers)
     text = "the gradient is wrong along a direction that moves all inputs, by too little to name an entry"
     finding = about(course, problem, "term", moved, "", **numbers)
@@ -100,6 +100,8 @@ def fault(course: Course, problem: Problem) -> Finding:
             kind = "dtype"
         case Raised(error):
             kind, text = "raises", f"the rule raises {error}"
+        case Ignored(function, keyword):
+            kind, text = "ignored", words.ignored(function, keyword)
     point = str(problem.point) if problem.point else ""
     return Finding(kind, leaf.path, text, point=point, source=course.subject.rule.source())
 

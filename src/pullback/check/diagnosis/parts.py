@@ -65,14 +65,14 @@ def somehow(case: Case, _: Mask) -> Iterator[tuple[str, Predict]]:
 
 
 def _named_regions(case: Case, wrong: Array) -> Iterator[tuple[str, Array]]:
-    where = np.argwhere(wrong)
-    if len(where) <= n.FEW_ELEMENTS:
-        indices = ", ".join(str(list(map(int, index))) for index in where)
-        yield f"element {indices}" if len(where) == 1 else f"elements {indices}", wrong
-    shape, index = case.shape, np.indices(case.shape)
-    if case.leaf.is_complex:
+    where, is_complex = np.argwhere(wrong), case.leaf.is_complex
+    index, shape = np.indices(case.shape), case.leaf.shape
+    if is_complex:  # whose parts are the last axis
         yield "the imaginary part", index[-1] == 1
         yield "the real part", index[-1] == 0
+    if len(where) <= n.FEW_ELEMENTS:
+        indices = ", ".join(_element(list(map(int, place)), is_complex) for place in where)
+        yield f"element {indices}" if len(where) == 1 else f"elements {indices}", wrong
     for axis, size in enumerate(shape):
         if size > 1:
             yield from _along(axis, size, index[axis])
@@ -88,6 +88,12 @@ def _named_regions(case: Case, wrong: Array) -> Iterator[tuple[str, Array]]:
         yield f"the diagonal and above of {both}", row <= column
         yield f"the diagonal and below of {both}", row >= column
     yield f"{int(wrong.sum())} of {wrong.size} elements", wrong
+
+
+def _element(index: list[int], is_complex: bool) -> str:
+    if not is_complex:
+        return str(index)
+    return f"{index[:-1]} ({'imaginary' if index[-1] else 'real'} part)"
 
 
 def _along(axis: int, size: int, along: Array) -> Iterator[tuple[str, Array]]:

@@ -12,6 +12,8 @@ from pullback.check.diagnosis.moves import moves
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array
 
+_NOTHING = 1e-4  # a factor of less is what rounding leaves of none
+
 
 def unused(case: Case) -> Iterator[Explanation]:
     """What the rule gives does not change with the upstream."""
@@ -43,7 +45,7 @@ def by_output(case: Case) -> Iterator[Explanation]:
 
 
 def _in_what(output: str, number: float) -> str:
-    if abs(number) < 1e-9:
+    if abs(number) < _NOTHING:
         return f"leaves out what `{output}` contributes (its upstream gradient is not used)"
     sign = words.is_minus_one(number)
     how = "the wrong sign" if sign else f"a factor {words.short(number)}"

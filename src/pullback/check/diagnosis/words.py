@@ -46,6 +46,22 @@ def short(number: float) -> str:
     return f"{number + 0.0:.4g}".replace("-", "−")
 
 
+def ignored(function: str, keyword: str) -> str:
+    """A rule that does not run, whatever it says."""
+    return (
+        f"the rule of `{function}` is not run: the framework ignores it where a tensor is passed by keyword, as "
+        f"`{keyword}` is. Pass it by position, or define the gradient with pb.custom_gradient"
+    )
+
+
+def along_a_direction(got: float, wanted: float) -> str:
+    """What is wrong of entries that cannot be told one by one."""
+    how = (
+        f"is {short(got / wanted)}× what it should be" if wanted else "should be zero, and is not,"
+    )
+    return f"{how} along a direction; rounding hides its entries one by one"
+
+
 def plain_number(number: float) -> float:
     """A number without the last digits, where these are noise."""
     plain = float(Fraction(number).limit_denominator(64))

@@ -182,13 +182,26 @@ class Raised:
         return self.error
 
 
+@dataclass(frozen=True)
+class Ignored:
+    """The framework does not run the rule of a function for a tensor that is passed by keyword."""
+
+    function: str
+    keyword: str
+
+    def __str__(self) -> str:
+        return f"{self.function}({self.keyword}=…)"
+
+
 class RuleFault(Exception):
     """The rule broke its contract before any number could be compared.
 
     `leaf` is the position of the input it concerns, if one.
     """
 
-    def __init__(self, reason: WrongShape | WrongDtype | Raised, leaf: int | None = None) -> None:
+    def __init__(
+        self, reason: WrongShape | WrongDtype | Raised | Ignored, leaf: int | None = None
+    ) -> None:
         super().__init__(str(reason))
         self.reason, self.leaf = reason, leaf
 

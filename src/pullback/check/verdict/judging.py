@@ -114,7 +114,9 @@ def _within_reach(course: "Course", trial: Trial, suspects: Array, epsilon: floa
 
 def is_tolerated(course: "Course", trial: Trial, positions: Array, off: Array) -> Array:
     """Which entries are off by no more than was asked to be tolerated, or than the arguments are rounded by."""
-    share = trial.share(positions, off, with_values=course.subject.is_rule_rounded)
+    subject = course.subject
+    layout = subject.inputs if trial.order > 1 else subject.outputs
+    share = trial.share(positions, off, layout, with_values=subject.is_rule_rounded)
     tolerated = share <= tolerance_of(course)
     course.record.tolerated = max(course.record.tolerated, np.max(share[tolerated], initial=0.0))
     return tolerated

@@ -49,9 +49,14 @@ class Trial:
             nothing &= bar <= epsilon**n.FINE * self.size
             return np.flatnonzero(~((self.gap <= bar) & (fine | nothing)))
 
-    def share(self, positions: Array, off: Array, *, with_values: bool) -> Array:
-        """What share of their size entries are off by; of that of the values, too, where these are what is rounded."""
-        usual = np.abs(self.claimed[positions]) + usual_size(self.slope.value)
+    def share(self, positions: Array, off: Array, layout: Layout, *, with_values: bool) -> Array:
+        """What share of their size entries are off by; of that of the values, too, where these are what is rounded.
+
+        The usual size is that of the same leaf: what is small beside others is not off by little.
+        """
+        sizes = sizes_of(layout, self.slope.value) if self.whole else [usual_size(self.slope.value)]
+        leaves = [layout.leaf_of(int(k)) if self.whole else 0 for k in positions]
+        usual = np.abs(self.claimed[positions]) + np.array(sizes)[leaves]
         usual = usual + self.size[positions] if with_values else usual
         return np.where(off <= 0, 0.0, off / usual)
 

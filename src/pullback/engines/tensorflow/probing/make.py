@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,9 @@ from pullback.engines.tensorflow.state import (
     variables_of,
 )
 from pullback.engines.tensorflow.tf_private.drawing import drawn_in
+from pullback.engines.tensorflow.tf_private.recording import custom_gradients_seen
 from pullback.engines.tensorflow.values import flows
-from pullback.extend import Array, Leaf, OutsideDomain, Probe, describe, refusals
+from pullback.extend import Array, Ignored, Leaf, OutsideDomain, Probe, describe, refusals
 
 _FINE = 1e-10
 # Values of a short format may be off by so many units of rounding.
@@ -83,7 +84,17 @@ def _recorded(
 ) -> tuple[Any, list[Any], frozenset[tf.DType]]:
     """The result, the variables that it was read from, and the formats of random numbers that were drawn."""
     drawn = set[tf.DType]()
-    with tf.GradientTape() as tape, drawn_in(lambda dtype: drawn.add(dtype) or dtype):
+
+    def on_call(function: Any, _: Any, kwargs: Mapping[str, Any]) -> None:
+        for keyword, value in kwargs.items():
+            if any(flows(t) for t in tf.nest.flatten(value) if tf.is_tensor(t)):
+                probe.ignored = Ignored(getattr(function, "__name__", "a function"), keyword)
+
+    with (
+        tf.GradientTape() as tape,
+        drawn_in(lambda dtype: drawn.add(dtype) or dtype),
+        custom_gradients_seen(on_call),
+    ):
         tape.watch(tensors)
         result = _run(probe, probe.call, tensors)
     held = probe.arguments.holds

@@ -45,6 +45,7 @@ from pullback.extend import (
     Array,
     Arrays,
     Claims,
+    Ignored,
     InMode,
     Leaf,
     OutsideDomain,
@@ -71,7 +72,7 @@ class TensorFlowProbe:
     probe at the precision of the arguments, `source_of` the function where `fn` is a copy of it. `kept` puts the
     random numbers of the process back; `draws` tells that a call draws some, real ones in the one format that is in
     `drawn_in`, if there is one.
-    `lifted` gives the values in float64 of what runs in a short format.
+    `lifted` gives the values in float64 of what runs in a short format, `ignored` is a rule that TensorFlow leaves out.
     """
 
     fn: Callable[..., Any]
@@ -92,6 +93,7 @@ class TensorFlowProbe:
     value_epsilon: float = 0.0
     rule_epsilon: float = 0.0
     lifted: Callable[[Arrays], list[Any]] | None = None
+    ignored: Ignored | None = None
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
     given: list[Array] | None = field(init=False, default=None)
@@ -306,6 +308,8 @@ class TensorFlowProbe:
         with tf.GradientTape() as tape:
             watched = self.watch(tape, tensors)
             ys = self.forward(tensors)
+        if self.ignored:
+            raise RuleFault(self.ignored)
         if between is not None:
             self.forward(between)
             self.assign(tensors)
