@@ -346,3 +346,14 @@ def test_every_floating_dtype_comes_back(dtype: Any) -> None:
     found = tape.gradient(y, x)
     assert y.dtype == found.dtype == dtype
     np.testing.assert_allclose(tf.cast(found, tf.float64), [0.6, 0.8], rtol=4e-3)
+
+
+@pytest.mark.parametrize("shape, axis, wanted", [([0, 3], None, 0.0), ([2, 0], 1, [0.0, 0.0])])
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function])
+def test_the_length_of_no_entries_is_zero(shape, axis, wanted, wrap):
+    x = tf.zeros(shape)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = wrap(lambda x: pb.functions.norm(x, axis=axis))(x)
+    assert y.numpy().tolist() == wanted
+    assert tape.gradient(y, x).shape == shape

@@ -202,7 +202,7 @@ def _beside_scale(
     fine = xp.all_between(length, float(limits.tiny / limits.eps) ** 0.5, float(limits.max))
 
     def scaled() -> tuple[Any, Any, Any]:
-        largest = xp.max(xp.magnitude(a), axes, keepdims=True)
+        largest = xp.maximum(xp.max(xp.magnitude(a), axes, keepdims=True), 0.0)  # of nothing, too
         usable = xp.isfinite(largest) & (largest > 0)
         scale = xp.power_of_two_below(xp.where(usable, largest, one))
         entries = _centred(xp, a / scale, axes) if spread else a / scale
