@@ -107,7 +107,7 @@ class Inside:
 
     def fits(self, product: Array) -> bool:
         """Whether a change may be the one."""
-        self.case.subject.spend(0)
+        self.case.subject.go_on()
         size = np.max(np.abs(self.target)) + np.max(np.abs(product))
         return bool(np.max(np.abs(product - self.target)) <= n.AGREE * size)
 
@@ -169,5 +169,4 @@ class Inside:
         return Explanation(kind, text, predict)
 
     def _xs(self, draw: Draw) -> list[Array]:
-        self.case.subject.spend()
         return self.case.layout.split(draw.x)

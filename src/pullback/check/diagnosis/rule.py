@@ -56,7 +56,6 @@ class Rule:
         """Every tensor at a draw."""
         if draw not in self.known:
             subject = self.case.subject
-            subject.spend()
             xs, ws = subject.inputs.split(draw.x), subject.upstream(draw.w)
             self.known[draw] = self.program.values(xs, ws)
         return self.known[draw]
@@ -64,7 +63,7 @@ class Rule:
     def changed(self, draw: Draw, repair: Repair) -> Array:
         """What the changed rule gives; not a number where it cannot be run, or spoils what was right."""
         values, nothing = self.at(draw), np.full(draw.r.size, np.nan)
-        self.case.subject.spend(0)
+        self.case.subject.go_on()
         try:
             found = self.program.run(values, repair.operands(values), repair.options)
             joined = self.case.layout.join(found)

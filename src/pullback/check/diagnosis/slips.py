@@ -86,7 +86,6 @@ def optioned(inside: Inside) -> Iterator[Explanation]:
 def _variants(
     inside: Inside, at: At, draw: Draw
 ) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
-    inside.case.subject.spend()
     xs = inside.case.layout.split(draw.x)
     return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents, at.held))
 

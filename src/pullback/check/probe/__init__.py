@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pullback.check.budget import Calls
 from pullback.check.probe.program import Array as Array
 from pullback.check.probe.program import Arrays as Arrays
 from pullback.check.probe.program import Margins as Margins
@@ -189,6 +190,7 @@ class Probe(Protocol):
     value_epsilon: float
     rule_epsilon: float
     notes: tuple[str, ...]
+    calls: Calls
 
     def start(self) -> list[Array]:
         """The inputs the user gave."""
@@ -283,8 +285,9 @@ class Probes(Protocol):
         kwargs: dict[str, Any],
         wrt: Sequence[str] | None,
         seed: int,
+        calls: Calls,
     ) -> Probe:
-        """A probe of a function at these arguments."""
+        """A probe of a function at these arguments, which counts every run of it from the first on."""
         ...
 
     def is_custom_gradient(self, value: Any) -> bool:

@@ -77,5 +77,4 @@ def _found(subject: Subject, x: Array, w: Array) -> StepValues | None:
     steps = subject.steps() if subject.own_vjp(x, w) is not None else None
     if steps is None:
         return None
-    subject.spend()
     return steps.values(subject.inputs.split(x), subject.upstream(w))

@@ -51,6 +51,7 @@ def lifted_values(probe: Any) -> Callable[[Sequence[Any]], list[Any]] | None:
     dtypes = [double(y.dtype) for y in function.outputs]
 
     def values(xs: Sequence[Any]) -> list[Any]:
+        probe.calls.spend()
         taken = [tf.constant(x) for x in xs] + captured
         return list(tf.raw_ops.PartitionedCall(args=taken, Tout=dtypes, f=program))
 

@@ -62,6 +62,7 @@ class Margins:
         return [None if g is None else to_array(g) for g in tape.gradient(margin, watched)]
 
     def _run(self, tensors: list[Any]) -> list[Any]:
+        self.probe.calls.spend()
         try:
             return self.program(tensors, self.upstream)
         except tf.errors.OpError as error:

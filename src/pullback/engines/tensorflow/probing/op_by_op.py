@@ -52,6 +52,7 @@ def wrong_in_rule(probe: Any, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
 def _wrong_in(probe: Any, concrete: Any, inputs: list[Any], order: int) -> list[str]:
     captures = [outer for outer, _ in concrete.graph.captures]
     for symmetric in (True, False):
+        probe.calls.spend()
         found = _Interpreter(order, symmetric, probe.put_back)
         found.run(concrete.graph, [*inputs, *captures][: len(concrete.graph.inputs)])
         if found.wrong:

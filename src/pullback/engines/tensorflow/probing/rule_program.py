@@ -87,6 +87,7 @@ class RuleProgram:
 
     def values(self, xs: Arrays, ws: Arrays) -> list[Array]:
         """Every tensor of function and rule."""
+        self.probe.calls.spend()
         upstream = self.probe.upstream_tensors(ws)
         return [t.numpy() for t in self.traced(self.probe.tensors(xs), upstream)]
 

@@ -6,6 +6,7 @@ another, and what a change of the cotangent at one edge does to the gradient fro
 and branches are single steps.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ from pullback.engines.tensorflow.probing.modes import Point
 from pullback.engines.tensorflow.probing.own_derivative import OwnDerivative, stripped
 from pullback.engines.tensorflow.probing.variants import variants_of
 from pullback.engines.tensorflow.tf_private import overriding
-from pullback.extend import Array, Arrays, OutsideDomain, Step, StepValues, Unsupported
+from pullback.extend import Array, Arrays, Calls, OutsideDomain, Step, StepValues, Unsupported
 
 # What an operation raises that is given other values than it is made for.
 REFUSALS = (tf.errors.OpError, ValueError, TypeError, IndexError)
@@ -60,10 +61,10 @@ class Program:
         self.holding = [k for k in range(count) if found.steps[k].held]
         self.holders = tuple(named[k] for k in self.holding)
         self._alter: Altering | None = None
-        self._trace, self._local, self._pull = map(
-            _Once, (self._traced, self._differentiated, self._pulled)
-        )
-        self._push, self._vary, self._sweep = map(_Once, (self._pushed, self._varied, self._swept))
+        once = functools.partial(_Once, probe.calls)
+        self._trace, self._local = once(self._traced), once(self._differentiated)
+        self._pull, self._push = once(self._pulled), once(self._pushed)
+        self._vary, self._sweep = once(self._varied), once(self._swept)
 
     def values(self, xs: Arrays, ws: Arrays) -> StepValues:
         """What goes into and comes out of every step, and the cotangents that come back to it."""
@@ -88,6 +89,7 @@ class Program:
         """The gradients there, as a function of the constants, masks, indices and axes that the program has."""
         fed = self.probe.tensors(xs), self.probe.upstream(self.copy.outputs, ws), _tensors(held)
         program = self._alter or _unless_refused(Altering, self._altered, *fed)
+        self.probe.calls.spend()
         self._alter, altered = program, program.at(*fed)
         return lambda others: _arrays([_unless_refused(altered, _tensors(others))])[0]
 
@@ -198,15 +200,16 @@ def _unless_refused(run: Callable[..., Any], *fed: Any) -> Any:
 
 
 class _Once:
-    """A function traced when it is first called, for arguments of that form only."""
+    """A function traced when it is first called, for arguments of that form only; what it runs again is counted."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.traced = function, None
+    def __init__(self, calls: Calls, function: Callable[..., Any]) -> None:
+        self.calls, self.function, self.traced = calls, function, None
 
     def __call__(self, *arguments: Any) -> Any:
         if self.traced is None:
             made = tf.function(self.function, autograph=False)
             self.traced = made.get_concrete_function(*arguments)
+        self.calls.spend()
         return self.traced(*arguments)
 
 
