@@ -40,6 +40,7 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
         if meant:
             notes = (f"with {found.caveat}",) if found.caveat else ()
             return Outcome(item, UNKNOWN, f"{meant}. {_HOW_TO_SAY}", inputs, notes=notes)
+        found = _as_taken_by(options.get("against"), found)
         report, held = _checked(found, dict(options))
         notes = tuple[str, ...]()
         if report.verdict == "wrong" and not origin and "domain" not in options:
@@ -69,6 +70,24 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
             text=f"undecided: {reason.removesuffix('.')}. --report says what to write",
         )
     return _right(outcome, report, found, held, options, is_given=bool(origin))
+
+
+def _as_taken_by(reference: Any, found: Found) -> Found:
+    """The same call without names where a reference calls its parameters otherwise: `tf.identity(input)`."""
+    args, kwargs = found.guess.args, found.guess.kwargs
+    if not callable(reference) or not kwargs or _binds(reference, args, kwargs) is not None:
+        return found
+    bound = _binds(found.function, args, kwargs)
+    if bound is None:
+        return found
+    return replace(found, guess=replace(found.guess, args=bound.args, kwargs=bound.kwargs))
+
+
+def _binds(function: Any, args: Any, kwargs: Any) -> inspect.BoundArguments | None:
+    try:
+        return inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
 
 
 def _meant_inputs(found: Found) -> Iterator[tuple[Found, dict[str, Any], str]]:
