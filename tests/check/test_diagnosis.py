@@ -633,6 +633,12 @@ def test_a_factor_that_stays_where_sizes_change_is_none_of_them():
     (finding,) = findings(total, rule, [M, M + 1])
     assert finding.diagnosis.endswith("5× too small: a factor 5 is missing")
 
+    def pairs(x):
+        return tf.reduce_sum(tf.reshape(x, [-1, 2]), 1)
+
+    (finding,) = findings(pairs, lambda x, y, dy: 4 * tf.repeat(dy, 2), [normal(8)])
+    assert finding.diagnosis.endswith("4× too large: a factor 4 too many")
+
 
 def test_one_entry_in_numbers():
     (finding,) = findings(sine, lambda x, y, dy: 2 * dy * tf.cos(x), [X])

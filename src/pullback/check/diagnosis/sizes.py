@@ -11,7 +11,7 @@ from pullback.check.diagnosis.explanations import Case
 from pullback.check.probe import Leaf, Probe
 
 _CALLS = 8  # of the function, for one other size: a probe is made, and the slope is measured along one direction
-_MOST = 2  # other sizes that are tried
+_MOST = 3  # other sizes that are tried
 Doubling = Callable[[int], Probe]
 # A probe of the function whose arguments have axes of a size doubled.
 _doubled: ContextVar[Doubling | None] = ContextVar("doubled", default=None)
@@ -39,7 +39,7 @@ def counts_of(leaves: Iterable[Leaf]) -> dict[str, tuple[int, int]]:
 
 
 def explaining(case: Case, number: float) -> dict[str, int]:
-    """The counts that a factor is, or its inverse, unless it stays as it is where they change."""
+    """The counts that a factor, or its inverse, is and goes on to be where they change, if any can be changed."""
     amount = number if number > 1 else 1 / number
     leaves = (*case.layout.leaves, *case.subject.outputs.leaves)
     same = {
@@ -47,16 +47,22 @@ def explaining(case: Case, number: float) -> dict[str, int]:
         for name, pair in counts_of(leaves).items()
         if abs(amount - pair[0]) < n.AGREE * pair[0]
     }
-    for size in list(dict.fromkeys(size for _, size in same.values()))[:_MOST]:
+    rest = [size for leaf in case.layout.leaves for size in leaf.shape if size > 1]
+    followed, is_tried = set[str](), False
+    for size in list(dict.fromkeys([*(size for _, size in same.values()), *rest]))[:_MOST]:
+        if followed.issuperset(same):
+            break
         found = _amount_at_double(case, size, inverse=number < 1)
         if found is not None:
             new, counts = found
+            is_tried = True
             same = {
-                name: pair
-                for name, pair in same.items()
-                if abs(new - counts.get(name, pair[0])) < n.COARSE * new
+                k: v for k, v in same.items() if abs(new - counts.get(k, v[0])) < n.COARSE * new
             }
-    return {name: count for name, (count, _) in same.items()}
+            followed |= {
+                name for name, pair in same.items() if counts.get(name, pair[0]) != pair[0]
+            }
+    return {k: count for k, (count, _) in same.items() if k in followed or not is_tried}
 
 
 def _amount_at_double(
@@ -72,7 +78,9 @@ def _amount_at_double(
     try:
         with contextlib.closing(make(size)) as probe:
             ratio = _ratio(probe, case.which)
-            counts = {k: v for k, (v, _) in counts_of((*probe.inputs, *probe.outputs)).items()}
+            counts = {
+                name: pair[0] for name, pair in counts_of((*probe.inputs, *probe.outputs)).items()
+            }
     except Exception:  # of a function that does not take such arguments
         return None
     if not np.isfinite(ratio) or ratio <= 0:
