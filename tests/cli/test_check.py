@@ -300,7 +300,7 @@ def test_a_signal_ends_the_run_and_all_that_it_has_started(tmp_path, started, ki
 
 
 def test_a_target_that_ends_its_process_is_not_loaded(tmp_path):
-    words = command(tmp_path, "import os\nos._exit(0)\n")
+    words = command(tmp_path, "import os\nos.kill(os.getpid(), 9)\n")
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "cannot be loaded: it ended its process with status 0" in done.stdout
+    assert "cannot be loaded: its process was ended by SIGKILL" in done.stdout
     assert done.returncode == 2

@@ -165,6 +165,17 @@ def test_what_only_ipython_understands_is_left_out(tmp_path: Path, source: str) 
     ast.parse(found.text)
 
 
+def test_cells_are_run_as_in_jupyter(tmp_path: Path) -> None:
+    import_all = (
+        "import asyncio, pickle\nimport tensorflow as tf\nasync def wait():\n    return 2.0"
+    )
+    shell = "shell = get_ipython()\nshell.run_line_magic('time', '1')\nfiles = list(shell.getoutput('ls'))"
+    main = "if __name__ == '__main__':\n    SCALE = await wait()\npickle.dumps(wait)"
+    assert "is 2× too large" in check(
+        write(tmp_path / "a.ipynb", import_all, shell, main, BAD), status=1
+    )
+
+
 def test_what_is_timed_is_run(tmp_path: Path) -> None:
     book = notebook.read(write(tmp_path / "a.ipynb", "%time y = 3", "display(y)\nz = y"))
     names: dict[str, Any] = {}
