@@ -281,7 +281,9 @@ def test_real_numbers_do_where_complex_ones_are_taken_as_well():
 
 
 def test_a_batch_that_is_an_axis_of_a_shape_is_no_other():
-    assert not allows_more_axes("Soft-margin triplet loss on embeddings [batch, dim]: anchor, positive, negative.")
+    assert not allows_more_axes(
+        "Soft-margin triplet loss on embeddings [batch, dim]: anchor, positive, negative."
+    )
     assert allows_more_axes("Loss of labels [..., classes].")
     assert allows_more_axes("Loss of a batch of labels.")
 

@@ -34,6 +34,8 @@ DEEDS = {
     "a fork in C": "",
     "a copy that answers": "it forked its process, and only the copy answered",
     "an exit": "it ended its process with status 7",
+    "no Exception": "it ended its process with status 1",
+    "an interrupt": "it ended its process with status 1",
     "a signal": "its process was ended by SIGKILL",
     "closed files": "it closed the files of its process",
     "other files": "it closed the files of its process",

@@ -101,6 +101,7 @@ def main_options(
 
 def main() -> None:
     """Run the command line."""
+    terminal.require_streams()
     end_by_signals()
     is_silent = not noise.is_asked_for()
     terminal.filter_stderr(lambda line: not (is_silent and noise.is_noise(line)))

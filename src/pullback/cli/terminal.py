@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NoReturn, TextIO
 
 # Control characters but tab and newline, what reverses the direction of text, and what no file in UTF-8 or XML holds.
@@ -20,6 +20,7 @@ _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 _STYLE = re.compile("\x1b\\[[\\d;]*m")  # colors, which are dropped where others print them
+_PIECE = 1 << 16  # bytes of a line that are looked at together
 _PATIENCE = 2.0  # seconds for the last lines of stderr
 _own: dict[str, TextIO] = {}
 
@@ -108,6 +109,18 @@ def _moved(stream: TextIO) -> Generator[TextIO]:
             os.dup2(own.fileno(), 1)
 
 
+def require_streams() -> None:
+    """Let stdin, stdout and stderr lead nowhere where they were closed: files opened later would get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
 def give_up_stdout() -> None:
     """From now on all that is printed goes to stderr: threads and `atexit` run after the command."""
     with contextlib.suppress(OSError, ValueError):
@@ -150,13 +163,24 @@ def _pass_on(reading: int, keep: Callable[[str], bool]) -> NoReturn:
     """Lines until there are no more; interrupts are for others."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    rest = b""
-    while part := os.read(reading, 1 << 16):
-        *lines, rest = re.split(rb"(?<=[\r\n])", rest + part)
-        for line in lines:
-            _write_line(line, keep)
-    _write_line(rest, keep)
+    for line in lines_of(lambda: os.read(reading, _PIECE)):
+        _write_line(line, keep)
     os._exit(0)
+
+
+def lines_of(read: Callable[[], bytes]) -> Iterator[bytes]:
+    """The lines of what is read piece by piece; one that is longer than a piece comes in several."""
+    rest = b""
+    while part := read():
+        *ended, last = re.split(rb"(?<=[\r\n])", part)
+        for line in ended:
+            yield rest + line
+            rest = b""
+        rest += last
+        if len(rest) >= _PIECE:
+            yield rest
+            rest = b""
+    yield rest
 
 
 def _write_line(line: bytes, keep: Callable[[str], bool]) -> None:
