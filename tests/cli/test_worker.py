@@ -76,6 +76,10 @@ def test_one_answer_too_many_is_seen_with_the_next_question(apart: Apart) -> Non
         apart.outcome("nothing", {})
 
 
+def test_it_can_be_waited_for_longer_than_any_clock_goes(apart: Apart) -> None:
+    assert apart.outcome("nothing", {}, 1e300) == "nothing"
+
+
 @pytest.mark.parametrize("kind", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
 @pytest.mark.parametrize("deed", ["a loop", "loops"])
 def test_it_ends_with_who_asks(kind: str, deed: str, tmp_path: Path) -> None:

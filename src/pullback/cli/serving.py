@@ -18,13 +18,12 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn
 
 from pullback.cli.plain import as_line
+from pullback.cli.terminal import lasting
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
-
-_FROM = 100  # numbers of files below are closed by the dozen, and written to by mistake
 
 
 class NotLoaded(Exception):
@@ -78,7 +77,7 @@ def _made(make: Any) -> tuple[Any, Any]:
 
 def _taken(number: int, mode: int) -> int:
     """What a number means, under another number; the first means nothing then."""
-    kept = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _FROM) if fcntl else os.dup(number)
+    kept = lasting(number)
     nothing = os.open(os.devnull, mode)
     os.dup2(nothing, number)
     os.close(nothing)

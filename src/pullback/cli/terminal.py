@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import os
 import re
 import signal
@@ -15,6 +16,11 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NoReturn, TextIO
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 # Control characters but tab and newline, what reverses the direction of text, and what no file in UTF-8 or XML holds.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -22,7 +28,12 @@ _CONTROL = re.compile(
 _STYLE = re.compile("\x1b\\[[\\d;]*m")  # colors, which are dropped where others print them
 _PIECE = 1 << 16  # bytes of a line that are looked at together
 _PATIENCE = 2.0  # seconds for the last lines of stderr
+_FROM = 100  # numbers of files below are closed by the dozen, and written to by mistake
 _own: dict[str, TextIO] = {}
+
+
+class Unwritten(OSError):
+    """What a command is to say cannot be written; the text says where, and why."""
 
 
 def escaped(text: str) -> str:
@@ -100,12 +111,13 @@ def _moved(stream: TextIO) -> Generator[TextIO]:
         yield stream
         return
     stream.flush()
-    with _duplicate(1) as own:
+    with _Lasting.of(1) as own:
         os.dup2(2, 1)
         try:
             yield own
         finally:
-            stream.flush()
+            with contextlib.suppress(OSError, ValueError):  # somebody has closed it
+                stream.flush()
             os.dup2(own.fileno(), 1)
 
 
@@ -142,7 +154,7 @@ def filter_stderr(keep: Callable[[str], bool]) -> None:
         os.close(writing)
         _pass_on(reading, keep)
     os.close(reading)
-    _own["stderr"] = _duplicate(2)
+    _own["stderr"] = _Lasting.of(2)
     os.dup2(writing, 2)
     os.close(writing)
     atexit.register(_stop_filter, child, os.getpid())  # the first to be registered runs last
@@ -202,8 +214,37 @@ def _wait_for(child: int) -> None:
         return
 
 
-def _duplicate(number: int) -> TextIO:
-    return os.fdopen(os.dup(number), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+class _Lasting(io.FileIO):
+    """What is written after it has failed once goes nowhere: it is said once."""
+
+    _name, _has_failed = "", False
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        if self._has_failed:
+            return len(data)
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # nobody reads any further
+            self._has_failed = True
+            raise
+        except OSError as error:
+            self._has_failed = True
+            raise Unwritten(f"{self._name} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def of(cls, number: int) -> TextIO:
+        """Text in UTF-8 to what a number means, whatever becomes of that number."""
+        made = cls(lasting(number), "w")
+        made._name = ("stdin", "stdout", "stderr")[number]
+        return io.TextIOWrapper(
+            io.BufferedWriter(made), "utf-8", "backslashreplace", line_buffering=True
+        )
+
+
+def lasting(number: int) -> int:
+    """Another number for what a number means, which nobody else closes."""
+    return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _FROM) if fcntl else os.dup(number)
 
 
 def _has_number(stream: TextIO, number: int) -> bool:
