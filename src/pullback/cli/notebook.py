@@ -38,7 +38,8 @@ class NoNotebook(ValueError):
 class Cell:
     """A code cell: its number, its text as Python, and the lines before it in the text of all.
 
-    `raw` are the lines of its source in the file, `left_out` those that are IPython's, `fault` is why it is no Python.
+    `raw` are the lines of its source in the file, `left_out` those that are IPython's, `fault` is why it is no Python,
+    and `unread` what it says then.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Cell:
     raw: tuple[int, ...]
     left_out: tuple[int, ...] = ()
     fault: str = ""
+    unread: str = ""
 
     @property
     def length(self) -> int:
@@ -105,8 +107,9 @@ def _cells(cells: Any, raw: str) -> Iterator[Cell]:
         if data["cell_type"] != "code":
             continue
         lines = tuple(places.of(part) for part in parts)
-        text, left_out, fault = _as_python("".join(parts))
-        cell = Cell(number, text, before, lines, left_out, fault)
+        whole = "".join(parts)
+        text, left_out, fault = _as_python(whole)
+        cell = Cell(number, text, before, lines, left_out, fault, whole if fault else "")
         before += cell.length
         yield cell
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 import signal
+from collections.abc import Generator
 from types import FrameType
+from typing import NoReturn
 
 
 class Status(enum.IntEnum):
@@ -25,6 +28,31 @@ class Ended(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.number = number
+
+
+class Left(BaseException):
+    """Code that was run ended the program at once; the text says how."""
+
+
+@contextlib.contextmanager
+def not_left() -> Generator[None]:
+    """Let `os._exit` raise `Left` meanwhile: code that is run must not end a command with a status of its own.
+
+    Copies of this process, which such code may fork, end as they mean to.
+    """
+    own, leave, is_on = os.getpid(), os._exit, True
+
+    def stay(status: int) -> NoReturn:
+        if is_on and os.getpid() == own:
+            raise Left(f"ended the program with os._exit({status!r})")
+        leave(status)
+
+    os._exit = stay
+    try:
+        yield
+    finally:
+        is_on = False
+        os._exit = leave
 
 
 def status_of(interrupt: KeyboardInterrupt) -> int:
