@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,8 +33,8 @@ _LOST = (*ABSENT, "mode")  # the same in graphs, while eager code has a gradient
 
 def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "") -> Outcome:
     """Check a function, and say in one sentence what came of it; `origin` is who gave the arguments, if anybody did."""
-    guess = found.guess
-    inputs = described(guess, found.function)
+    inputs = described(found.guess, found.function)
+    found = _with_tensors_by_position(found)
     try:
         is_said = "against" in options or "tolerance" in options
         meant = "" if is_said or found.fault else _meaning(found)
@@ -91,6 +92,16 @@ def _inside(
         if report.verdict == "right":
             return one, within, report, held, words
     return None
+
+
+def _with_tensors_by_position(found: Found) -> Found:
+    """The same call: who names inputs by keyword does not mean that they are passed so, where no rule would run."""
+    args, kwargs = found.guess.args, dict(found.guess.kwargs)
+    known = inspect.signature(found.function).parameters.values() if kwargs else ()
+    names = [p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD][len(args) :]
+    tensors = itertools.takewhile(lambda name: hasattr(kwargs.get(name), "dtype"), names)
+    args = (*args, *[kwargs.pop(name) for name in list(tensors)])
+    return replace(found, guess=replace(found.guess, args=args, kwargs=kwargs))
 
 
 def _as_taken_by(reference: Any, found: Found) -> Found:
