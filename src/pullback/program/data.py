@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 
+RuleKind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
+
+
 class NodeKind(enum.Enum):
     """What running a node means."""
 
@@ -42,7 +45,7 @@ class Rule:
     is there to stop gradients; `unrecorded`: it ran while recording was stopped.
     """
 
-    kind: Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
+    kind: RuleKind
     name: str = ""
     place: Place | None = None
     target: str = ""

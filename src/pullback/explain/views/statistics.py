@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pullback.explain.flow import Flow, Kind, Size
+from pullback.explain.flow import Flow, Size
 from pullback.explain.views.layers import Child, Group
 from pullback.explain.views.marks import WORDS, Mark, Marks, joined
+from pullback.program.data import RuleKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Statistics:
     weights: float | None  # of the variables that it reads; NaN where it is not finite
     seconds: float  # of its backward pass
     bytes: int  # what it made that is held for the backward pass
-    rules: Mapping[Kind, int]
+    rules: Mapping[RuleKind, int]
     marks: tuple[Mark, ...]
     is_finite: bool = True  # what arrived
 
