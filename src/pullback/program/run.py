@@ -28,11 +28,16 @@ class Frame:
 
     def value(self, further_out: int, value: int) -> Any:
         """A value of this program, or of one further out."""
+        return self.made.values[self.number(further_out, value)]
+
+    def number(self, further_out: int, value: int) -> int:
+        """Its number in the run; what nothing has needed before is computed now."""
         frame = self
         for _ in range(further_out):
             assert frame.outer is not None, "a rule reads what is not around its node"
             frame = frame.outer
-        return frame.made.values[frame.numbers[value]]
+        known = frame.numbers[value]
+        return _compute_late(frame, value) if known < 0 else known
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,6 +62,7 @@ class Run:
     choices: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     inputs: list[int] = field(default_factory=list[int])
     outputs: list[int] = field(default_factory=list[int])
+    runner: Runner | None = None
 
     @property
     def results(self) -> list[Any]:
@@ -103,18 +109,19 @@ def run(
     if len(given) < len(program.inputs):
         given += engine.captured(program, dtype)
     made.inputs = list(map(made.add, given))
-    made.outputs = _Runner(made).run(program, made.inputs, outer, ())
+    made.outputs = Runner(made).run(program, made.inputs, outer, ())
     return made
 
 
-class _Runner:
+class Runner:
     """Runs programs within one run."""
 
     def __init__(self, run: Run) -> None:
         self.made, self.engine = run, run.engine
-        self.special = {
-            NodeKind.CALL: self._call,
-            NodeKind.BRANCH: self._branch,
+        run.runner = self
+        self._special = {
+            NodeKind.CALL: self.call,
+            NodeKind.BRANCH: self.branch,
             NodeKind.LOOP: self._loop,
         }
 
@@ -129,27 +136,35 @@ class _Runner:
             if known.constant is not None:
                 frame.numbers[value] = self.made.add(self._constant(known.constant))
         for node in program.nodes:
-            taken = tuple(frame.numbers[value] for value in node.inputs)
-            found = self.special.get(node.kind, self._operation)(node, taken, frame)
-            for value, number in zip(node.outputs, found, strict=True):
-                frame.numbers[value] = number
+            if node not in program.idle:
+                self.run_node(node, frame)
         return [frame.numbers[value] for value in program.outputs]
+
+    def run_node(self, node: Node, frame: Frame) -> None:
+        """Run one node on what its frame has."""
+        taken = tuple(frame.numbers[value] for value in node.inputs)
+        found = self._special.get(node.kind, self.operation)(node, taken, frame)
+        for value, number in zip(node.outputs, found, strict=True):
+            frame.numbers[value] = number
 
     def _constant(self, tensor: Any) -> Any:
         return self.engine.cast(tensor, self.made.dtype) if self.made.dtype else tensor
 
-    def _operation(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def operation(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+        """Let the engine compute it."""
         values = [self.made.values[number] for number in taken]
         found = tuple(map(self.made.add, self.engine.run(node, values, self.made.dtype)))
         self.made.events.append(Event(node, frame, taken, found))
         return found
 
-    def _call(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def call(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+        """Run its body."""
         title = node.bodies[0].title
         path = (*frame.path, title) if title else frame.path
         return self.run(node.bodies[0], taken, frame, path)
 
-    def _branch(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def branch(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+        """Run the body that is chosen."""
         chosen = self._choice(taken[0])
         last = len(node.bodies) - 1
         body = node.bodies[chosen if 0 <= chosen <= last else last]
@@ -169,6 +184,19 @@ class _Runner:
         chosen = self.engine.choice(self.made.values[number])
         self.made.choices.append((number, chosen))
         return chosen
+
+
+def _compute_late(frame: Frame, value: int) -> int:
+    """Run what makes a value that only a rule reads; it is no event of the run."""
+    made = frame.made
+    node = next(node for node in frame.program.nodes if value in node.outputs)
+    for each in node.inputs:
+        frame.number(0, each)
+    before = len(made.events)
+    assert made.runner is not None, "a frame is made by a runner"
+    made.runner.run_node(node, frame)
+    del made.events[before:]
+    return frame.numbers[value]
 
 
 class AnotherWay(ValueError):

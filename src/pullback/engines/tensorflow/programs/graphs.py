@@ -71,10 +71,22 @@ class Reader:
         self.lines, self.layers = lines, layers
 
     def program(
-        self, graph: Any, title: str, captured: Sequence[Any] = (), outer: Around | None = None
+        self,
+        graph: Any,
+        title: str,
+        captured: Sequence[Any] = (),
+        outer: Around | None = None,
+        count: int | None = None,
     ) -> Program:
-        """The program of a graph; the last of its inputs are what it captured."""
-        return self._program(Scope(self, graph, outer), title, captured, graph.outputs)
+        """The program of a graph; the last of its inputs are what it captured.
+
+        Differentiating a graph adds to its outputs: the first `count` are its own.
+        """
+        return self._program(Scope(self, graph, outer), title, captured, graph.outputs[:count])
+
+    def layer_of(self, operation: Any) -> tuple[str, ...]:
+        """The layers around an operation, outermost first."""
+        return self.layers.get(operation.graph, {}).get(operation.name, ())
 
     def _program(
         self, scope: Scope, title: str, captured: Sequence[Any], outputs: Sequence[Any]
@@ -97,7 +109,9 @@ class Reader:
                 made = tuple(map(add, operation.outputs))
                 nodes.append(self._node(operation, scope, taken, made))
         given = tuple(scope.numbers[t.name] for t in outputs)
-        return Program(title, tuple(nodes), tuple(values), inputs, given, tuple(captured))
+        needed = _needed(graph, outputs)
+        idle = frozenset(node for node in nodes if node.raw.operation not in needed)
+        return Program(title, tuple(nodes), tuple(values), inputs, given, tuple(captured), idle)
 
     def _node(
         self, operation: Any, scope: Scope, inputs: tuple[int, ...], outputs: tuple[int, ...]
@@ -115,7 +129,7 @@ class Reader:
             else {}
         )
         types = (tuple(t.dtype for t in ts) for ts in (operation.inputs, operation.outputs))
-        layer = self.layers.get(scope.graph, {}).get(operation.name, ())
+        layer = self.layer_of(operation)
         place = self.lines.of_operation(operation)
         raw = Raw(*types, operation, scope, own)
         return Node(
@@ -172,6 +186,18 @@ def in_order(graph: Any) -> Iterator[Any]:
                 done.add(last)
                 yield last
             todo += before
+
+
+def _needed(graph: Any, outputs: Sequence[Any]) -> set[Any]:
+    """The operations that outputs and side effects need."""
+    found: set[Any] = set()
+    todo = [t.op for t in outputs] + list(getattr(graph, "control_outputs", ()))
+    while todo:
+        operation = todo.pop()
+        if operation not in found:
+            found.add(operation)
+            todo += [*(t.op for t in operation.inputs), *operation.control_inputs]
+    return found
 
 
 def _graphs_in(operation: Any, kind: NodeKind) -> Iterator[tuple[Any, str]]:
