@@ -1,4 +1,4 @@
-"""A traced function as data: operations in the order in which they run, with the functions, branches and loops that they run.
+"""A traced function as data: operations in the order in which they run, with the functions and loops that they run.
 
 A program takes all that it reads: nothing is closed over. What reads another program's values is handed them.
 """
@@ -9,7 +9,6 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-
 
 RuleKind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
 
@@ -103,7 +102,9 @@ class Program:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     captured: tuple[Any, ...] = ()  # for the last of the inputs: tensors of the engine
-    idle: frozenset[Node] = frozenset()  # what neither the outputs nor an effect need, but a rule may
+    idle: frozenset[Node] = (
+        frozenset()
+    )  # what neither the outputs nor an effect need, but a rule may
 
 
 @dataclass(frozen=True, eq=False, slots=True)

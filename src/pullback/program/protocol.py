@@ -28,7 +28,7 @@ class ProgramEngine(Protocol):
     def run_changed(
         self, node: Node, inputs: Sequence[Any], before: Sequence[Any], dtype: str
     ) -> list[Any]:
-        """The same for inputs that nobody meant, where that can do no more than raise; `before` are the ordinary ones."""
+        """The same for inputs that nobody meant, where that can do no more than raise; `before` are ordinary ones."""
         ...
 
     def vjp(

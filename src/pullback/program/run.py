@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pullback.program.data import Node, NodeKind, Program
+from pullback.program.data import Node, NodeKind, Program, Value
 from pullback.program.protocol import ProgramEngine
 
 Operand = tuple[Node, int]
@@ -34,7 +34,8 @@ class Frame:
         """Its number in the run; what nothing has needed before is computed now."""
         frame = self
         for _ in range(further_out):
-            assert frame.outer is not None, "a rule reads what is not around its node"
+            if frame.outer is None:
+                raise LookupError("a rule reads what is not around its node")
             frame = frame.outer
         known = frame.numbers[value]
         return _compute_late(frame, value) if known < 0 else known
@@ -119,6 +120,7 @@ class Runner:
     def __init__(self, run: Run) -> None:
         self.made, self.engine = run, run.engine
         run.runner = self
+        self._constants: dict[int, int] = {}
         self._special = {
             NodeKind.CALL: self.call,
             NodeKind.BRANCH: self.branch,
@@ -134,7 +136,7 @@ class Runner:
             frame.numbers[value] = number
         for value, known in enumerate(program.values):
             if known.constant is not None:
-                frame.numbers[value] = self.made.add(self._constant(known.constant))
+                frame.numbers[value] = self._constant(known)
         for node in program.nodes:
             if node not in program.idle:
                 self.run_node(node, frame)
@@ -147,8 +149,14 @@ class Runner:
         for value, number in zip(node.outputs, found, strict=True):
             frame.numbers[value] = number
 
-    def _constant(self, tensor: Any) -> Any:
-        return self.engine.cast(tensor, self.made.dtype) if self.made.dtype else tensor
+    def _constant(self, value: Value) -> int:
+        """The number of a constant, which is one in all runs of a body."""
+        number = self._constants.get(id(value))
+        if number is None or self.made.values[number] is None:
+            tensor, dtype = value.constant, self.made.dtype
+            number = self.made.add(self.engine.cast(tensor, dtype) if dtype else tensor)
+            self._constants[id(value)] = number
+        return number
 
     def operation(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
         """Let the engine compute it."""
@@ -193,8 +201,7 @@ def _compute_late(frame: Frame, value: int) -> int:
     for each in node.inputs:
         frame.number(0, each)
     before = len(made.events)
-    assert made.runner is not None, "a frame is made by a runner"
-    made.runner.run_node(node, frame)
+    (made.runner or Runner(made)).run_node(node, frame)
     del made.events[before:]
     return frame.numbers[value]
 

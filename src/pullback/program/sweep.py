@@ -22,8 +22,8 @@ class Options:
     stops: bool = True  # whether no gradient passes where it is stopped on purpose
     edit: Edit | None = None
     observe: Observe | None = None
-    # The gradient that was recorded with an operation when this very run was made; `None` where none was.
-    recorded: Callable[[Event, Sequence[Any]], list[Any] | None] | None = None
+    # What the gradient gives with which an operation was recorded when this very run was made.
+    recorded: Callable[[Event, Sequence[Any]], list[Any]] | None = None
     arrived: Callable[[int, Any], None] | None = None  # is given what arrived at each value
     failed: Callable[[Event, Exception], None] | None = None  # is given what a rule raised
     lets_go: bool = False  # whether values are forgotten once they are needed no more
@@ -108,9 +108,7 @@ def passed_on(made: Run, event: Event, upstream: Sequence[Any], options: Options
     """What one node gives for each of its inputs."""
     node = event.node
     if options.recorded is not None and not node.rule.passes_nothing:
-        found = options.recorded(event, upstream)
-        if found is not None:
-            return found
+        return options.recorded(event, upstream)
     if node.rule.is_somebodys and options.own:
         return rule_gradients(made, event, upstream)
     if node.carries:

@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pullback.engines.tensorflow.explaining.lines import Lines, place_at
+from pullback.engines.tensorflow.programs.lines import Lines, place_at
 from pullback.extend import flow, unwrapped, walk
 
 _LEAVING = frozenset({"numpy", "item", "tolist", "numpy_function", "py_function", "__array__"})

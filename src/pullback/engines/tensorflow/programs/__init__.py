@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.explaining.lines import Lines
 from pullback.engines.tensorflow.programs import operations
 from pullback.engines.tensorflow.programs.graphs import Reader
+from pullback.engines.tensorflow.programs.lines import Lines
 from pullback.engines.tensorflow.programs.seen import Watcher
 from pullback.engines.tensorflow.stateful_operations import WRITES
 from pullback.engines.tensorflow.tf_private import explaining

@@ -8,10 +8,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.explaining import rules
-from pullback.engines.tensorflow.explaining.interpret import branches_of
-from pullback.engines.tensorflow.explaining.lines import Lines
-from pullback.engines.tensorflow.explaining.names import AROUND_LOADED, plain_name
+from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.programs.names import AROUND_LOADED, plain_name
 from pullback.engines.tensorflow.programs.operations import Raw, as_gradient, typed
 from pullback.engines.tensorflow.stateful_operations import CALLS
 from pullback.engines.tensorflow.tf_private import explaining
@@ -56,7 +55,7 @@ class Scope:
     def rule(self, node: Node) -> RuleBody:
         """The gradient that an operation of a graph was given, traced for upstream gradients like its results."""
         raw: Raw = node.raw
-        own: Any = raw.gradient
+        own: Any = raw.gradient or private.registered_gradient(node.op)
         graph = explaining.new_graph_inside(raw.operation.graph, f"gradient_of_{node.op}")
         with graph.as_default():
             upstream = [explaining.new_placeholder(t.dtype, t.shape) for t in raw.operation.outputs]
@@ -103,7 +102,9 @@ class Reader:
         nodes: list[Node] = []
         for operation in in_order(graph):
             if operation.type == "Const":
-                add(operation.outputs[0], _constant(operation))
+                # A small tensor from outside is captured as a constant, which is then an input.
+                if operation.outputs[0].name not in scope.numbers:
+                    add(operation.outputs[0], _constant(operation))
             elif operation.type not in _NOT_RUN:
                 taken = tuple(scope.numbers[t.name] for t in operation.inputs)
                 made = tuple(map(add, operation.outputs))
@@ -217,6 +218,24 @@ def _graphs_in(operation: Any, kind: NodeKind) -> Iterator[tuple[Any, str]]:
         yield from ((otherwise, "else of cond"), (then, "then of cond"))
     elif kind is NodeKind.BRANCH:
         yield from ((g, f"branch {k} of case") for k, g in enumerate(branches_of(operation)))
+
+
+def branches_of(operation: Any) -> list[Any]:
+    """The graphs of the branches of a cond or a case."""
+    if operation.type in _CONDS:
+        names = ["then_branch", "else_branch"]
+        kept = [explaining.attached_graph(operation, n) for n in ("_true_graph", "_false_graph")]
+        functions = [operation.get_attr(name) for name in names]
+    else:
+        functions = list(operation.get_attr("branches"))
+        kept = [
+            explaining.attached_graph(operation, f"_branch_graph_{k}")
+            for k in range(len(functions))
+        ]
+    return [
+        graph or explaining.graph_of(operation, function.name)
+        for graph, function in zip(kept, functions, strict=True)
+    ]
 
 
 def _rule_of(op_type: str) -> Any:

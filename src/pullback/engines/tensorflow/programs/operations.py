@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -29,10 +30,15 @@ class Raw(NamedTuple):
 
 def typed(op: str, attrs: Sequence[Any]) -> dict[str, Any]:
     """Attributes as eager execution takes them, names and values in turns; formats as such, to be exchanged."""
-    definition = overriding.op_def_registry.get(op)
-    kinds = {a.name: a.type for a in definition.attr} if definition else {}
+    kinds = _kinds_of(op)
     pairs = zip(attrs[::2], attrs[1::2], strict=True)
     return {name: _typed(kinds.get(name, ""), value) for name, value in pairs}
+
+
+@functools.lru_cache(maxsize=2048)
+def _kinds_of(op: str) -> Mapping[str, str]:
+    definition = overriding.op_def_registry.get(op)
+    return {a.name: a.type for a in definition.attr} if definition else {}
 
 
 def _typed(kind: str, value: Any) -> Any:
@@ -47,12 +53,12 @@ def run(node: Node, inputs: Sequence[Any], dtype: str) -> list[Any]:
     if node.carries:
         return list(inputs[: node.carries])
     try:
-        return explaining.run_op(node.op, len(node.outputs), inputs, _flat(node, dtype))
+        return explaining.run_op(node.op, len(node.outputs), inputs, flat(node, dtype))
     except _NO_KERNEL:
         if not dtype:
             raise
         usual = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
-        found = explaining.run_op(node.op, len(node.outputs), usual, _flat(node, ""))
+        found = explaining.run_op(node.op, len(node.outputs), usual, flat(node, ""))
         return [cast(t, lifted(t.dtype, dtype)) for t in found]
 
 
@@ -79,7 +85,7 @@ def _vjp(
 ) -> list[Any]:
     function = private.registered_gradient(node.op)
     given = explaining.zeros_where_missing(node.op, outputs, list(upstream))
-    mock = overriding.mock_operation(node.op, _flat(node, dtype), list(inputs), list(outputs))
+    mock = overriding.mock_operation(node.op, flat(node, dtype), list(inputs), list(outputs))
     found = function(mock, *given)
     found = list(found) if isinstance(found, (list, tuple)) else [found]
     return [*map(as_gradient, found), *[None] * (len(inputs) - len(found))]
@@ -116,7 +122,8 @@ def lifted(dtype: tf.DType, word: str) -> tf.DType:
     return tf.as_dtype(word)
 
 
-def _flat(node: Node, dtype: str) -> tuple[Any, ...]:
+def flat(node: Node, dtype: str = "") -> tuple[Any, ...]:
+    """Attributes as eager execution takes them."""
     return tuple(chain.from_iterable(_exchanged(node.attrs, dtype).items()))
 
 

@@ -6,14 +6,15 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.explaining import rules
-from pullback.engines.tensorflow.explaining.lines import Lines
-from pullback.engines.tensorflow.explaining.names import plain_name
 from pullback.engines.tensorflow.probing.state import reachable_variables
+from pullback.engines.tensorflow.programs import rules
 from pullback.engines.tensorflow.programs.graphs import Reader
+from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.programs.names import plain_name
 from pullback.engines.tensorflow.programs.operations import Raw, typed
 from pullback.engines.tensorflow.tf_private import explaining, explaining_hooks
 from pullback.extend import Node, NodeKind, Program, RuleBody, Value
@@ -98,19 +99,16 @@ class Watcher:
 
     def _variable_read(self, tensor: Any) -> Any:
         watched = {id(v): v for v in self.tape.watched_variables()}
-        at = explaining.address(tensor)
-        for variable in {**self.variables, **watched}.values():
-            same = variable.dtype == tensor.dtype and variable.shape == tensor.shape
-            if same and at and self._address(variable) == at:
-                return variable
-        return None
-
-    def _address(self, variable: Any) -> int:
-        with self._rest():
-            return explaining.address(explaining.value_behind(variable.handle, variable.dtype))
+        alike = [
+            variable
+            for variable in {**self.variables, **watched}.values()
+            if variable.dtype == tensor.dtype and variable.shape == tensor.shape
+        ]
+        with self.rest():
+            return next((v for v in alike if _is_value_of(v, tensor)), None)
 
     @contextlib.contextmanager
-    def _rest(self) -> Generator[None]:
+    def rest(self) -> Generator[None]:
         """What runs in this block is ours."""
         before, self.resting = self.resting, True
         try:
@@ -131,12 +129,26 @@ class Watcher:
         kind: NodeKind = NodeKind.OPERATION,
         bodies: tuple[Program, ...] = (),
         carries: int = 0,
+        name: str = "",
     ) -> None:
         place = self.lines.here(explaining_hooks.calling_frame(2))
         own = rule or self._rule_of(op)
         layer = tuple(self.layers)
         self.nodes.append(
-            Node(kind, op, op, inputs, outputs, attrs, own, place, layer, bodies, carries, raw)
+            Node(
+                kind,
+                op,
+                name or op,
+                inputs,
+                outputs,
+                attrs,
+                own,
+                place,
+                layer,
+                bodies,
+                carries,
+                raw,
+            )
         )
 
     def _rule_of(self, op: str) -> Any:
@@ -145,14 +157,21 @@ class Watcher:
         return rules.UNRECORDED if private.recording_is_stopped() else rules.of_type(op)
 
     def _on_op(
-        self, kind: Any, inputs: Any, attrs: Any, outputs: Any, _name: Any = None, graph: Any = None
+        self,
+        kind: Any,
+        inputs: Any,
+        attrs: Any,
+        outputs: Any,
+        op_name: Any = None,
+        graph: Any = None,
     ) -> Any:
         if graph is None and not self.resting:
             op = tf.compat.as_str(kind)
             taken = tuple(map(self._value, inputs))
             made = tuple(map(self._add, outputs))
             types = (tuple(t.dtype for t in ts) for ts in (inputs, outputs))
-            self._node(op, taken, made, typed(op, attrs), Raw(*types))
+            name = tf.compat.as_str(op_name or op)
+            self._node(op, taken, made, typed(op, attrs), Raw(*types), name=name)
         return outputs
 
     def _on_call(self, function: Any, args: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -208,3 +227,15 @@ class Watcher:
             private.number_of(tensor)
         )
         return None if found is None or found is False else (0, found)
+
+
+def _is_value_of(variable: Any, tensor: Any) -> bool:
+    """Whether a tensor is what was read of a variable.
+
+    It is the variable's buffer; once rows of the variable were read or written, every reading is a copy.
+    """
+    one, other = (explaining.value_behind(variable.handle, variable.dtype) for _ in range(2))
+    at = explaining.address(one)
+    if at and at == explaining.address(tensor):
+        return True
+    return at != explaining.address(other) and np.array_equal(one.numpy(), tensor.numpy())

@@ -9,8 +9,8 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.recorded import Recorded
 from pullback.engines.tensorflow.attach.registry import PREFIX
 from pullback.engines.tensorflow.attach.splice import IdentityGradient
-from pullback.engines.tensorflow.explaining.lines import place_of_function
 from pullback.engines.tensorflow.override.op_calls import OpCall, chain_gradient
+from pullback.engines.tensorflow.programs.lines import place_of_function
 from pullback.extend import ScopedRule, flow, package_of
 
 NONE, STOPPED, UNRECORDED = flow.Rule("none"), flow.Rule("stopped"), flow.Rule("unrecorded")
@@ -42,11 +42,6 @@ def of_recorded(name: Any, backward: Any) -> flow.Rule:
     text = name.decode() if isinstance(name, bytes) else str(name)
     function = innermost(backward)
     return flow.Rule("engine", text) if _is_library(function) else _custom(text, function)
-
-
-def title_of(rule: flow.Rule) -> str:
-    """What an operation is called that is there for the sake of its rule; empty for the engine's own."""
-    return {"pullback": rule.name, "custom": rule.name, "override": rule.target}.get(rule.kind, "")
 
 
 def of_marked(operation: Any, gradient: Any) -> flow.Rule:
