@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol
 
 from pullback.explain import flow, sources
 from pullback.explain.flow import Size
 from pullback.explain.recording import Backward, Fact, Numbers, Sizes, nodes_of, values_of
-from pullback.explain.sources import Entry, Gap
+from pullback.explain.sources import Entry, Gap, Given
 from pullback.program.run import Event, Run
 
 Look = Callable[[Event, Sequence[Any], "tuple[Size | None, ...]"], None]
@@ -48,10 +49,6 @@ class Means(Protocol):
         """What a flow says of a tensor."""
         ...
 
-    def array(self, gradient: Any) -> Any:
-        """A gradient as a dense NumPy array."""
-        ...
-
     def recorded(self, event: Event, upstream: Sequence[Any]) -> list[Any]:
         """What the gradient with which an operation was recorded passes on."""
         ...
@@ -74,28 +71,33 @@ class Answer:
         run = Run(made.engine, made.dtype, made.values, list(self.view.events), runner=made.runner)
         self.swept = Backward(run, self.means.sizes, self.means.recorded)
 
-    def sweep(self, truth: dict[Entry, Any], look: Look | None, *, lets_go: bool) -> None:
+    def sweep(
+        self, truth: Mapping[Entry, Given | None], look: Look | None, *, lets_go: bool
+    ) -> None:
         """Sweep back; `truth` is what the framework gave for the sources that it was asked for."""
+        left = dict(truth)
         by_value = {number: entry for entry in self.entries for number in entry.values}
 
         def total(number: int, gradient: Any) -> None:
             entry = by_value[number]
             if entry.flows:
                 entry.gradient = self.swept.arrived[number]
-                if entry in truth:  # each is forgotten as soon as it was compared
-                    self._compare(entry, gradient, truth.pop(entry))
+                if entry in left:
+                    self._compare(entry, gradient, left.pop(entry))
 
         self.swept.run(self.view.starts, by_value, total, look, lets_go=lets_go)
-        for entry, given in truth.items():
+        for entry, given in left.items():
             self._compare(entry, None, given)
 
-    def _compare(self, entry: Entry, gradient: Any, truth: Any) -> None:
-        found = sources.gap(gradient, truth, self.means.array)
+    def _compare(self, entry: Entry, gradient: Any, truth: Given | None) -> None:
+        size, entry.gradient = entry.gradient, None if truth is None else truth.size
+        if truth is None and gradient is None:
+            return
+        found = Gap(inf, 0.0, "") if truth is None else truth.gap(gradient, size)
         if found is not None:
             self.gaps[entry] = found
-            entry.gradient = None if truth is None else self.means.sizes.of(truth)
-            if truth is None:
-                self.lost.add(entry)
+        if truth is None:
+            self.lost.add(entry)
 
     def notes(self, taken_at: flow.Place | None) -> list[str]:
         """Where sweep and framework do not agree; `taken_at` is where the function itself takes the gradient."""

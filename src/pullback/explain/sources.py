@@ -10,11 +10,15 @@ import numpy as np
 
 from pullback.explain.flow import Place, Size, Source
 from pullback.explain.recording import Numbers
+from pullback.explain.sizes import BLOCK
 from pullback.program.run import Event
 
 # Two sums of the same numbers in another order differ by no more than this, relative to the largest.
 _SAME = {"float64": 1e-9, "complex128": 1e-9, "float16": 3e-2, "bfloat16": 1e-1}
 _SAME_FLOAT32 = 1e-3
+# Of gradients with more entries than this, every so manyth is compared, besides norm, maximum and what is not finite:
+# one copy of all gradients is as large as the weights.
+_WHOLE, _STRIDE = 1 << 18, 16
 NOT_WATCHED, NOT_TRAINABLE, FROZEN = "not watched", "not trainable", "frozen layer"
 ASSIGNED, READ_BEFORE = "assigned inside", "read before"
 ZEROS = "zeros in traced code"  # where a framework gives zeros in place of nothing
@@ -77,23 +81,48 @@ def least_of(dtypes: Iterable[str]) -> float:
     return max((_SAME[d] for d in dtypes if d in ("float16", "bfloat16")), default=0.0)
 
 
-def gap(swept: Any, truth: Any, array: Callable[[Any], Any]) -> Gap | None:
-    """How far a gradient is from the framework's own; `None` where they are the same."""
-    if swept is None or truth is None:
-        return None if swept is truth else Gap(np.inf, 0.0, "")
-    one, other = array(swept), array(truth)
-    dtype = truth.dtype.name
-    if one.shape != other.shape:
-        return Gap(np.inf, 0.0, dtype)
-    if np.array_equal(one, other):
-        return None
-    wide = np.complex128 if np.iscomplexobj(one) else np.float64
-    one, other = one.astype(wide), other.astype(wide)
-    scale = np.max(np.abs(other[np.isfinite(other)]), initial=0.0)
-    apart = ~((one == other) | (np.isnan(one) & np.isnan(other)))
-    with np.errstate(invalid="ignore"):
-        distance = np.max(np.abs(one[apart] - other[apart]), initial=0.0)
-    return Gap(float(distance), float(scale), dtype)
+class Given:
+    """A gradient as the framework gave it, by which a sweep is checked; of a large one, evenly spread entries."""
+
+    def __init__(
+        self, gradient: Any, array: Callable[[Any], Any], size: Callable[[Any], Size | None]
+    ) -> None:
+        whole = array(gradient)
+        self._array, self.dtype, self._shape = array, gradient.dtype.name, whole.shape
+        self._stride = 1 if whole.size <= _WHOLE else _STRIDE
+        self.size = size(gradient)
+        self._kept = whole if self._stride == 1 else whole.ravel()[:: self._stride].copy()
+
+    def gap(self, swept: Any, size: Size | None) -> Gap | None:
+        """How far the gradient of a sweep is from it; `None` where they are the same."""
+        one = None if swept is None else self._array(swept)
+        if one is None or one.shape != self._shape:
+            return Gap(np.inf, 0.0, self.dtype)
+        one, other = one.ravel()[:: self._stride], self._kept.ravel()
+        if _are_equal(one, other) and (self._stride == 1 or size == self.size):
+            return None
+        wide = np.complex128 if np.iscomplexobj(one) else np.float64
+        one, other = one.astype(wide), other.astype(wide)
+        scale = np.max(np.abs(other[np.isfinite(other)]), initial=0.0)
+        apart = ~((one == other) | (np.isnan(one) & np.isnan(other)))
+        with np.errstate(invalid="ignore"):
+            distance = np.max(np.abs(one[apart] - other[apart]), initial=_distance(size, self.size))
+        return Gap(float(distance), float(scale), self.dtype)
+
+
+def _distance(one: Size | None, other: Size | None) -> float:
+    """How far two gradients of these sizes are apart at least."""
+    if one is None or other is None:
+        return 0.0
+    if (one.nan, one.inf) != (other.nan, other.inf):
+        return np.inf
+    norms = abs(one.norm - other.norm) / max(one.count, 1) ** 0.5
+    return max(norms, abs(one.max - other.max))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    starts = range(0, one.size, BLOCK)
+    return all(np.array_equal(one[k : k + BLOCK], other[k : k + BLOCK]) for k in starts)
 
 
 def behind(events: Sequence[Event], values: Iterable[int]) -> set[int]:

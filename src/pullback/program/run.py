@@ -158,6 +158,12 @@ class Runner:
             self._constants[id(value)] = number
         return number
 
+    def run_late(self, node: Node, frame: Frame) -> None:
+        """Run one node when a rule asks for what it gives: it is no event of the run."""
+        before = len(self.made.events)
+        self.run_node(node, frame)
+        del self.made.events[before:]
+
     def operation(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
         """Let the engine compute it."""
         values = [self.made.values[number] for number in taken]
@@ -195,14 +201,11 @@ class Runner:
 
 
 def _compute_late(frame: Frame, value: int) -> int:
-    """Run what makes a value that only a rule reads; it is no event of the run."""
-    made = frame.made
+    """Run what makes a value that only a rule reads."""
     node = next(node for node in frame.program.nodes if value in node.outputs)
     for each in node.inputs:
         frame.number(0, each)
-    before = len(made.events)
-    (made.runner or Runner(made)).run_node(node, frame)
-    del made.events[before:]
+    (frame.made.runner or Runner(frame.made)).run_late(node, frame)
     return frame.numbers[value]
 
 

@@ -22,7 +22,7 @@ _MOST = 500  # ops that are compiled, each of which takes some hundredths of a s
 
 
 def worse(
-    subject: Subject, watched: Sequence[Any], truth: Mapping[sources.Entry, Any]
+    subject: Subject, watched: Sequence[Any], truth: Mapping[sources.Entry, sources.Given | None]
 ) -> list[str]:
     """The sources whose gradients are not finite as the function is, compiled, and finite op by op."""
     with tf.GradientTape() as tape:
@@ -30,7 +30,7 @@ def worse(
         outputs = list(outputs_of(subject.run()).values())
     gradients = tape.gradient(outputs, [entry.thing for entry in truth])
     pairs = zip(gradients, truth.items(), strict=True)
-    return [e.name for g, (e, t) in pairs if t is not None and _is_bad(g) and not _is_bad(t)]
+    return [e.name for g, (e, t) in pairs if t and _is_bad(g) and t.size and t.size.is_finite]
 
 
 def _is_bad(gradient: Any) -> bool:

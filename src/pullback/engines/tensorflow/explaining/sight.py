@@ -112,6 +112,10 @@ class Interpreter(Runner):
         self.sight.note(event, node.layer)
         return found
 
+    def run_late(self, node: Node, frame: Frame) -> None:
+        """Run what only a rule reads; if the run goes on, as in the gradient of a gradient, it is part of that."""
+        self.run_node(node, frame)
+
     def _record(self, event: Event, inputs: list[Any], outputs: list[Any]) -> None:
         """An operation with a gradient of its own."""
         sight, node = self.sight, event.node

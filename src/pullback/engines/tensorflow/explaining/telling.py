@@ -20,7 +20,7 @@ from pullback.engines.tensorflow.probing.callee import plain_line
 from pullback.engines.tensorflow.probing.state import State
 from pullback.engines.tensorflow.programs import rules
 from pullback.engines.tensorflow.programs.lines import Lines
-from pullback.engines.tensorflow.tf_private import explaining_hooks
+from pullback.engines.tensorflow.tf_private import explaining, explaining_hooks
 from pullback.errors import ExplainError
 from pullback.extend import Answer, Event, Run, View, flow, look_into, recording, sources
 
@@ -59,9 +59,10 @@ class Means:
         shape = tuple(private.concrete_shape(tensor))
         return recording.Fact(shape, tensor.dtype.name, bytes_of(tensor), self.sizes.of(tensor))
 
-    def array(self, gradient: Any) -> Any:
-        """A gradient as a dense array."""
-        return values.dense(gradient).numpy()
+
+def _array(gradient: Any) -> Any:
+    """A gradient as a dense array."""
+    return explaining.numbers(values.dense(gradient))
 
 
 def flow_of(ran: Ran, measure: Measure, began: float) -> flow.Flow:
@@ -176,12 +177,12 @@ class Telling:
 
     def _truth(
         self, entries: Sequence[sources.Entry], outputs: Sequence[Any]
-    ) -> dict[sources.Entry, Any]:
+    ) -> Mapping[sources.Entry, sources.Given | None]:
         """The gradients that TensorFlow itself gives, for the sources that it is asked for."""
         entries = [entry for entry in entries if entry.flows]
         if self.step is not None:
             found = {id(s): g for s, g in zip(self.step.sources, self.step.found, strict=True)}
-            return {e: found[id(e.thing)] for e in entries if id(e.thing) in found}
+            return {e: self._given(found[id(e.thing)]) for e in entries if id(e.thing) in found}
         if not any(map(values.flows, outputs)):
             return dict.fromkeys(entries)
         try:
@@ -193,7 +194,10 @@ class Telling:
             )
             self.refused = True
             return {}
-        return dict(zip(entries, truth, strict=True))
+        return {e: self._given(g) for e, g in zip(entries, truth, strict=True)}
+
+    def _given(self, gradient: Any) -> sources.Given | None:
+        return None if gradient is None else sources.Given(gradient, _array, self.means.sizes.of)
 
     def _upstreams(self, outputs: Sequence[Any]) -> list[Any]:
         """What each output starts with."""

@@ -105,7 +105,8 @@ class Watcher:
             if variable.dtype == tensor.dtype and variable.shape == tensor.shape
         ]
         with self.rest():
-            return next((v for v in alike if _is_value_of(v, tensor)), None)
+            found = (v for look in (_is_buffer_of, _is_copy_of) for v in alike if look(v, tensor))
+            return next(found, None)
 
     @contextlib.contextmanager
     def rest(self) -> Generator[None]:
@@ -229,13 +230,14 @@ class Watcher:
         return None if found is None or found is False else (0, found)
 
 
-def _is_value_of(variable: Any, tensor: Any) -> bool:
-    """Whether a tensor is what was read of a variable.
+def _is_buffer_of(variable: Any, tensor: Any) -> bool:
+    """Whether a tensor that was read lies where a variable does."""
+    at = explaining.address(explaining.value_behind(variable.handle, variable.dtype))
+    return bool(at) and at == explaining.address(tensor)
 
-    It is the variable's buffer; once rows of the variable were read or written, every reading is a copy.
-    """
+
+def _is_copy_of(variable: Any, tensor: Any) -> bool:
+    """Whether a tensor may be a copy of a variable: once rows of that were read or written, every reading is one."""
     one, other = (explaining.value_behind(variable.handle, variable.dtype) for _ in range(2))
-    at = explaining.address(one)
-    if at and at == explaining.address(tensor):
-        return True
-    return at != explaining.address(other) and np.array_equal(one.numpy(), tensor.numpy())
+    is_copied = explaining.address(one) != explaining.address(other)
+    return is_copied and np.array_equal(one.numpy(), tensor.numpy())
