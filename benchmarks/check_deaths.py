@@ -138,10 +138,10 @@ def _torn(name: str, seen: dict[str, int]) -> dict[str, Any]:
         cases = []
     runs = 0
     for case in cases:
-        for op, taken in _operations_of(*auditing.function(case)):
-            if seen.setdefault(op.type, 0) < _EACH:
-                seen[op.type] += 1
-                runs += _run_on_others(op, taken)
+        for node, taken in _operations_of(*auditing.function(case)):
+            if seen.setdefault(node.op, 0) < _EACH:
+                seen[node.op] += 1
+                runs += _run_on_others(node, taken)
     return {"runs": runs}
 
 
@@ -150,45 +150,40 @@ def _operations_of(function: Any, args: Any) -> Iterator[tuple[Any, list[Any]]]:
     import tensorflow as tf
 
     from pullback.engines.tensorflow.auditing.calls import floating
-
-    tensors: list[Any] = []
+    from pullback.engines.tensorflow.programs import PROGRAMS
+    from pullback.program.run import CALLS, run
 
     def every(*xs: Any) -> list[Any]:
         with tf.GradientTape() as tape:
             tape.watch(xs)
             ys = floating(function(*xs))
-        tape.gradient(ys, xs, [tf.ones_like(y) for y in ys])
-        graph = tf.compat.v1.get_default_graph()
-        tensors.extend(t for op in graph.get_operations() for t in op.outputs)
-        return tensors
+        return [ys, tape.gradient(ys, xs, [tf.ones_like(y) for y in ys])]
 
     try:
-        program = tf.function(every, autograph=False).get_concrete_function(*args)
-        values = dict(zip((t.ref() for t in tensors), program(*args), strict=True))
+        made = run(PROGRAMS, PROGRAMS.trace(every, args), args, entered=CALLS)
     except Exception:  # what cannot be traced has no operations to be run alone
         return
-    for op in dict.fromkeys(t.op for t in tensors):
-        if op.inputs and op.type != "Placeholder":
-            yield op, [values[t.ref()] for t in op.inputs]
+    for event in made.events:
+        if event.inputs:
+            yield event.node, [made.values[number] for number in event.inputs]
 
 
-def _run_on_others(op: Any, taken: list[Any]) -> int:
+def _run_on_others(node: Any, taken: list[Any]) -> int:
     """How often it ran, or was refused, on operands that differ from its own."""
     import numpy as np
     import tensorflow as tf
 
-    from pullback.engines.tensorflow.probing.alone import as_traced, has_form_of, otherwise
+    from pullback.engines.tensorflow.programs.alone import run_changed
 
     if any(t.dtype in (tf.variant, tf.resource, tf.string) for t in taken):
         return 0
-    plain, free, rng, runs = as_traced(op), otherwise(op), np.random.default_rng(0), 0
+    rng, runs = np.random.default_rng(0), 0
     arrays = [t.numpy() for t in taken]
     for others in (*_others(arrays), *(_any_others(rng, arrays) for _ in range(100))):
         runs += 1
         try:
             made = [tf.constant(a, t.dtype) for a, t in zip(others, taken, strict=True)]
-            same = all(map(has_form_of, made, taken))
-            (plain if same else free)(made)
+            run_changed(node, made, taken, "")
         except Exception:  # refused: as it should be
             continue
     return runs

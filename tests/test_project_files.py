@@ -71,7 +71,7 @@ ALLOWED = {
     "engines/tensorflow/attach/transposing.py getattr": OURS,
     "engines/tensorflow/auditing/calls.py eval": OURS,
     "engines/tensorflow/auditing/calls.py exec": OURS,
-    "engines/tensorflow/explaining/lines.py sys.modules[]": OURS,
+    "engines/tensorflow/programs/lines.py sys.modules[]": OURS,
     "engines/tensorflow/keras_support/links.py getattr": OURS,
     "engines/tensorflow/keras_support/quantize_layer.py getattr": OURS,
     "engines/tensorflow/names_in_files.py deserialize_keras_object": "the one place",

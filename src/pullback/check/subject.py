@@ -1,8 +1,9 @@
 """One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,15 +11,19 @@ from pullback.check import numbers as n
 from pullback.check.budget import Budget
 from pullback.check.probe import (
     Array,
+    Arrays,
     Facts,
     Leaf,
-    Margins,
     OutsideDomain,
     Probe,
-    RuleProgram,
     Steps,
+    Traced,
     Unsupported,
 )
+from pullback.check.programs.facts import Margins, facts_of
+from pullback.check.programs.rule import RuleProgram
+
+_Made = TypeVar("_Made")
 
 
 class Layout:
@@ -227,8 +232,7 @@ class Subject:
 
     def rule_program(self, x: Array, w: Array) -> RuleProgram | None:
         """Function and rule as one program, where it can be had."""
-        found = self.rule.rule_program(self.inputs.split(x), self.upstream(w))
-        return None if isinstance(found, Unsupported) else found
+        return _first_of(self.rule, RuleProgram, self.inputs.split(x), self.upstream(w))
 
     def pull_after(self, x: Array, other: Array, w: Array) -> Array:
         """The rule's gradient at `x`, run after another call of the function at `other`."""
@@ -241,10 +245,10 @@ class Subject:
         """What the programs of rule and function compare their values with."""
         self.spend()
         place = self.inputs.split(x), self.upstream(w)
-        found = self.rule.facts(*place)
+        found = _facts(self.rule, *place)
         if self.truth is self.rule:
             return found
-        other = self.truth.facts(*place)
+        other = _facts(self.truth, *place)
         return Facts(
             tuple(dict.fromkeys([*found.constants, *other.constants])),
             found.branches or other.branches,
@@ -259,8 +263,8 @@ class Subject:
         """The comparisons of rule and function whose margins can be had."""
         place = self.inputs.split(x), self.upstream(w)
         probes = dict.fromkeys([self.rule, self.truth])
-        found = [probe.margins(*place) for probe in probes]
-        return [JoinedMargins(self, one) for one in found if not isinstance(one, Unsupported)]
+        found = [_first_of(probe, Margins, *place) for probe in probes]
+        return [JoinedMargins(self, one) for one in found if one is not None]
 
     def evaluate_rule(self, x: Array, w: Array, u: Array, *, second: bool = False) -> RuleOutput:
         """What the rule says at `x`."""
@@ -291,6 +295,31 @@ class JoinedMargins:
         """The derivative of one entry of a margin."""
         self.subject.spend()
         return self.inputs.join(self.margins.slope(self.inputs.split(x), which, entry))
+
+
+def _first_of(
+    probe: Probe, make: Callable[[Traced, Arrays, Arrays], _Made], xs: Arrays, ws: Arrays
+) -> _Made | None:
+    """What is made of the program; of that at the arguments' precision, where the other one cannot be run."""
+    for as_given in (False, True):  # constants of the arguments' format may not trace in another
+        traced = probe.traced(xs, ws, as_given=as_given)
+        if isinstance(traced, Unsupported) or not traced.repeats:
+            continue
+        try:
+            return make(traced, xs, ws)
+        except (OutsideDomain, *traced.engine.refusals):
+            continue
+    return None
+
+
+def _facts(probe: Probe, xs: Arrays, ws: Arrays) -> Facts:
+    """What the program of a probe compares its values with; that at the precision of the arguments first."""
+    traced = probe.traced(xs, ws, as_given=True)
+    if isinstance(traced, Unsupported):
+        traced = probe.traced(xs, ws)
+    if isinstance(traced, Unsupported):
+        return Facts(notes=(f"not traced, so no thresholds were looked for: {traced.reason}",))
+    return facts_of(traced)
 
 
 def _joined(layout: Layout, answer: Sequence[Array | None] | Unsupported) -> Array | None:

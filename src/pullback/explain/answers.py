@@ -68,7 +68,8 @@ class Answer:
 
     def __post_init__(self) -> None:
         made = self.means.made
-        run = Run(made.engine, made.dtype, made.values, list(self.view.events), runner=made.runner)
+        events = list(self.view.events)
+        run = Run(made.engine, made.dtype, values=made.values, events=events, runner=made.runner)
         self.swept = Backward(run, self.means.sizes, self.means.recorded)
 
     def sweep(

@@ -1,4 +1,4 @@
-"""A traced function as data: operations in the order in which they run, with the functions and loops that they run.
+"""A traced function as data: operations in the order in which they run, with the functions and branches they run.
 
 A program takes all that it reads: nothing is closed over. What reads another program's values is handed them.
 """
@@ -6,9 +6,10 @@ A program takes all that it reads: nothing is closed over. What reads another pr
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
 
 RuleKind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
 
@@ -68,6 +69,7 @@ class Value:
     dtype: str
     name: str = ""  # of an argument or variable
     constant: Any = None  # a tensor of the engine, where it is the same in every run
+    place: Place | None = None  # of a constant: the line that has it
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -83,12 +85,12 @@ class Node:
     name: str  # in the program
     inputs: tuple[int, ...]  # values of the program
     outputs: tuple[int, ...]
-    attrs: Mapping[str, Any]
     rule: Rule
     place: Place | None = None
     layer: tuple[str, ...] = ()  # the layers around it, outermost first
     bodies: tuple[Program, ...] = ()
     carries: int = 0
+    has_rule: bool = False  # a gradient of its own, other than that of its type
     raw: Any = None  # what the engine knows it by
 
 

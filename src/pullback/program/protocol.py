@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from pullback.program.data import Node, Program, RuleBody
+from pullback.program.words import Word
+
+Array = NDArray[Any]
+
+
+class Refused(ValueError):
+    """An operation is not run, because it might end the process, or not end."""
+
+
+class Endures(enum.Enum):
+    """Which other operands an operation may be given: it computes with them, or raises."""
+
+    ANY = enum.auto()
+    SAME_FORM = enum.auto()  # which differ in no more than numbers with a fraction
+    FINITE = enum.auto()  # of the same form, and finite
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another way to take an operation, in words that have a place for what it is called."""
+
+    how: str
+    run: Callable[[list[Any]], list[Any]]
 
 
 class ProgramEngine(Protocol):
     """What an engine does for programs. A `dtype` is a word, such as "float64"; empty for the program's own."""
+
+    @property
+    def words(self) -> Mapping[str, Word]:
+        """What operations mean, by the engine's word for them."""
+        ...
+
+    @property
+    def refusals(self) -> tuple[type[Exception], ...]:
+        """What operations raise for operands that do not fit."""
+        ...
 
     def trace(
         self, function: Callable[..., Any], args: Sequence[Any], *, seen: bool = False
@@ -28,7 +65,19 @@ class ProgramEngine(Protocol):
     def run_changed(
         self, node: Node, inputs: Sequence[Any], before: Sequence[Any], dtype: str
     ) -> list[Any]:
-        """The same for inputs that nobody meant, where that can do no more than raise; `before` are ordinary ones."""
+        """The same for other inputs than the ordinary ones, `before`; refused where that might do more than raise."""
+        ...
+
+    def endures(self, node: Node) -> Endures:
+        """Which other operands an operation may be given."""
+        ...
+
+    def has_form_of(self, tensor: Any, other: Any, /) -> bool:
+        """Whether two tensors differ in no more than numbers with a fraction."""
+        ...
+
+    def alternatives(self, node: Node, inputs: Sequence[Any]) -> Sequence[Alternative]:
+        """Other ways to take an operation: other axes, options, the order of operands, another one of its family."""
         ...
 
     def vjp(
@@ -54,11 +103,19 @@ class ProgramEngine(Protocol):
         """Which body a branch takes; of a loop, whether it goes on."""
         ...
 
-    def add(self, tensors: Sequence[Any]) -> Any:
+    def array(self, tensor: Any) -> Array | None:
+        """The numbers of a tensor, in their own format; nothing for what holds none."""
+        ...
+
+    def tensor(self, array: Array, like: Any) -> Any:
+        """A tensor of these numbers in the format of another one."""
+        ...
+
+    def add(self, tensors: Sequence[Any], /) -> Any:
         """The sum of the gradients that arrived at a value."""
         ...
 
-    def zeros(self, like: Any) -> Any:
+    def zeros(self, like: Any, /) -> Any:
         """A gradient of zeros."""
         ...
 

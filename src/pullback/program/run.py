@@ -1,19 +1,25 @@
 """A program run: forward with all its values, again with one change, and backward operation by operation.
 
-A run is flat: calls are entered, loops unrolled, of branches there is the one that was taken.
+A run is flat: calls are entered, loops unrolled, of branches there is the one that was taken. Loops and branches may be
+single events as well, so that every run of a program has the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pullback.program.data import Node, NodeKind, Program, Value
-from pullback.program.protocol import ProgramEngine
+from pullback.program.data import Node, NodeKind, Program
+from pullback.program.protocol import Endures, ProgramEngine, Refused
+from pullback.program.words import Word
 
 Operand = tuple[Node, int]
 Change = Callable[[Any], Any]
+Compute = Callable[[list[Any]], list[Any]]
+
+EVERY = frozenset({NodeKind.CALL, NodeKind.BRANCH, NodeKind.LOOP})
+CALLS = frozenset({NodeKind.CALL})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,17 +34,26 @@ class Frame:
 
     def value(self, further_out: int, value: int) -> Any:
         """A value of this program, or of one further out."""
-        return self.made.values[self.number(further_out, value)]
-
-    def number(self, further_out: int, value: int) -> int:
-        """Its number in the run; what nothing has needed before is computed now."""
         frame = self
         for _ in range(further_out):
             if frame.outer is None:
                 raise LookupError("a rule reads what is not around its node")
             frame = frame.outer
-        known = frame.numbers[value]
-        return _compute_late(frame, value) if known < 0 else known
+        return frame.made.values[frame.number(value)]
+
+    def number(self, value: int) -> int:
+        """The number of a value in the run; a constant has one as soon as it is read, as has what no node needed."""
+        if self.numbers[value] < 0:
+            known = self.program.values[value]
+            if known.constant is None:
+                self._run_maker(value)
+            else:
+                self.numbers[value] = self.made.add_constant(known)
+        return self.numbers[value]
+
+    def _run_maker(self, value: int) -> None:
+        node = next(node for node in self.program.nodes if value in node.outputs)
+        (self.made.runner or Runner(self.made)).run_node(node, self)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,10 +72,12 @@ class Run:
 
     engine: ProgramEngine
     dtype: str
+    entered: frozenset[NodeKind] = EVERY
     values: list[Any] = field(default_factory=list[Any])
     events: list[Event] = field(default_factory=list[Event])
     # what decided a branch or a loop, and what it decided
     choices: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    constants: dict[int, Any] = field(default_factory=dict[int, Any])  # as the program has them
     inputs: list[int] = field(default_factory=list[int])
     outputs: list[int] = field(default_factory=list[int])
     runner: Runner | None = None
@@ -75,15 +92,20 @@ class Run:
         self.values.append(value)
         return len(self.values) - 1
 
+    def add_constant(self, value: Any) -> int:
+        """The number of a value that is the same in every run."""
+        tensor = value.constant
+        number = self.add(self.engine.cast(tensor, self.dtype) if self.dtype else tensor)
+        self.constants[number] = value
+        return number
+
 
 @dataclass(frozen=True)
 class Changes:
     """Operands that are others, and nodes that are computed in another way: wherever they run."""
 
     operands: Mapping[Operand, Change] = field(default_factory=dict[Operand, Change])
-    instead: Mapping[Node, Callable[[list[Any]], list[Any]]] = field(
-        default_factory=dict[Node, Callable[[list[Any]], list[Any]]]
-    )
+    instead: Mapping[Node, Compute] = field(default_factory=dict[Node, Compute])
 
     def concern(self, node: Node) -> bool:
         """Whether a node is computed otherwise whatever it reads."""
@@ -103,14 +125,25 @@ def run(
     *,
     dtype: str = "",
     outer: Frame | None = None,
+    entered: frozenset[NodeKind] = EVERY,
 ) -> Run:
     """Run a program on its inputs, in its own format or in another one; what it captured is the engine's."""
-    made = Run(engine, dtype)
+    made = Run(engine, dtype, entered)
     given = [engine.cast(value, dtype) if dtype else value for value in inputs]
     if len(given) < len(program.inputs):
         given += engine.captured(program, dtype)
     made.inputs = list(map(made.add, given))
     made.outputs = Runner(made).run(program, made.inputs, outer, ())
+    return made
+
+
+def run_whole(
+    engine: ProgramEngine, node: Node, inputs: Sequence[Any], dtype: str, outer: Frame | None
+) -> Run:
+    """The run of a call, branch or loop by itself."""
+    made = Run(engine, dtype)
+    made.inputs = list(map(made.add, inputs))
+    made.outputs = list(Runner(made).enter(node, tuple(made.inputs), outer, ()))
     return made
 
 
@@ -120,8 +153,7 @@ class Runner:
     def __init__(self, run: Run) -> None:
         self.made, self.engine = run, run.engine
         run.runner = self
-        self._constants: dict[int, int] = {}
-        self._special = {
+        self._entering = {
             NodeKind.CALL: self.call,
             NodeKind.BRANCH: self.branch,
             NodeKind.LOOP: self._loop,
@@ -134,64 +166,64 @@ class Runner:
         frame = Frame(self.made, program, [-1] * len(program.values), outer, path)
         for value, number in zip(program.inputs, inputs, strict=True):
             frame.numbers[value] = number
-        for value, known in enumerate(program.values):
-            if known.constant is not None:
-                frame.numbers[value] = self._constant(known)
-        for node in program.nodes:
-            if node not in program.idle:
-                self.run_node(node, frame)
-        return [frame.numbers[value] for value in program.outputs]
+        for node in self.nodes_of(program):
+            self.run_node(node, frame)
+        return list(map(frame.number, program.outputs))
+
+    def nodes_of(self, program: Program) -> Iterable[Node]:
+        """The nodes that run in any case."""
+        return program.nodes
 
     def run_node(self, node: Node, frame: Frame) -> None:
-        """Run one node on what its frame has."""
-        taken = tuple(frame.numbers[value] for value in node.inputs)
-        found = self._special.get(node.kind, self.operation)(node, taken, frame)
+        """Run one node of a frame."""
+        taken = tuple(map(frame.number, node.inputs))
+        if node.kind in self.made.entered:
+            found = self.enter(node, taken, frame, frame.path)
+        else:
+            found = self.compute(node, taken, frame)
         for value, number in zip(node.outputs, found, strict=True):
             frame.numbers[value] = number
 
-    def _constant(self, value: Value) -> int:
-        """The number of a constant, which is one in all runs of a body."""
-        number = self._constants.get(id(value))
-        if number is None or self.made.values[number] is None:
-            tensor, dtype = value.constant, self.made.dtype
-            number = self.made.add(self.engine.cast(tensor, dtype) if dtype else tensor)
-            self._constants[id(value)] = number
-        return number
+    def enter(
+        self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
+    ) -> Iterable[int]:
+        """Run the programs of a node."""
+        return self._entering[node.kind](node, taken, outer, path)
 
-    def run_late(self, node: Node, frame: Frame) -> None:
-        """Run one node when a rule asks for what it gives: it is no event of the run."""
-        before = len(self.made.events)
-        self.run_node(node, frame)
-        del self.made.events[before:]
-
-    def operation(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
-        """Let the engine compute it."""
+    def compute(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+        """Let the engine compute a node."""
         values = [self.made.values[number] for number in taken]
-        found = tuple(map(self.made.add, self.engine.run(node, values, self.made.dtype)))
+        results = compute(self.engine, node, values, self.made.dtype, frame)
+        found = tuple(map(self.made.add, results))
         self.made.events.append(Event(node, frame, taken, found))
         return found
 
-    def call(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
-        """Run its body."""
+    def call(
+        self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
+    ) -> Iterable[int]:
+        """Run the body of a call."""
         title = node.bodies[0].title
-        path = (*frame.path, title) if title else frame.path
-        return self.run(node.bodies[0], taken, frame, path)
+        return self.run(node.bodies[0], taken, outer, (*path, title) if title else path)
 
-    def branch(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def branch(
+        self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
+    ) -> Iterable[int]:
         """Run the body that is chosen."""
         chosen = self._choice(taken[0])
         last = len(node.bodies) - 1
         body = node.bodies[chosen if 0 <= chosen <= last else last]
-        return self.run(body, taken[1:], frame, (*frame.path, body.title))
+        return self.run(body, taken[1:], outer, (*path, body.title))
 
-    def _loop(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def _loop(
+        self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
+    ) -> Iterable[int]:
         going_on, body = node.bodies
         values, step = list(taken), 1
         while True:
-            path = (*frame.path, f"{body.title}, step {step}")
-            if not self._choice(self.run(going_on, values, frame, path)[0]):
+            here = (*path, f"{body.title}, step {step}")
+            if not self._choice(self.run(going_on, values, outer, here)[0]):
                 return values
-            values = self.run(body, values, frame, path)
+            values = self.run(body, values, outer, here)
             step += 1
 
     def _choice(self, number: int) -> int:
@@ -200,23 +232,28 @@ class Runner:
         return chosen
 
 
-def _compute_late(frame: Frame, value: int) -> int:
-    """Run what makes a value that only a rule reads."""
-    node = next(node for node in frame.program.nodes if value in node.outputs)
-    for each in node.inputs:
-        frame.number(0, each)
-    (frame.made.runner or Runner(frame.made)).run_late(node, frame)
-    return frame.numbers[value]
+def compute(
+    engine: ProgramEngine, node: Node, inputs: Sequence[Any], dtype: str, outer: Frame | None
+) -> list[Any]:
+    """The results of a node, whatever it is."""
+    if node.kind is NodeKind.OPERATION:
+        return engine.run(node, inputs, dtype)
+    return run_whole(engine, node, inputs, dtype, outer).results
 
 
 class AnotherWay(ValueError):
     """A change would take the run through other branches or more steps of a loop."""
 
 
-def again(made: Run, changes: Changes) -> Callable[[int], Any]:
-    """The values of a run with changes in it, by number: only what follows from them is computed."""
+def again(
+    made: Run, changes: Changes, events: Iterable[Event] | None = None
+) -> Callable[[int], Any]:
+    """The values of a run with changes in it, by number: only what follows from them is computed.
+
+    `events` are those that count, where not all do.
+    """
     new: dict[int, Any] = {}
-    for event in made.events:
+    for event in made.events if events is None else events:
         if any(number in new for number in event.inputs) or changes.concern(event.node):
             before = [made.values[number] for number in event.inputs]
             taken = [new.get(number, made.values[number]) for number in event.inputs]
@@ -224,7 +261,7 @@ def again(made: Run, changes: Changes) -> Callable[[int], Any]:
             if event.node in changes.instead:
                 found = changes.instead[event.node](taken)
             else:
-                found = made.engine.run_changed(event.node, taken, before, made.dtype)
+                found = _changed(made, event, taken, before)
             new.update(zip(event.outputs, found, strict=True))
     for number, chosen in made.choices:
         if number in new and made.engine.choice(new[number]) != chosen:
@@ -232,5 +269,60 @@ def again(made: Run, changes: Changes) -> Callable[[int], Any]:
     return lambda number: new[number] if number in new else made.values[number]
 
 
+def _changed(made: Run, event: Event, taken: list[Any], before: list[Any]) -> list[Any]:
+    node, engine = event.node, made.engine
+    if node.kind is NodeKind.OPERATION:
+        return engine.run_changed(node, taken, before, made.dtype)
+    if is_open(engine, node) or not all(map(engine.has_form_of, taken, before)):
+        raise Refused(f"{node.op} is run on nothing but what the program gives it")
+    return run_whole(engine, node, taken, made.dtype, event.frame).results
+
+
 def _same(value: Any) -> Any:
     return value
+
+
+# what other numbers may do inside of a node
+
+
+def inside(node: Node) -> Iterator[tuple[Program, Node]]:
+    """The nodes that a node runs, with their programs."""
+    for program in node.bodies:
+        for one in program.nodes:
+            yield program, one
+            yield from inside(one)
+
+
+def is_open(engine: ProgramEngine, node: Node) -> bool:
+    """Whether other numbers may do more inside of a node than change its results."""
+    nodes = [pair for pair in inside(node) if pair[1].kind is NodeKind.OPERATION]
+    endured = {engine.endures(one) for _, one in nodes}
+    indexed = any(_is_index_of_number(engine, *pair) for pair in nodes)
+    return (
+        runs_until(node) or Endures.FINITE in endured or (indexed and Endures.SAME_FORM in endured)
+    )
+
+
+def runs_until(node: Node) -> bool:
+    """Whether a node has a loop that goes on until numbers meet a condition."""
+    loops = [one for _, one in inside(node) if one.kind is NodeKind.LOOP]
+    return any(map(_reads_numbers, [node, *loops] if node.kind is NodeKind.LOOP else loops))
+
+
+def _reads_numbers(loop: Node) -> bool:
+    condition = loop.bodies[0]
+    every = [(condition, one) for one in condition.nodes]
+    every += [pair for one in condition.nodes for pair in inside(one)]
+    return any(is_number(program.values[v].dtype) for program, one in every for v in one.inputs)
+
+
+def _is_index_of_number(engine: ProgramEngine, program: Program, node: Node) -> bool:
+    if engine.words.get(node.op) is not Word.CAST:
+        return False
+    given, made = (program.values[v[0]].dtype for v in (node.inputs, node.outputs))
+    return is_number(given) and "int" in made
+
+
+def is_number(dtype: str) -> bool:
+    """Whether numbers with a fraction are in a format."""
+    return "float" in dtype or "complex" in dtype

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pullback.program.data import RuleBody
-from pullback.program.run import Event, Run, run
+from pullback.program.data import NodeKind, RuleBody
+from pullback.program.run import Event, Run, run, run_whole
 
 # What a node passes on, given what arrived at its results; `None` for what is as usual.
 Edit = Callable[[Event, Sequence[Any], list[Any]], "list[Any]"]
@@ -92,13 +92,16 @@ class Sweep:
 
 def sweep(
     made: Run,
-    starts: Mapping[int, Any],
+    starts: Mapping[int, Sequence[Any]],
     sources: Iterable[int] | None = None,
     options: Options | None = None,
 ) -> list[Any]:
-    """The gradients of sources, which are the inputs unless they are named: `None` where nothing arrives."""
+    """The gradients of sources, which are the inputs unless they are named: `None` where nothing arrives.
+
+    Gradients start at values; there may be several for one.
+    """
     sources = list(made.inputs if sources is None else sources)
-    arrived = {number: [gradient] for number, gradient in starts.items()}
+    arrived = {number: list(gradients) for number, gradients in starts.items()}
     found = Sweep(made, options or Options(), frozenset(sources), arrived)
     found.run()
     return [found.totals.get(number) for number in sources]
@@ -109,18 +112,33 @@ def passed_on(made: Run, event: Event, upstream: Sequence[Any], options: Options
     node = event.node
     if options.recorded is not None and not node.rule.passes_nothing:
         return options.recorded(event, upstream)
-    if node.rule.is_somebodys and options.own:
+    if node.has_rule and options.own:
         return rule_gradients(made, event, upstream)
     if node.carries:
         return [*upstream[: node.carries], *[None] * (len(node.inputs) - node.carries)]
     if node.rule.kind == "stopped" and not options.stops:
         return list(upstream)
-    if node.rule.passes_nothing:
+    if node.rule.passes_nothing and (options.own or node.rule.kind != "unrecorded"):
         return [None] * len(node.inputs)
     inputs, outputs = (
         [made.values[number] for number in numbers] for numbers in (event.inputs, event.outputs)
     )
+    if node.kind is not NodeKind.OPERATION:
+        return _by_bodies(made, event, inputs, upstream, options)
     return made.engine.vjp(node, inputs, outputs, upstream, made.dtype)
+
+
+def _by_bodies(
+    made: Run, event: Event, inputs: list[Any], upstream: Sequence[Any], options: Options
+) -> list[Any]:
+    """Through what a branch or loop that is one event runs inside."""
+    whole = run_whole(made.engine, event.node, inputs, made.dtype, event.frame)
+    starts: dict[int, list[Any]] = {}
+    for number, gradient in zip(whole.outputs, upstream, strict=True):
+        if gradient is not None:
+            starts.setdefault(number, []).append(gradient)
+    every = Options(options.own, options.stops)
+    return sweep(whole, starts, options=every)
 
 
 def rule_gradients(made: Run, event: Event, upstream: Sequence[Any]) -> list[Any]:

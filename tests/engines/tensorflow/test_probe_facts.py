@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pullback.check.programs.facts import facts_of
 from pullback.engines.tensorflow.probing import make_probe
 
 X = tf.constant(np.linspace(0.1, 0.9, 6), tf.float32)
@@ -33,7 +34,8 @@ def by_whole_numbers(x):
 )
 def test_what_values_are_compared_with(fn, constants, branches):
     probe = make_probe(fn, [X], {}, None, 0)
-    facts = probe.facts(probe.start(), [np.ones(leaf.shape) for leaf in probe.outputs])
+    ws = [np.ones(leaf.shape) for leaf in probe.outputs]
+    facts = facts_of(probe.traced(probe.start(), ws, as_given=True))
     probe.close()
     assert set(constants) <= set(facts.constants)
     assert bool(constants) == bool(facts.constants)

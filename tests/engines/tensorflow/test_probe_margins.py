@@ -5,6 +5,8 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback._engine import engine_of
+from pullback.check.programs.facts import Margins, facts_of
+from pullback.check.subject import _first_of
 
 X = tf.constant([0.3, -1.2, 0.7])
 
@@ -12,7 +14,8 @@ X = tf.constant([0.3, -1.2, 0.7])
 def probed(fn, *args):
     probe = engine_of([*args, fn]).probes.make_probe(fn, args, {}, None, 0)
     place = probe.start(), [np.ones(leaf.shape) for leaf in probe.outputs]
-    return probe.facts(*place).margins, probe.margins(*place), place[0]
+    facts = facts_of(probe.traced(*place, as_given=True))
+    return facts.margins, _first_of(probe, Margins, *place), place[0]
 
 
 def ruled(guard):

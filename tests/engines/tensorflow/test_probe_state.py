@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from pullback.check import check
 from pullback.engines.tensorflow.probing import make_probe
-from pullback.engines.tensorflow.probing.state import reachable_variables
+from pullback.engines.tensorflow.state import reachable_variables
 from pullback.errors import CheckError
 from pullback.extend import Unsupported
 
@@ -278,7 +278,7 @@ def test_nothing_that_a_probe_runs_changes_what_runs_after_it():
         lambda: probe.own_vjp(xs, ws),
         lambda: probe.claims(xs, ws, xs, second=True),
         lambda: probe.vjp_after(xs, others, ws),
-        lambda: probe.facts(xs, ws),
+        lambda: probe.traced(xs, ws),
         lambda: probe.wrong_ops(xs, 1),
         lambda: probe.in_mode("tf.function, tape outside", xs, ws, xs),
         lambda: probe.in_mode("tf.function, tape inside", xs, ws, xs),

@@ -17,6 +17,7 @@ from pullback.check.diagnosis.moves import moves
 from pullback.check.diagnosis.rule import Change, Edge, Repair, Rule, rule_of
 from pullback.check.diagnosis.whole import lies_over
 from pullback.check.probe import Array, Arrays, OutsideDomain
+from pullback.program.words import Word
 
 
 def cancelled(case: Case) -> Iterator[Explanation]:
@@ -25,7 +26,7 @@ def cancelled(case: Case) -> Iterator[Explanation]:
     if rule is None:
         return
     for k, step in rule.steps.items():
-        is_sum = step.op in ("Sub", "AddV2") and step.line and min(step.inputs) >= 0
+        is_sum = step.word in (Word.ADD, Word.SUBTRACT) and step.line and min(step.inputs) >= 0
         if is_sum and all(_is_noise(rule, draw, k) for draw in case.draws.tested):
             text = (
                 f"loses its digits in {step.name} {rule.line(k, 'of')}: nearly equal numbers cancel"
@@ -41,8 +42,7 @@ def _is_noise(rule: Rule, draw: Draw, k: int) -> bool:
         return False
     unit = float(np.finfo(a.dtype).eps)
     moved = Repair("", lambda _: {(k, 0): lambda v: v * np.asarray(1 + unit, v.dtype)})
-    found = rule.program.run(values, moved.operands(values), {})
-    noise = n.UNITS * np.abs(rule.case.layout.join(found) - draw.r)
+    noise = n.UNITS * np.abs(rule.gradients(draw, moved) - draw.r)
     return bool(np.all(rule.case.part(draw.gap) <= rule.case.part(noise)))
 
 
@@ -98,7 +98,7 @@ def _numbers(rule: Rule) -> Iterator[Repair]:
     """Another constant."""
     for t, edges in rule.numbers():
         value = rule.here[t]
-        if rule.program.kinds[t] != "Const" or value.size != 1 or value.dtype.kind != "f":
+        if t not in rule.program.constants or value.size != 1 or value.dtype.kind != "f":
             continue
         if any(rule.decides(k) for k, _ in edges):  # many other bounds would do as well
             continue
@@ -128,10 +128,11 @@ def _fitted(
     """The number with which the rule is right, if what it gives is a straight line in it."""
     case, here = rule.case, rule.case.draws.fit[0]
     try:
-        found = rule.program.run(rule.here, dict.fromkeys(edges, change(now + 1)), {})
+        moved = Repair("", lambda _: dict.fromkeys(edges, change(now + 1)))
+        found = rule.gradients(here, moved)
     except OutsideDomain:  # shapes or types that do not fit
         return []
-    slope, gap = case.part(case.layout.join(found)) - case.r(here), case.g(here) - case.r(here)
+    slope, gap = case.part(found) - case.r(here), case.g(here) - case.r(here)
     known = np.isfinite(slope) & np.isfinite(gap)
     size = float(np.sum(slope[known] ** 2))
     return [words.plain_number(now + float(np.sum((slope * gap)[known])) / size)] if size else []
@@ -144,7 +145,7 @@ def _factors(rule: Rule) -> Iterator[Repair]:
         return lambda v: np.asarray(number * v, v.dtype)
 
     for t, edges in rule.numbers():
-        fits = rule.program.kinds[t] != "Const" and not any(rule.decides(k) for k, _ in edges)
+        fits = t not in rule.program.constants and not any(rule.decides(k) for k, _ in edges)
         for number in _fitted(rule, edges, change, 1.0) if fits else ():
             said = {-1.0: "the other sign of {}", 0.0: "zero in place of {}"}
             how = said.get(number, f"a factor {words.short(number)} at {{}}")
@@ -172,7 +173,7 @@ def _indices(rule: Rule) -> Iterator[Repair]:
                 yield rule.edit(t, edges, how, change)
     slices: dict[str, list[int]] = {}
     for k, step in rule.steps.items():
-        if step.op == "StridedSlice" and step.line:
+        if step.word is Word.SLICE and step.line:
             slices.setdefault(step.line, []).append(k)
     for every in slices.values():
         for ks in [[k] for k in every] + ([every] if len(every) > 1 else []):
@@ -189,7 +190,7 @@ def _others(rule: Rule) -> Iterator[Repair]:
             here, k = rule.here[t], edges[0][0]
             for q in rule.known_at(k):
                 other = rule.here[q]
-                counts = here.dtype.kind in "iu" and rule.program.kinds[q] == "Const"
+                counts = here.dtype.kind in "iu" and q in rule.program.constants
                 same = other.dtype == here.dtype and (other.shape == here.shape) == alike
                 if q != t and same and not counts and _broadcast(here, other):
                     text = f"{rule.name(q, k)} in place of {rule.name(t, k)} {rule.line(k)}"
@@ -317,7 +318,7 @@ def _joined(rule: Rule) -> Iterator[Repair]:
             for q in rule.known_at(k):
                 other = rule.here[q]
                 fits = other.dtype == (np.bool_ if how in _WHERE else here.dtype)
-                constant = rule.program.kinds[q] == "Const" and other.size == 1
+                constant = q in rule.program.constants and other.size == 1
                 for axis in _axes(other.shape, here.shape) if fits and not constant else ():
                     yield _with(rule, t, (q, axis), edges, how, join)
 

@@ -8,7 +8,9 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.probe import Array, Arrays, OutsideDomain, RuleProgram, RuleStep
+from pullback.check.probe import Array, Arrays, OutsideDomain
+from pullback.check.programs.rule import RuleProgram, RuleStep
+from pullback.program.run import Run
 
 # An operand of a step of the rule.
 Edge = tuple[int, int]
@@ -30,6 +32,7 @@ class Rule:
 
     def __init__(self, case: Case, program: RuleProgram) -> None:
         self.case, self.program, self.last = case, program, len(program.steps)
+        self.runs: dict[Draw, Run] = {}
         self.known: dict[Draw, list[Array]] = {}
         self.made = {t for step in program.steps for t in step.outputs}
         self.here = self.at(case.draws.fit[0])
@@ -58,16 +61,22 @@ class Rule:
             subject = self.case.subject
             subject.spend()
             xs, ws = subject.inputs.split(draw.x), subject.upstream(draw.w)
-            self.known[draw] = self.program.values(xs, ws)
+            made = self.runs[draw] = self.program.at(xs, ws)
+            self.known[draw] = self.program.arrays(made)
         return self.known[draw]
+
+    def gradients(self, draw: Draw, repair: Repair) -> Array:
+        """What the changed rule gives, if it can be run."""
+        values = self.at(draw)
+        found = self.program.run(self.runs[draw], repair.operands(values), repair.options)
+        return self.case.layout.join(found)
 
     def changed(self, draw: Draw, repair: Repair) -> Array:
         """What the changed rule gives; not a number where it cannot be run, or spoils what was right."""
-        values, nothing = self.at(draw), np.full(draw.r.size, np.nan)
+        nothing = np.full(draw.r.size, np.nan)
         self.case.subject.spend(0)
         try:
-            found = self.program.run(values, repair.operands(values), repair.options)
-            joined = self.case.layout.join(found)
+            joined = self.gradients(draw, repair)
         except OutsideDomain:  # shapes or types that do not fit: not what was meant
             return nothing
         size = np.abs(draw.g) + np.max(np.abs(draw.g), initial=0.0, where=np.isfinite(draw.g))
@@ -132,8 +141,8 @@ class Rule:
     def known_at(self, k: int) -> list[int]:
         """Tensors that there are where a step is; those with a name in the source first."""
         end = len(self.here) if k == self.last else min(self.program.steps[k].outputs, default=0)
-        kinds, names = self.program.kinds, self.program.names
-        some = [t for t in range(end) if kinds[t] not in ("IdentityN", "Identity")]
+        names = self.program.names
+        some = [t for t in range(end) if t not in self.program.copies]
         return sorted(some, key=lambda t: not names[t].startswith("`"))
 
     def edit(self, t: int, edges: list[Edge], how: str, change: Change) -> Repair:

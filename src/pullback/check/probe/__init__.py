@@ -10,7 +10,7 @@ Complex gradients follow the real inner product: `Re(conj(vjp(w)) * u)` summed e
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,14 +19,13 @@ import numpy as np
 
 from pullback.check.probe.program import Array as Array
 from pullback.check.probe.program import Arrays as Arrays
-from pullback.check.probe.program import Margins as Margins
-from pullback.check.probe.program import RuleProgram as RuleProgram
-from pullback.check.probe.program import RuleStep as RuleStep
 from pullback.check.probe.program import Step as Step
 from pullback.check.probe.program import Steps as Steps
 from pullback.check.probe.program import StepValues as StepValues
 from pullback.check.probe.trying import Ran as Ran
 from pullback.check.probe.trying import Reached as Reached
+from pullback.program.data import Program
+from pullback.program.protocol import ProgramEngine
 
 # Bits after the leading one; of others, such as float64, there are 52.
 _BITS = {"float32": 23, "complex64": 23, "float16": 10, "bfloat16": 7}
@@ -72,6 +71,26 @@ class Leaf:
     def describe(self) -> str:
         """`float32[4, 3]`, the way a report writes it."""
         return f"{self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Function and rule as one program: of inputs and upstream gradients, to outputs and gradients.
+
+    `gradients` says which of its results is the gradient of each input, and `sources` which of its inputs stands for
+    it: a tensor, or the variable that it is written to. `feed` makes its inputs of arrays, and `epsilon` is the
+    rounding unit in which it runs. Unless it `repeats`, other random numbers are drawn in each run.
+    """
+
+    engine: ProgramEngine
+    program: Program
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    gradients: tuple[int | None, ...]
+    sources: tuple[int, ...]
+    feed: Callable[[Arrays, Arrays], list[Any]]
+    epsilon: float
+    repeats: bool
 
 
 class Why(enum.Enum):
@@ -222,16 +241,8 @@ class Probe(Protocol):
         """The program whose derivative `own_vjp` gives, operation by operation."""
         ...
 
-    def rule_program(self, xs: Arrays, ws: Arrays) -> RuleProgram | Unsupported:
-        """Function and rule as one program, operation by operation."""
-        ...
-
-    def facts(self, xs: Arrays, ws: Arrays) -> Facts:
-        """What the program of function and rule compares its values with."""
-        ...
-
-    def margins(self, xs: Arrays, ws: Arrays) -> Margins | Unsupported:
-        """The comparisons of something computed from the inputs, or for equality, in function and rule."""
+    def traced(self, xs: Arrays, ws: Arrays, *, as_given: bool = False) -> Traced | Unsupported:
+        """Function and rule as one program; `as_given`: at the precision of the arguments."""
         ...
 
     def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:

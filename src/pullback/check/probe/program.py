@@ -1,6 +1,6 @@
 """The programs of a function and of its rule, operation by operation, as a diagnosis asks for them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,25 +34,6 @@ class StepValues:
     outputs: Sequence[Arrays]
     cotangents: Sequence[Arrays]
     held: Sequence[Arrays]
-
-
-class Margins(Protocol):
-    """How far the comparisons of function and rule are from turning.
-
-    A margin is the difference of the two sides, entry by entry; `exact` says of each comparison whether it asks for
-    equality, so that nothing but zero will do. `epsilon` is the rounding unit in which they are computed.
-    """
-
-    exact: tuple[bool, ...]
-    epsilon: float
-
-    def values(self, xs: Arrays) -> list[Array]:
-        """The margins of all comparisons."""
-        ...
-
-    def slope(self, xs: Arrays, which: int, entry: int) -> Sequence[Array | None]:
-        """The derivative of one entry of one margin."""
-        ...
 
 
 class Steps(Protocol):
@@ -103,49 +84,4 @@ class Steps(Protocol):
 
     def pull(self, xs: Arrays, changes: Sequence[Arrays]) -> list[Array]:
         """What is added to the gradients if the cotangents of the steps' inputs change by this much."""
-        ...
-
-
-@dataclass(frozen=True)
-class RuleStep:
-    """One operation of the rule: its type, that with a number where its line has several, and its line.
-
-    Operands and results are numbers of tensors, −1 for what holds no numbers. `options` are other ways to take it, in
-    words that have a place for what it is called.
-    """
-
-    op: str
-    name: str
-    line: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    options: tuple[str, ...]
-
-
-class RuleProgram(Protocol):
-    """Function and rule as one program whose steps are those of the rule, for a change to be made in them.
-
-    Tensors, of the function and of the rule, have numbers: `names` is what they are called, in backticks where that is
-    in the source, `kinds` and `lines` say what makes them, `gradients` which of them the rule returns. `epsilon` is the
-    rounding unit in which it runs.
-    """
-
-    steps: tuple[RuleStep, ...]
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    lines: tuple[str, ...]
-    gradients: tuple[int | None, ...]
-    epsilon: float
-
-    def values(self, xs: Arrays, ws: Arrays) -> list[Array]:
-        """Every tensor."""
-        ...
-
-    def run(
-        self,
-        values: Arrays,
-        operands: Mapping[tuple[int, int], Callable[[Array], Array]],
-        options: Mapping[int, int],
-    ) -> Sequence[Array | None]:
-        """The gradients if operands of steps are changed, or steps taken in another way; returning is the last step."""
         ...

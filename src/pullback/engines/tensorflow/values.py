@@ -49,6 +49,11 @@ def kind(leaf: Any) -> Kind:
     return Kind.STATIC
 
 
+def is_variable(value: Any) -> bool:
+    """A TensorFlow variable, or Keras' wrapper of one."""
+    return isinstance(value, VARIABLES)
+
+
 def flows(leaf: Any) -> bool:
     """Whether gradients flow into values of this dtype."""
     return tf.as_dtype(leaf.dtype).as_datatype_enum in FLOWING

@@ -18,12 +18,13 @@ from pullback.engines.tensorflow.explaining import steps, telling, weighing
 from pullback.engines.tensorflow.explaining.sight import GraphReader, Sight
 from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
-from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
+from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
-from pullback.engines.tensorflow.probing.state import State, random_state_kept, reachable_variables
 from pullback.engines.tensorflow.programs import TensorFlowPrograms
 from pullback.engines.tensorflow.programs.lines import Lines, place_of_error
+from pullback.engines.tensorflow.state import State, random_state_kept, reachable_variables
 from pullback.engines.tensorflow.tf_private import explaining_hooks, keras_models, overriding
+from pullback.engines.tensorflow.values import is_variable
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flatten, flow, unflatten, walk
 
@@ -180,7 +181,7 @@ def held(
         given = [*(leaf.tensor for leaf in subject.leaves), *again.sources.variables]
         kept: list[Mapping[int, int]] = []
         if call is not None:
-            again.gradients.before = lambda: kept.append(again.sight.alive(given))
+            again.gradients.before = lambda: kept.append(again.sight.kept(given))
         again.run(taped=call is None)
         again.result = None
         if again.ran != ran and call is None:
@@ -188,7 +189,7 @@ def held(
                 f"{subject.name} was differentiated since it was explained, for which TensorFlow has rewritten its "
                 "graph: other operations run now. Explain it again, or ask for residuals before."
             )
-        found = again.sight.alive(given) if call is None else kept[call]
+        found = again.sight.kept(given) if call is None else kept[call]
         return {numbers[n]: size for n, size in found.items() if n in numbers}
 
 

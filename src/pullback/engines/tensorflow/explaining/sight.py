@@ -68,6 +68,10 @@ class GraphReader(Reader):
             known[key] = self.program(graph, "", count=count)
         return known[key]
 
+    def returned(self, tensor: Any) -> Any:
+        """What is returned, with the identity that the graph has of it."""
+        return tensor
+
     def layer_of(self, operation: Any) -> tuple[str, ...]:
         """The layers around an operation, outermost first."""
         if found := super().layer_of(operation):
@@ -95,13 +99,18 @@ class Interpreter(Runner):
         body = self.sight.reader.read(graph, count)
         return self.sight.interpreted(body, inputs, None, within)
 
-    def operation(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def nodes_of(self, program: Program) -> Iterable[Node]:
+        """What outputs and effects need: what only a rule reads is run when it does."""
+        return (node for node in program.nodes if node not in program.idle)
+
+    def compute(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
         """Run it, and record it with its gradient."""
         inputs = [self.made.values[number] for number in taken]
         attrs, own = flat(node), node.raw.gradient is not None
         with private.stop_recording() if own else contextlib.nullcontext(), self.sight.at(frame):
             outputs = explaining.run_op(node.op, len(node.outputs), inputs, attrs)
         found = tuple(map(self.made.add, outputs))
+        self.sight.numbers.update(zip(map(private.number_of, outputs), found, strict=True))
         event = Event(node, frame, taken, found)
         if own:
             self._record(event, inputs, outputs)
@@ -111,10 +120,6 @@ class Interpreter(Runner):
                 event = replace(event, node=replace(node, rule=rules.UNRECORDED))
         self.sight.note(event, node.layer)
         return found
-
-    def run_late(self, node: Node, frame: Frame) -> None:
-        """Run what only a rule reads; if the run goes on, as in the gradient of a gradient, it is part of that."""
-        self.run_node(node, frame)
 
     def _record(self, event: Event, inputs: list[Any], outputs: list[Any]) -> None:
         """An operation with a gradient of its own."""
@@ -128,15 +133,19 @@ class Interpreter(Runner):
         with sight.rest():
             private.record_operation(node.op, outputs, inputs, backward, None)
 
-    def call(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def call(
+        self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
+    ) -> Iterable[int]:
         """Run the body of a call."""
         self.compiled = self.compiled or explaining.asks_to_compile(node.raw.operation)
-        return super().call(node, taken, frame)
+        return super().call(node, taken, outer, path)
 
-    def branch(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def branch(
+        self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
+    ) -> Iterable[int]:
         """Run the branch that is taken, and remember the others."""
         before = len(self.made.choices)
-        found = super().branch(node, taken, frame)
+        found = super().branch(node, taken, outer, path)
         chosen = self.made.choices[before][1]
         last = len(node.bodies) - 1
         chosen = chosen if 0 <= chosen <= last else last
@@ -241,7 +250,6 @@ class Sight(Watcher):
         op: str,
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
-        attrs: dict[str, Any],
         raw: Raw,
         rule: Any = None,
         kind: NodeKind = NodeKind.OPERATION,
@@ -251,14 +259,15 @@ class Sight(Watcher):
     ) -> None:
         place = self.lines.here(explaining_hooks.calling_frame(2))
         rule = rule or self._rule_of(op)
+        has_rule = raw.gradient is not None
         node = Node(
-            kind, op, name or op, inputs, outputs, attrs, rule, place, (), bodies, carries, raw
+            kind, op, name or op, inputs, outputs, rule, place, (), bodies, carries, has_rule, raw
         )
         self.note(Event(node, self._frame, inputs, outputs))
 
     def _on_op(
         self,
-        kind: Any,
+        op_type: Any,
         inputs: Any,
         attrs: Any,
         outputs: Any,
@@ -268,7 +277,7 @@ class Sight(Watcher):
         if graph is not None and self.layers and outputs:  # it is remembered for when it runs
             known: Any = self.reader.layers
             known.setdefault(graph, {})[outputs[0].op.name] = tuple(self.layers)
-        return super()._on_op(kind, inputs, attrs, outputs, op_name, graph)
+        return super()._on_op(op_type, inputs, attrs, outputs, op_name, graph)
 
     def _on_record(self, name: Any, outputs: Any, inputs: Any, backward: Any) -> None:
         """An operation was recorded with a backward function: it is what made its outputs from here on."""
@@ -289,7 +298,7 @@ class Sight(Watcher):
         made = tuple(map(self._add, outputs))
         title = recording.title_of(rule) or text
         raw = Raw((), (), None, self, backward)
-        self._node(title, (*taken, *known), made, {}, raw, rule)
+        self._node(title, (*taken, *known), made, raw, rule)
 
     def _is_last(self, op: str, inputs: tuple[int, ...]) -> bool:
         last = self.made.events[-1] if self.made.events else None
@@ -298,8 +307,8 @@ class Sight(Watcher):
     def _replace_last(self, outputs: list[Any], rule: Any, backward: Callable[..., Any]) -> None:
         """The last operation again, with other handles on its outputs and with another rule."""
         last = self.made.events[-1]
-        raw = last.node.raw._replace(gradient=backward, scope=self)
-        node = replace(last.node, rule=rule, raw=raw)
+        raw = replace(last.node.raw, gradient=backward, scope=self)
+        node = replace(last.node, rule=rule, raw=raw, has_rule=True)
         carried = [
             n for n, t in zip(last.outputs, node.raw.output_types, strict=True) if _carries(t)
         ]
@@ -410,7 +419,7 @@ class Sight(Watcher):
         found = [as_gradient(g) for g in found]
         return [*found, *[None] * (len(event.inputs) - len(found))]
 
-    def alive(self, given: Iterable[Any]) -> Mapping[int, int]:
+    def kept(self, given: Iterable[Any]) -> Mapping[int, int]:
         """Bytes by value, each buffer once; what was there before, such as weights and inputs, is not counted."""
         gc.collect()
         known = {explaining.address(_tensor(thing)) for thing in given}

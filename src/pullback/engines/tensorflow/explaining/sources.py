@@ -14,7 +14,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.attach.closed_over import inside, tensors_of
 from pullback.engines.tensorflow.explaining.subject import Subject
-from pullback.engines.tensorflow.probing.arguments import is_variable
+from pullback.engines.tensorflow.values import is_variable
 from pullback.errors import ExplainError
 from pullback.extend import describe, sources, walk
 

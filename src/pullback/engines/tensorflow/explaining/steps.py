@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
+from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.tf_private import explaining_hooks
+from pullback.engines.tensorflow.values import is_variable
 from pullback.extend import flow
 
 

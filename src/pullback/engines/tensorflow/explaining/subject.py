@@ -13,9 +13,10 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of
+from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.programs.names import plain_name
 from pullback.engines.tensorflow.tf_private import explaining, overriding
+from pullback.engines.tensorflow.values import is_variable
 from pullback.errors import ExplainError
 from pullback.extend import describe, flatten, paths_and_names, signature_of, unflatten
 

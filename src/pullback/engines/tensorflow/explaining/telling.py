@@ -17,9 +17,9 @@ from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of
 from pullback.engines.tensorflow.explaining.trials import Trials
 from pullback.engines.tensorflow.probing.callee import plain_line
-from pullback.engines.tensorflow.probing.state import State
 from pullback.engines.tensorflow.programs import rules
 from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.state import State
 from pullback.engines.tensorflow.tf_private import explaining, explaining_hooks
 from pullback.errors import ExplainError
 from pullback.extend import Answer, Event, Run, View, flow, look_into, recording, sources

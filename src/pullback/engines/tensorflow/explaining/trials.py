@@ -14,9 +14,9 @@ from pullback.engines.tensorflow.explaining import steps
 from pullback.engines.tensorflow.explaining.code_reading import codes_of, left_at, named_on
 from pullback.engines.tensorflow.explaining.subject import Subject
 from pullback.engines.tensorflow.probing.arguments import outputs_of
-from pullback.engines.tensorflow.probing.state import State, seeded
 from pullback.engines.tensorflow.programs import rules
 from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.state import State, seeded
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 from pullback.extend import Node, flow, sources, walk

@@ -5,8 +5,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.alone import as_traced, has_form_of, otherwise
 from pullback.engines.tensorflow.probing.programs import traced
+from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs.alone import run_changed
+from pullback.engines.tensorflow.programs.operations import Raw, dtypes
+from pullback.extend import Node, NodeKind
 
 # Programs of more numbers would take too long, and too much memory at many points.
 _MOST_NUMBERS = 1_000_000
@@ -24,8 +27,7 @@ class Altering:
         self.number = {t.ref(): k for k, t in enumerate(self.tensors)}
         wanted = needed(self.found)
         self.ops = [op for op in self.graph.get_operations() if op in wanted and op.inputs]
-        self.as_traced = list(map(as_traced, self.ops))
-        self.otherwise = list(map(otherwise, self.ops))
+        self.nodes = list(map(_node, self.ops))
 
     def _every(self, xs: Any, ws: Any, held: Any) -> list[Any]:
         self.found, self.held = self.body(xs, ws, held), held
@@ -56,8 +58,7 @@ class Altering:
             which = [self.number[t.ref()] for t in op.inputs]
             if any(t in new for t in which):
                 taken = [new.get(t, values[t]) for t in which]
-                same = all(has_form_of(v, values[t]) for v, t in zip(taken, which, strict=True))
-                made = (self.as_traced if same else self.otherwise)[k](taken)
+                made = run_changed(self.nodes[k], taken, [values[t] for t in which], "")
                 new |= {self.number[t.ref()]: y for t, y in zip(op.outputs, made, strict=True)}
 
 
@@ -76,3 +77,9 @@ def needed(tensors: Sequence[Any]) -> set[Any]:
             found.add(op)
             left += [t.op for t in op.inputs]
     return found
+
+
+def _node(op: Any) -> Node:
+    inputs, outputs = (tuple(range(len(ts))) for ts in (op.inputs, op.outputs))
+    raw = Raw(dtypes(op.inputs), dtypes(op.outputs), op)
+    return Node(NodeKind.OPERATION, op.type, op.name, inputs, outputs, rules.NONE, raw=raw)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.probing.precision import Lift, lifted
+from pullback.engines.tensorflow.values import is_variable
 from pullback.extend import Array, Leaf, describe, flatten, paths, paths_and_names, unflatten
 
 _DENSE = (np.ndarray, np.generic, tf.Tensor)
@@ -110,11 +110,6 @@ def _suffix(value: Any) -> str:
     if isinstance(value, tf.RaggedTensor):
         return ".flat_values"
     return ".values" if isinstance(value, tf.SparseTensor | tf.IndexedSlices) else ""
-
-
-def is_variable(value: Any) -> bool:
-    """A TensorFlow variable, or Keras' wrapper of one."""
-    return isinstance(value, tf.Variable | keras.Variable)
 
 
 def to_array(tensor: Any) -> Array:

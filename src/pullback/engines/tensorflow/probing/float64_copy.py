@@ -13,13 +13,12 @@ import keras
 import tensorflow as tf
 
 from pullback.engines.tensorflow.attach.closed_over import is_framework_code
-from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.probing.precision import double, lifted
-from pullback.engines.tensorflow.probing.state import carried_on
+from pullback.engines.tensorflow.state import carried_on
 from pullback.engines.tensorflow.tf_private import is_custom_gradient
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
 from pullback.engines.tensorflow.tf_private.recording import custom_gradient
-from pullback.engines.tensorflow.values import underlying
+from pullback.engines.tensorflow.values import is_variable, underlying
 from pullback.extend import GradientFunction, Substitution
 
 _LAYERS = (keras.Layer, keras.Loss, keras.Metric)

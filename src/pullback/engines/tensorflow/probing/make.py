@@ -16,7 +16,7 @@ from pullback.engines.tensorflow.probing.float64_copy import float64_copy
 from pullback.engines.tensorflow.probing.lifted import lifted_values, short_formats_seen
 from pullback.engines.tensorflow.probing.precision import double
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
-from pullback.engines.tensorflow.probing.state import (
+from pullback.engines.tensorflow.state import (
     State,
     draws_seen,
     random_state_kept,

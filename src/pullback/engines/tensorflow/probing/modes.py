@@ -8,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow.modes import MODES, Mode, push_forward
-from pullback.engines.tensorflow.probing.arguments import is_variable, outputs_of, to_arrays
+from pullback.engines.tensorflow.probing.arguments import outputs_of, to_arrays
 from pullback.engines.tensorflow.probing.callee import described
 from pullback.engines.tensorflow.probing.programs import traced
+from pullback.engines.tensorflow.values import is_variable
 from pullback.extend import Arrays, InMode, Unsupported, Why
 
 OFFERED = tuple(name for name, mode in MODES.items() if mode.check != "never")

@@ -5,6 +5,7 @@ Every run begins with the state that the user left; random numbers are held fixe
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,16 +26,21 @@ from pullback.engines.tensorflow.probing.callee import (
     rule_line,
     rule_location,
 )
-from pullback.engines.tensorflow.probing.facts import facts_of
-from pullback.engines.tensorflow.probing.margins import margins_of
-from pullback.engines.tensorflow.probing.modes import DEFAULT, OFFERED, run_mode
+from pullback.engines.tensorflow.probing.modes import (
+    DEFAULT,
+    OFFERED,
+    Untraceable,
+    run_mode,
+    traced_inside,
+)
 from pullback.engines.tensorflow.probing.op_by_op import wrong_in_rule, wrong_ops
 from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.programs import Programs
-from pullback.engines.tensorflow.probing.rule_program import rule_program_of
-from pullback.engines.tensorflow.probing.state import State, seeded
 from pullback.engines.tensorflow.probing.steps import program_of
+from pullback.engines.tensorflow.programs import PROGRAMS
+from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.state import State, seeded
 from pullback.engines.tensorflow.tf_private.drawing import drawn_in
 from pullback.engines.tensorflow.values import dense
 from pullback.extend import (
@@ -44,8 +50,10 @@ from pullback.extend import (
     InMode,
     Leaf,
     OutsideDomain,
+    Program,
     Raised,
     RuleFault,
+    Traced,
     Unsupported,
     Why,
     WrongDtype,
@@ -93,6 +101,7 @@ class TensorFlowProbe:
     programs: Programs = field(init=False)
     result_dtypes: Sequence[Any] = field(init=False, default=())
     steps: Any = field(init=False, default=None)
+    joint: Traced | None = field(init=False, default=None)
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
     def __post_init__(self) -> None:
@@ -184,12 +193,38 @@ class TensorFlowProbe:
             self.steps = program_of(self, self.own)
         return self.steps
 
-    def rule_program(self, xs: Arrays, ws: Arrays) -> Any:
-        """Function and rule operation by operation."""
-        return rule_program_of(self, xs, ws)
+    def traced(self, xs: Arrays, ws: Arrays, *, as_given: bool = False) -> Traced | Unsupported:
+        """Function and rule as one program, made once."""
+        if as_given and self.as_given is not None:
+            return self.as_given.traced(xs, ws)
+        try:
+            concrete = traced_inside(self, xs, ws)
+        except Untraceable as error:
+            return Unsupported(str(error))
+        if self.joint is None:
+            lines = Lines(self.fn, TensorFlowProbe.traced.__code__)
+            program = PROGRAMS.read(concrete, lines)
+            self.joint = self._joint(program, concrete.structured_outputs[1])
+        return self.joint
 
-    facts = facts_of
-    margins = margins_of
+    def _joint(self, program: Program, gradients: Sequence[Any]) -> Traced:
+        which = itertools.count(len(self.outputs))
+        first = len(program.inputs) - len(program.captured)
+        captured = {id(tensor): first + k for k, tensor in enumerate(program.captured)}
+        sources = self.sources(self.tensors(self.start()))
+        handles = [id(getattr(source, "handle", None)) for source in sources]
+        return Traced(
+            PROGRAMS,
+            program,
+            self.inputs,
+            self.outputs,
+            tuple(None if g is None else next(which) for g in gradients),
+            tuple(captured.get(handle, k) for k, handle in enumerate(handles)),
+            lambda xs, ws: [*self.tensors(xs), *self.upstream_tensors(ws)],
+            self.rule_epsilon,
+            self.seed is None,
+        )
+
     source = rule_location
     source_line = rule_line
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.alone import runs_until
 from pullback.engines.tensorflow.probing.altering import Altering
 from pullback.engines.tensorflow.probing.callee import described
 from pullback.engines.tensorflow.probing.lines import assigned, line_of
 from pullback.engines.tensorflow.probing.modes import Point
 from pullback.engines.tensorflow.probing.own_derivative import OwnDerivative, stripped
 from pullback.engines.tensorflow.probing.variants import variants_of
-from pullback.engines.tensorflow.tf_private import overriding
+from pullback.engines.tensorflow.tf_private import explaining, overriding
+from pullback.engines.tensorflow.tf_private.auditing import all_operations
 from pullback.extend import Array, Arrays, OutsideDomain, Step, StepValues, Unsupported
 
 # What an operation raises that is given other values than it is made for.
@@ -398,3 +398,26 @@ def _stops_nothing(program: Program, probe: Any) -> bool:
     ]
     pairs = zip(program.pull(xs, only), program.own.vjp(xs, ws), strict=True)
     return all(np.allclose(a, 0.0 if b is None else b) for a, b in pairs)
+
+
+def runs_until(op: Any) -> bool:
+    """Whether an operation has a loop that goes on until numbers meet a condition, or may have one."""
+    inside = _inside(op)
+    return inside is None or any(_is_open_loop(one) for one in (op, *inside))
+
+
+def _is_open_loop(op: Any) -> bool:
+    if op.type not in ("While", "StatelessWhile"):
+        return False
+    graph = explaining.graph_of(op, op.get_attr("cond").name)
+    return any(t.dtype.is_floating for inner in graph.get_operations() for t in inner.inputs)
+
+
+def _inside(op: Any) -> list[Any] | None:
+    """The operations of the functions that an operation calls; nothing where these cannot be seen."""
+    names = [a.name for a in op.op_def.attr if a.type == "func"]
+    try:
+        graphs = [explaining.graph_of(op, op.get_attr(name).name) for name in names]
+    except (AttributeError, tf.errors.OpError):  # of functions of the old kind
+        return None
+    return [inner for graph in graphs for inner in all_operations(graph)]

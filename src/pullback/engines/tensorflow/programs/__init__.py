@@ -7,13 +7,16 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.programs import operations
+from pullback.engines.tensorflow.programs import alone, operations
+from pullback.engines.tensorflow.programs.alternatives import alternatives
 from pullback.engines.tensorflow.programs.graphs import Reader
 from pullback.engines.tensorflow.programs.lines import Lines
 from pullback.engines.tensorflow.programs.seen import Watcher
+from pullback.engines.tensorflow.programs.words import WORDS
 from pullback.engines.tensorflow.stateful_operations import WRITES
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import Node, Program, RuleBody
@@ -21,6 +24,10 @@ from pullback.extend import Node, Program, RuleBody
 
 class TensorFlowPrograms:
     """What the TensorFlow engine does for programs."""
+
+    words = WORDS
+    # what an operation raises that is given other values than it is made for
+    refusals = (tf.errors.OpError, ValueError, TypeError, IndexError)
 
     def __init__(self) -> None:
         self._rules = weakref.WeakKeyDictionary[Node, RuleBody]()
@@ -33,7 +40,10 @@ class TensorFlowPrograms:
         outputs = functools.partial(_outputs, function)
         if seen:
             return Watcher(function, lines).program(outputs, args)
-        concrete = tf.function(outputs).get_concrete_function(*args)
+        return self.read(tf.function(outputs).get_concrete_function(*args), lines)
+
+    def read(self, concrete: Any, lines: Lines) -> Program:
+        """The program of what was traced already."""
         return Reader(lines, {}).program(concrete.graph, "", concrete.captured_inputs)
 
     def captured(self, program: Program, dtype: str) -> list[Any]:
@@ -41,6 +51,10 @@ class TensorFlowPrograms:
         return [_copy(t, dtype) if dtype or _writes(program) else t for t in program.captured]
 
     run = staticmethod(operations.run)
+    run_changed = staticmethod(alone.run_changed)
+    endures = staticmethod(alone.endures)
+    has_form_of = staticmethod(alone.has_form_of)
+    alternatives = staticmethod(alternatives)
     vjp = staticmethod(operations.vjp)
 
     def rule(self, node: Node) -> RuleBody:
@@ -62,6 +76,16 @@ class TensorFlowPrograms:
         """As TensorFlow decides: text and lists are true if they are not empty."""
         value = tensor.numpy()
         return bool(value.size) if getattr(value, "ndim", 0) else int(value)
+
+    def array(self, tensor: Any) -> Any:
+        """The numbers of a tensor; nothing for text, variables and lists of tensors."""
+        dtype = tensor.dtype
+        holds = dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex
+        return np.asarray(tensor.numpy()) if holds else None
+
+    def tensor(self, array: Any, like: Any) -> Any:
+        """A tensor of these numbers."""
+        return tf.constant(array, like.dtype)
 
     add = staticmethod(explaining.sum_of)
     zeros = staticmethod(tf.zeros_like)
@@ -88,3 +112,6 @@ def _copy(tensor: Any, dtype: str) -> Any:
 
 def _writes(program: Program) -> bool:
     return any(node.op in WRITES or any(map(_writes, node.bodies)) for node in program.nodes)
+
+
+PROGRAMS = TensorFlowPrograms()

@@ -11,7 +11,7 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.programs import rules
 from pullback.engines.tensorflow.programs.lines import Lines
 from pullback.engines.tensorflow.programs.names import AROUND_LOADED, plain_name
-from pullback.engines.tensorflow.programs.operations import Raw, as_gradient, typed
+from pullback.engines.tensorflow.programs.operations import Raw, as_gradient, dtypes
 from pullback.engines.tensorflow.stateful_operations import CALLS
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.extend import Node, NodeKind, Program, RuleBody, Value
@@ -55,7 +55,7 @@ class Scope:
     def rule(self, node: Node) -> RuleBody:
         """The gradient that an operation of a graph was given, traced for upstream gradients like its results."""
         raw: Raw = node.raw
-        own: Any = raw.gradient or private.registered_gradient(node.op)
+        own: Any = raw.gradient
         graph = explaining.new_graph_inside(raw.operation.graph, f"gradient_of_{node.op}")
         with graph.as_default():
             upstream = [explaining.new_placeholder(t.dtype, t.shape) for t in raw.operation.outputs]
@@ -87,15 +87,22 @@ class Reader:
         """The layers around an operation, outermost first."""
         return self.layers.get(operation.graph, {}).get(operation.name, ())
 
+    def returned(self, tensor: Any) -> Any:
+        """What is returned: of traced functions the graph has an identity of it."""
+        operation = tensor.op
+        is_copy = operation.type == "Identity" and not private.own_gradient(operation)
+        return operation.inputs[0] if is_copy else tensor
+
     def _program(
         self, scope: Scope, title: str, captured: Sequence[Any], outputs: Sequence[Any]
     ) -> Program:
-        graph = scope.graph
-        values: list[Value] = []
+        graph, values = scope.graph, list[Value]()
+        outputs = list(map(self.returned, outputs))
 
         def add(tensor: Any, constant: Any = None) -> int:
             scope.numbers[tensor.name] = len(values)
-            values.append(Value(_shape(tensor), tensor.dtype.name, "", constant))
+            place = None if constant is None else self.lines.of_operation(tensor.op)
+            values.append(Value(_shape(tensor), tensor.dtype.name, "", constant, place))
             return len(values) - 1
 
         inputs = tuple(map(add, graph.inputs))
@@ -124,17 +131,12 @@ class Reader:
         own = private.own_gradient(operation) if kind is NodeKind.OPERATION else None
         rule = rules.of_marked(operation, own) if own else _rule_of(operation.type)
         carries = len(outputs) if own and operation.type in _CARRIERS else 0
-        attrs = (
-            typed(operation.type, explaining.attributes_of(operation))
-            if kind is NodeKind.OPERATION
-            else {}
-        )
-        types = (tuple(t.dtype for t in ts) for ts in (operation.inputs, operation.outputs))
         layer = self.layer_of(operation)
         place = self.lines.of_operation(operation)
-        raw = Raw(*types, operation, scope, own)
+        raw = Raw(dtypes(operation.inputs), dtypes(operation.outputs), operation, scope, own)
         return Node(
-            kind, operation.type, operation.name, inputs, outputs, attrs, rule, place, layer, bodies, carries, raw
+            kind, operation.type, operation.name, inputs, outputs, rule, place, layer, bodies, carries,
+            own is not None, raw
         )  # fmt: skip
 
     def _bodies(self, operation: Any, kind: NodeKind, scope: Scope) -> Iterator[Program]:

@@ -45,6 +45,8 @@ class Lines:
         known = self._known
         for record in reversed(list(getattr(operation, "traceback", None) or ())):
             file = record.filename
+            if file == self._end.co_filename:
+                return None
             if file not in known:
                 known[file] = self.is_theirs(file)
             if known[file]:

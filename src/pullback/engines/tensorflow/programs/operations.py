@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,11 +15,14 @@ from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.tf_private import explaining, overriding
 from pullback.extend import Node
 
+# They run Python, which knows one format.
+_OF_PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless", "NumpyFunction"})
 # What a kernel raises that does not exist for a format.
 _NO_KERNEL = (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
 
 
-class Raw(NamedTuple):
+@dataclass(eq=False)
+class Raw:
     """What is known of an operation besides what a node says."""
 
     input_types: tuple[tf.DType, ...]
@@ -26,19 +31,35 @@ class Raw(NamedTuple):
     scope: Any = None
     gradient: Callable[..., Any] | None = None  # that somebody gave it
     skips: int = 0  # how many of the first inputs it gives none for
+    seen: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # attributes, where there is no operation
+
+    @functools.cached_property
+    def attributes(self) -> Mapping[str, Any]:
+        """As eager execution takes them."""
+        if self.operation is None:
+            return self.seen
+        return typed(self.operation.type, explaining.attributes_of(self.operation))
+
+
+@functools.cache
+def kinds_of(op: str) -> dict[str, str]:
+    """What kind each attribute of a type of operation is of."""
+    definition = overriding.op_def_registry.get(op)
+    return {a.name: a.type for a in definition.attr} if definition else {}
+
+
+def dtypes(tensors: Sequence[Any]) -> tuple[tf.DType, ...]:
+    """Their formats."""
+    return tuple(tensor.dtype for tensor in tensors)
 
 
 def typed(op: str, attrs: Sequence[Any]) -> dict[str, Any]:
     """Attributes as eager execution takes them, names and values in turns; formats as such, to be exchanged."""
-    kinds = _kinds_of(op)
+    kinds = kinds_of(op)
     pairs = zip(attrs[::2], attrs[1::2], strict=True)
     return {name: _typed(kinds.get(name, ""), value) for name, value in pairs}
-
-
-@functools.lru_cache(maxsize=2048)
-def _kinds_of(op: str) -> Mapping[str, str]:
-    definition = overriding.op_def_registry.get(op)
-    return {a.name: a.type for a in definition.attr} if definition else {}
 
 
 def _typed(kind: str, value: Any) -> Any:
@@ -52,38 +73,40 @@ def run(node: Node, inputs: Sequence[Any], dtype: str) -> list[Any]:
     inputs = [tf.convert_to_tensor(t) if isinstance(t, tf.IndexedSlices) else t for t in inputs]
     if node.carries:
         return list(inputs[: node.carries])
-    try:
-        return explaining.run_op(node.op, len(node.outputs), inputs, flat(node, dtype))
-    except _NO_KERNEL:
-        if not dtype:
-            raise
-        usual = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
+    with _kept_for_gradient(node), contextlib.suppress(*_NO_KERNEL if dtype else ()):
+        if not dtype or node.op not in _OF_PYTHON:
+            return explaining.run_op(node.op, len(node.outputs), inputs, flat(node, dtype))
+    usual = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
+    with _kept_for_gradient(node):
         found = explaining.run_op(node.op, len(node.outputs), usual, flat(node, ""))
-        return [cast(t, lifted(t.dtype, dtype)) for t in found]
+    return [cast(t, lifted(t.dtype, dtype)) for t in found]
+
+
+def _kept_for_gradient(node: Node) -> contextlib.AbstractContextManager[Any]:
+    """A function of Python keeps what its gradient needs while some tape is open."""
+    return tf.GradientTape() if node.op == "EagerPyFunc" else contextlib.nullcontext()
 
 
 def vjp(
     node: Node, inputs: Sequence[Any], outputs: Sequence[Any], upstream: Sequence[Any], dtype: str
 ) -> list[Any]:
     """What the gradient function of the operation's type gives, as a tape asks it."""
-    try:
-        return _vjp(node, inputs, outputs, upstream, dtype)
-    except _NO_KERNEL:
-        if not dtype:
-            raise
-        given = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
-        made = [cast(t, d) for t, d in zip(outputs, node.raw.output_types, strict=True)]
-        back = [
-            None if g is None else cast(g, y.dtype) for g, y in zip(upstream, made, strict=True)
-        ]
-        found = _vjp(node, given, made, back, "")
-        return [None if g is None else cast(g, lifted(g.dtype, dtype)) for g in found]
+    with contextlib.suppress(*_NO_KERNEL if dtype else ()):
+        if not dtype or node.op not in _OF_PYTHON:
+            return _vjp(node, inputs, outputs, upstream, dtype)
+    given = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
+    made = [cast(t, d) for t, d in zip(outputs, node.raw.output_types, strict=True)]
+    back = [None if g is None else cast(g, y.dtype) for g, y in zip(upstream, made, strict=True)]
+    found = _vjp(node, given, made, back, "")
+    return [None if g is None else cast(g, lifted(g.dtype, dtype)) for g in found]
 
 
 def _vjp(
     node: Node, inputs: Sequence[Any], outputs: Sequence[Any], upstream: Sequence[Any], dtype: str
 ) -> list[Any]:
     function = private.registered_gradient(node.op)
+    if function is None:
+        return [None] * len(inputs)
     given = explaining.zeros_where_missing(node.op, outputs, list(upstream))
     mock = overriding.mock_operation(node.op, flat(node, dtype), list(inputs), list(outputs))
     found = function(mock, *given)
@@ -124,7 +147,7 @@ def lifted(dtype: tf.DType, word: str) -> tf.DType:
 
 def flat(node: Node, dtype: str = "") -> tuple[Any, ...]:
     """Attributes as eager execution takes them."""
-    return tuple(chain.from_iterable(_exchanged(node.attrs, dtype).items()))
+    return tuple(chain.from_iterable(_exchanged(node.raw.attributes, dtype).items()))
 
 
 def _exchanged(attrs: Mapping[str, Any], dtype: str) -> Mapping[str, Any]:
@@ -135,3 +158,41 @@ def _other(value: Any, dtype: str) -> Any:
     if isinstance(value, tf.DType):
         return lifted(value, dtype)
     return [_other(v, dtype) for v in value] if isinstance(value, list) else value
+
+
+# attributes as graphs take them
+
+
+def as_protos(op: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as an operation is made with in a graph."""
+    kinds = kinds_of(op)
+    return {name: _proto(kinds[name], value) for name, value in attributes.items()}
+
+
+_FIELDS = {"int": "i", "float": "f", "bool": "b"}
+
+
+def _proto(kind: str, value: Any) -> Any:
+    made = tf.compat.v1.AttrValue()
+    if kind.startswith("list("):
+        made.list.SetInParent()
+        for one in value:
+            made.list.MergeFrom(_as_list(_proto(kind[5:-1], one)))
+    elif kind == "type":
+        made.type = tf.as_dtype(value).as_datatype_enum
+    elif kind == "string":
+        made.s = tf.compat.as_bytes(value)
+    elif kind == "shape":
+        made.shape.CopyFrom(tf.TensorShape(value).as_proto())
+    elif kind == "tensor":
+        made.tensor.ParseFromString(value)
+    else:
+        setattr(made, _FIELDS[kind], value)
+    return made
+
+
+def _as_list(proto: Any) -> Any:
+    made = tf.compat.v1.AttrValue.ListValue()
+    name = proto.WhichOneof("value")
+    getattr(made, name).append(getattr(proto, name))
+    return made

@@ -10,16 +10,17 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.probing.state import reachable_variables
 from pullback.engines.tensorflow.programs import rules
 from pullback.engines.tensorflow.programs.graphs import Reader
 from pullback.engines.tensorflow.programs.lines import Lines
 from pullback.engines.tensorflow.programs.names import plain_name
-from pullback.engines.tensorflow.programs.operations import Raw, typed
-from pullback.engines.tensorflow.tf_private import explaining, explaining_hooks
+from pullback.engines.tensorflow.programs.operations import Raw, dtypes, typed
+from pullback.engines.tensorflow.state import reachable_variables
+from pullback.engines.tensorflow.tf_private import explaining, explaining_hooks, overriding
 from pullback.extend import Node, NodeKind, Program, RuleBody, Value
 
 _CARRIER = "IdentityN"
+_WITHOUT_ADDRESS = (tf.resource, tf.variant, tf.string)
 _STOPPING = frozenset({"StopGradient", "PreventGradient"})
 
 
@@ -35,6 +36,7 @@ class Watcher:
         self.variables = {id(v): v for v in reachable_variables(function)}
         self.tape = tf.GradientTape()
         self.addresses: dict[int, int] = {}  # of buffers -> the last value there
+        self.alive: list[Any] = []  # so that no other tensor is given its buffer
         self.layers: list[str] = []
         self.resting = False
 
@@ -72,8 +74,9 @@ class Watcher:
     def _add(self, tensor: Any, constant: Any = None) -> int:
         number = self.numbers[private.number_of(tensor)] = len(self.values)
         self.values.append(Value(tuple(tensor.shape.as_list()), tensor.dtype.name, "", constant))
-        if constant is None and tensor.dtype not in (tf.resource, tf.variant, tf.string):
+        if constant is None and tensor.dtype not in _WITHOUT_ADDRESS:
             self.addresses[explaining.address(tensor)] = number
+            self.alive.append(tensor)
         return number
 
     def _value(self, tensor: Any) -> int:
@@ -88,13 +91,15 @@ class Watcher:
             number = self._add(tensor)
             self.handles[number] = tensor
             return number
+        if (copied := self._on_same_buffer(tensor)) is not None:
+            return copied
         read = self._variable_read(tensor)
         if read is None:
             return self._add(tensor, tensor)
         taken = (self._value(read.handle),)
         made = (self._add(tensor),)
-        attrs = {"dtype": tensor.dtype}
-        self._node("ReadVariableOp", taken, made, attrs, Raw((tf.resource,), (tensor.dtype,)))
+        raw = Raw((tf.resource,), (tensor.dtype,), seen={"dtype": tensor.dtype})
+        self._node("ReadVariableOp", taken, made, raw)
         return made[0]
 
     def _variable_read(self, tensor: Any) -> Any:
@@ -124,7 +129,6 @@ class Watcher:
         op: str,
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
-        attrs: dict[str, Any],
         raw: Raw,
         rule: Any = None,
         kind: NodeKind = NodeKind.OPERATION,
@@ -142,12 +146,12 @@ class Watcher:
                 name or op,
                 inputs,
                 outputs,
-                attrs,
                 own,
                 place,
                 layer,
                 bodies,
                 carries,
+                carries > 0,
                 raw,
             )
         )
@@ -159,20 +163,20 @@ class Watcher:
 
     def _on_op(
         self,
-        kind: Any,
+        op_type: Any,
         inputs: Any,
         attrs: Any,
         outputs: Any,
         op_name: Any = None,
         graph: Any = None,
     ) -> Any:
-        if graph is None and not self.resting:
-            op = tf.compat.as_str(kind)
+        op = tf.compat.as_str(op_type)
+        # a function is seen by its call
+        if graph is None and not self.resting and overriding.op_def_registry.get(op) is not None:
             taken = tuple(map(self._value, inputs))
             made = tuple(map(self._add, outputs))
-            types = (tuple(t.dtype for t in ts) for ts in (inputs, outputs))
-            name = tf.compat.as_str(op_name or op)
-            self._node(op, taken, made, typed(op, attrs), Raw(*types), name=name)
+            raw = Raw(dtypes(inputs), dtypes(outputs), seen=typed(op, attrs))
+            self._node(op, taken, made, raw, name=tf.compat.as_str(op_name or op))
         return outputs
 
     def _on_call(self, function: Any, args: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -182,9 +186,7 @@ class Watcher:
         taken = tuple(map(self._value, args))
         made = tuple(map(self._add, outputs))
         body = self.reader.program(function.graph, plain_name(function.graph.name))
-        self._node(
-            "PartitionedCall", taken, made, {}, Raw((), ()), rules.NONE, NodeKind.CALL, (body,)
-        )
+        self._node("PartitionedCall", taken, made, Raw((), ()), rules.NONE, NodeKind.CALL, (body,))
 
     def _on_record(self, name: Any, outputs: Any, inputs: Any, backward: Any) -> None:
         """An operation was recorded with a gradient of its own: what leads to its outputs from here on."""
@@ -201,14 +203,25 @@ class Watcher:
         rule = rules.of_recorded(name, backward)
         types = tuple(t.dtype for t in outputs)
         kept = Raw((*types, *(t.dtype for t in inputs)), types, None, self, backward, len(raw))
-        self._node(_CARRIER, taken, made, {}, kept, rule, carries=len(made))
+        self._node(_CARRIER, taken, made, kept, rule, carries=len(made))
 
     def _raw_result(self, tensor: Any) -> int:
         """The value that a body gave, which may be another tensor on the same buffer."""
         found = self.numbers.get(private.number_of(tensor))
-        if found is None and tensor.dtype not in (tf.resource, tf.variant, tf.string):
-            found = self.addresses.get(explaining.address(tensor))
+        found = self._on_same_buffer(tensor) if found is None else found
         return self._value(tensor) if found is None else found
+
+    def _on_same_buffer(self, tensor: Any) -> int | None:
+        """The value that a tensor shares its numbers with, such as the copy that a custom gradient is given."""
+        if tensor.dtype in _WITHOUT_ADDRESS:
+            return None
+        found = self.addresses.get(explaining.address(tensor) or -1)
+        known = None if found is None else self.values[found]
+        same = known and (known.shape, known.dtype) == (
+            tuple(tensor.shape.as_list()),
+            tensor.dtype.name,
+        )
+        return found if same else None
 
     # gradients that somebody wrote
 

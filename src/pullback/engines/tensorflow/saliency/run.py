@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.state import random_state_kept, reachable_variables
 from pullback.engines.tensorflow.saliency.covering import Covering
 from pullback.engines.tensorflow.saliency.features import Features
 from pullback.engines.tensorflow.saliency.layer_rules import (
@@ -19,6 +18,7 @@ from pullback.engines.tensorflow.saliency.layer_rules import (
     without_activation,
 )
 from pullback.engines.tensorflow.saliency.observe import Observer, observed
+from pullback.engines.tensorflow.state import random_state_kept, reachable_variables
 from pullback.errors import PullbackError, SaliencyError
 from pullback.extend import (
     LAST_FEATURES,

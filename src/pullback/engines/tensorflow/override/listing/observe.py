@@ -26,7 +26,7 @@ from pullback.engines.tensorflow.override.listing.flow import Flow, Run, observe
 from pullback.engines.tensorflow.override.listing.names import Names, public_functions
 from pullback.engines.tensorflow.override.op_names import innermost, names_inside
 from pullback.engines.tensorflow.override.targets import layer_call_function, meaning, origin
-from pullback.engines.tensorflow.probing.state import (
+from pullback.engines.tensorflow.state import (
     State,
     python_random_kept,
     reachable_variables,

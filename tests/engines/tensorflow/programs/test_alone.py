@@ -4,14 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pullback.engines.tensorflow.probing.alone import (
-    TRIED,
-    Unsafe,
-    as_traced,
-    has_form_of,
-    otherwise,
-    runs_until,
-)
+from pullback.engines.tensorflow.programs import PROGRAMS
+from pullback.engines.tensorflow.programs.alone import TRIED, has_form_of, otherwise, run_changed
+from pullback.extend import Refused
+from pullback.program.run import CALLS, Changes, again, run, runs_until
 
 M = tf.reshape(tf.range(12.0), [3, 4])
 ONES = tf.ones([1, 4, 4, 1])
@@ -28,9 +24,10 @@ def pooled(x):
 
 
 def operation(function, kind, *args):
-    """The first operation of its kind in the traced function."""
-    graph = tf.function(function, autograph=False).get_concrete_function(*args).graph
-    return next(op for op in graph.get_operations() if op.type == kind)
+    """The first operation of its kind in the program, and what it is given there."""
+    made = run(PROGRAMS, PROGRAMS.trace(function, args), args, entered=CALLS)
+    event = next(event for event in made.events if event.node.op == kind)
+    return event.node, [made.values[number] for number in event.inputs]
 
 
 # Each of these operands ends the process, or asks for more memory than there is.
@@ -52,26 +49,35 @@ DEADLY = {
 @pytest.mark.parametrize("kind", DEADLY)
 def test_what_would_end_the_process_is_refused(kind):
     function, x, taken = DEADLY[kind]
-    with pytest.raises(Unsafe, match=r"is run on nothing but|too many numbers|of unknown size"):
-        otherwise(operation(function, kind, x))(list(map(tf.convert_to_tensor, taken)))
+    node, given = operation(function, kind, x)
+    with pytest.raises(Refused, match=r"is run on nothing but|too many numbers|of unknown size"):
+        run_changed(node, list(map(tf.convert_to_tensor, taken)), given, "")
 
 
 def test_shapes_that_do_not_fit_raise_before_anything_runs():
-    op = operation(lambda x: tf.matmul(x, x, transpose_b=True), "MatMul", M)
+    node, given = operation(lambda x: tf.matmul(x, x, transpose_b=True), "MatMul", M)
     with pytest.raises(ValueError, match="Dimensions must be equal"):
-        otherwise(op)([M, tf.ones([5, 6])])
+        run_changed(node, [M, tf.ones([5, 6])], given, "")
 
 
 def test_other_numbers_of_the_same_form_run():
-    op = operation(lambda x: tf.signal.rfft(x, [4]), "RFFT", M)
-    (found,) = as_traced(op)([2 * M, tf.constant([4])])
+    node, given = operation(lambda x: tf.signal.rfft(x, [4]), "RFFT", M)
+    (found,) = run_changed(node, [2 * M, tf.constant([4])], given, "")
     np.testing.assert_allclose(found, np.fft.rfft(2 * M.numpy()), rtol=1e-5)
 
 
 def test_another_axis_runs():
-    op = operation(lambda x: tf.reduce_sum(x, 1), "Sum", M)
-    (found,) = otherwise(op)([M, tf.constant([0])])
+    node, given = operation(lambda x: tf.reduce_sum(x, 1), "Sum", M)
+    (found,) = run_changed(node, [M, tf.constant([0])], given, "")
     np.testing.assert_allclose(found, M.numpy().sum(0))
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_another_operation_with_other_options_runs(seen):
+    program = PROGRAMS.trace(lambda x: tf.reduce_sum(x, 1), [M], seen=seen)
+    (node,) = (node for node in program.nodes if node.op == "Sum")
+    (found,) = otherwise(node, "Mean", {"keep_dims": True})([M, tf.constant([0])])
+    np.testing.assert_allclose(found, M.numpy().mean(0, keepdims=True), rtol=1e-6)
 
 
 def test_crops_are_taken_at_finite_places_only():
@@ -80,10 +86,10 @@ def test_crops_are_taken_at_finite_places_only():
             grads=tf.ones([1, 2, 2, 1]), image=ONES, boxes=boxes, box_ind=[0]
         )
 
-    op = operation(crop, "CropAndResizeGradBoxes", tf.ones([1, 4]))
+    node, given = operation(crop, "CropAndResizeGradBoxes", tf.ones([1, 4]))
     taken = [tf.ones([1, 2, 2, 1]), ONES, tf.fill([1, 4], float("nan")), tf.constant([0])]
-    with pytest.raises(Unsafe, match="on finite numbers only"):
-        as_traced(op)(taken)
+    with pytest.raises(Refused, match="on finite numbers only"):
+        run_changed(node, taken, given, "")
 
 
 def heron(x):
@@ -101,11 +107,18 @@ def counted(x):
 
 @pytest.mark.parametrize(("loop", "is_open"), [(heron, True), (counted, False)])
 def test_a_loop_that_runs_until_numbers_meet_is_not_run_on_others(loop, is_open):
-    op = operation(loop, "StatelessWhile", M + 1)
-    assert runs_until(op) is is_open
+    x = M + 1
+    made = run(PROGRAMS, PROGRAMS.trace(loop, [x]), [x], entered=CALLS)
+    event = next(event for event in made.events if event.node.op == "StatelessWhile")
+    assert runs_until(event.node) is is_open
+    which = event.inputs.index(made.inputs[0])
+    changes = Changes({(event.node, which): lambda t: 2 * t})
     if is_open:
-        with pytest.raises(Unsafe, match="is run on nothing but"):
-            as_traced(op)(list(map(tf.zeros_like, [M])))
+        with pytest.raises(Refused, match="is run on nothing but"):
+            again(made, changes)
+    else:
+        value = again(made, changes)
+        assert not np.allclose(value(made.outputs[-1]), made.results[-1])
 
 
 FORMS = [
@@ -121,7 +134,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("one", "other", "same"), FORMS)
 def test_form_is_all_but_numbers_with_a_fraction(one, other, same):
-    assert has_form_of(one, tf.constant(other)) is same
+    assert has_form_of(tf.constant(one), tf.constant(other)) is same
 
 
 @pytest.mark.parametrize("kind", ["RFFT", "IRFFT", "AvgPoolGrad", "MaxPoolGradWithArgmax", "While"])

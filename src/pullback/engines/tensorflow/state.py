@@ -13,10 +13,9 @@ import tensorflow as tf
 from pullback.engines.tensorflow import stateful_operations as ops
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow.attach.closed_over import inside
-from pullback.engines.tensorflow.probing.arguments import is_variable
 from pullback.engines.tensorflow.tf_private import explaining, keras_models
 from pullback.engines.tensorflow.tf_private.recording import calls_seen
-from pullback.engines.tensorflow.values import underlying
+from pullback.engines.tensorflow.values import is_variable, underlying
 from pullback.extend import Setting, walk
 
 _HOLDERS = (tf.Module, keras.Layer, keras.Metric, keras.Optimizer)

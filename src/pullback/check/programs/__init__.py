@@ -1,0 +1,1 @@
+"""What a check asks of programs: the same for every engine."""

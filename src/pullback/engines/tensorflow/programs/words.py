@@ -1,0 +1,45 @@
+"""The one table of what is known of TensorFlow's operations: what they mean, in the words of the core."""
+
+from pullback.extend import Word
+
+WORDS: dict[str, Word] = {
+    **dict.fromkeys(["Identity", "IdentityN", "DeepCopy"], Word.COPY),
+    "Cast": Word.CAST,
+    **dict.fromkeys(["ExpandDims", "BroadcastTo"], Word.EXPAND),
+    "Reshape": Word.RESHAPE,
+    **dict.fromkeys(["StopGradient", "PreventGradient"], Word.STOP),
+    "Fill": Word.FILL,
+    "ReadVariableOp": Word.READ,
+    **dict.fromkeys(["AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"], Word.WRITE),
+    "Neg": Word.NEGATE,
+    "Abs": Word.ABSOLUTE,
+    "Square": Word.SQUARE,
+    "Sqrt": Word.ROOT,
+    "Exp": Word.EXPONENTIAL,
+    "Log": Word.LOGARITHM,
+    "Tanh": Word.TANH,
+    "Sigmoid": Word.SIGMOID,
+    "Reciprocal": Word.RECIPROCAL,
+    "AddV2": Word.ADD,
+    "Sub": Word.SUBTRACT,
+    "Mul": Word.MULTIPLY,
+    "RealDiv": Word.DIVIDE,
+    **dict.fromkeys(["Greater", "GreaterEqual", "Less", "LessEqual"], Word.COMPARE),
+    **dict.fromkeys(["Equal", "NotEqual"], Word.MATCH),
+    **dict.fromkeys(["Maximum", "Minimum"], Word.BOUND),
+    "ClipByValue": Word.CLIP,
+    **dict.fromkeys(["Select", "SelectV2"], Word.CHOOSE),
+    **dict.fromkeys(["Relu", "LeakyRelu", "Elu", "Selu", "Sign"], Word.BENT),
+    "Relu6": Word.BENT_TO_SIX,
+    **dict.fromkeys(["Sum", "Mean", "Max", "Min", "Prod"], Word.REDUCE),
+    **dict.fromkeys(
+        [
+            *("Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"),
+            *("SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd"),
+            *("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin"),
+            *("UnsortedSegmentProd", "SparseSegmentSum", "SparseSegmentMean"),
+        ],
+        Word.GATHER,
+    ),
+    "StridedSlice": Word.SLICE,
+}
