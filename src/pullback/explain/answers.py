@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Protocol
 
-from pullback.explain import flow, sources
-from pullback.explain.flow import Size
+from pullback.explain import data, sources
+from pullback.explain.data import Size
 from pullback.explain.recording import Backward, Fact, Numbers, Sizes, nodes_of, values_of
 from pullback.explain.sources import Entry, Gap, Given
 from pullback.program.run import Event, Run
@@ -43,10 +43,6 @@ class Means(Protocol):
     @property
     def framework(self) -> str:
         """What it is called."""
-        ...
-
-    def fact(self, tensor: Any) -> Fact:
-        """What a flow says of a tensor."""
         ...
 
     def recorded(self, event: Event, upstream: Sequence[Any]) -> list[Any]:
@@ -100,7 +96,7 @@ class Answer:
         if truth is None:
             self.lost.add(entry)
 
-    def notes(self, taken_at: flow.Place | None) -> list[str]:
+    def notes(self, taken_at: data.Place | None) -> list[str]:
         """Where sweep and framework do not agree; `taken_at` is where the function itself takes the gradient."""
         largest = max((size.max for size in self.swept.arrived.values()), default=0.0)
         least = sources.least_of(fact.dtype for fact in self.facts.values())
@@ -125,12 +121,12 @@ class Answer:
 
     def nodes(
         self, numbers: Numbers, compiled: Mapping[Event, tuple[Size | None, ...]]
-    ) -> tuple[flow.Node, ...]:
+    ) -> tuple[data.Node, ...]:
         """The operations of the flow."""
         view = self.view
         return tuple(nodes_of(view.events, view.layers, numbers, self.swept, compiled))
 
-    def values(self, numbers: Numbers) -> tuple[flow.Value, ...]:
+    def values(self, numbers: Numbers) -> tuple[data.Value, ...]:
         """The values of the flow."""
         names = {n: e.name for e in self.entries if e.is_variable for n in e.values}
         return tuple(values_of(self.view.events, numbers, self.facts, self.swept.arrived, names))

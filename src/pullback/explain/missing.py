@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pullback.explain import words
-from pullback.explain.flow import Flow, Node, Size, Source
+from pullback.explain.data import FlowData, Node, Size, Source
 from pullback.explain.graph import Cut, Graph, carries
 
 _NO_GRADIENT = "gets no gradient"
@@ -162,7 +162,7 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
     return Cause(node, text, flow.op(node.type).remedy or flow.op("no gradient").remedy)
 
 
-def _raised(flow: Flow, node: Node) -> str:
+def _raised(flow: FlowData, node: Node) -> str:
     """The error that the gradient of a node raised, as the engine has noted it."""
     start = f"the gradient of {node.type}{f' at {node.place}' if node.place else ''} raises "
     return next((note.removeprefix(start) for note in flow.notes if note.startswith(start)), "")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.explain import flow, sizes
-from pullback.explain.flow import Size
+from pullback.explain import data, sizes
+from pullback.explain.data import Size
 from pullback.program.data import Node
 from pullback.program.run import Event, Run
 from pullback.program.sweep import Options, Sweep
@@ -125,11 +125,11 @@ def nodes_of(
     numbers: Numbers,
     swept: Backward,
     compiled: Mapping[Event, tuple[Size | None, ...]],
-) -> Iterator[flow.Node]:
+) -> Iterator[data.Node]:
     """The operations of a flow."""
     for number, (event, layer) in enumerate(zip(events, layers, strict=True)):
         node = event.node
-        yield flow.Node(
+        yield data.Node(
             number, type_of(node), node.name, layer, event.frame.path, node.place, numbers(event.inputs),
             numbers(event.outputs), node.rule, swept.passed.get(event, ()), swept.seconds.get(event, 0.0),
             compiled.get(event, ()),
@@ -141,7 +141,7 @@ def type_of(node: Node) -> str:
     return (node.carries and title_of(node.rule)) or node.op
 
 
-def title_of(rule: flow.Rule) -> str:
+def title_of(rule: data.Rule) -> str:
     """What an operation is called that is there for the sake of its rule; empty for the engine's own."""
     return {"pullback": rule.name, "custom": rule.name, "override": rule.target}.get(rule.kind, "")
 
@@ -152,13 +152,13 @@ def values_of(
     facts: Mapping[int, Fact],
     arrived: Mapping[int, Size],
     variables: Mapping[int, str],
-) -> Iterator[flow.Value]:
+) -> Iterator[data.Value]:
     """The values of a flow."""
     makers = {n: (k, j) for k, event in enumerate(events) for j, n in enumerate(event.outputs)}
     for number, known in numbers.of.items():
         fact = facts[number]
         node, output = makers.get(number, (None, 0))
-        yield flow.Value(
+        yield data.Value(
             known, node, output, fact.shape, fact.dtype, fact.bytes, fact.size, arrived.get(number), False,
             variables.get(number, ""),
         )  # fmt: skip

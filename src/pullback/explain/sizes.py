@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.explain.flow import Size
+from pullback.explain.data import Size
 
 _PLAIN = frozenset("fcbiu")  # kinds of arrays that NumPy computes with
 BLOCK = (

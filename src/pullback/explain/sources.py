@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pullback.explain.flow import Place, Size, Source
+from pullback.explain.data import Place, Size, Source
 from pullback.explain.recording import Numbers
 from pullback.explain.sizes import BLOCK
 from pullback.program.run import Event
@@ -42,6 +42,7 @@ class Entry:
     is_variable: bool = False
     position: int | None = None  # among all leaves of the arguments
     gradient: Size | None = None
+    asked: bool = True
     moves: bool | None = None
     place: Place | None = None
     hints: list[str] = dataclasses.field(default_factory=list[str])
@@ -50,7 +51,7 @@ class Entry:
         """The source as data."""
         return Source(
             self.name, self.kind, numbers(self.values), self.shape, self.dtype, self.gradient, self.layer,
-            self.trainable, self.moves, self.place, tuple(self.hints),
+            self.trainable, self.moves, self.place, self.asked, tuple(self.hints),
         )  # fmt: skip
 
 

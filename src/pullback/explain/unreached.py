@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pullback.explain.flow import Place
+from pullback.explain.data import Place
 from pullback.explain.sources import ASSIGNED, READ_BEFORE, ZEROS, Entry, behind, made_of
 from pullback.program.data import Node, Program
 from pullback.program.run import Event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from pullback.explain.flow import Flow, Node, Place, Size
+from pullback.explain.data import FlowData, Node, Place, Size
 
 TINY = 1e-7  # of the size of float32's rounding: beside a weight of 1, a step of this size is lost
 HUGE = (
@@ -32,7 +32,7 @@ def at(node: Node) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def called(flow: Flow, node: Node) -> str:
+def called(flow: FlowData, node: Node) -> str:
     """An operation as users write it, with its place."""
     return f"{flow.op(node.type).call}{at(node)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pullback.explain import words
-from pullback.explain.flow import Node, Size, Source, Value
+from pullback.explain.data import Node, Size, Source, Value
 from pullback.explain.graph import Cut, Graph, passed_on
 from pullback.explain.missing import cause_at
 

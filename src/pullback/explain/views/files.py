@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pullback.explain.flow import Flow
+from pullback.explain.data import FlowData
 from pullback.explain.residuals import with_residuals
 from pullback.explain.views.compare import Comparison
 from pullback.explain.views.notebook import comparison_page
 from pullback.explain.views.page import flow_page
 
 
-def save_flow(flow: Flow, path: Path) -> None:
+def save_flow(flow: FlowData, path: Path) -> None:
     """Data or page, by the ending of the name."""
     makers = {
         ".html": lambda: flow_page(with_residuals(flow)),
@@ -24,7 +24,7 @@ def save_flow(flow: Flow, path: Path) -> None:
     _write(path, makers)
 
 
-def flow_json(flow: Flow) -> str:
+def flow_json(flow: FlowData) -> str:
     """All of a flow."""
     return as_json(with_residuals(flow).to_dict())
 

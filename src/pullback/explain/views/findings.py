@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pullback.explain.flow import Flow, Source
+from pullback.explain.data import FlowData, Source
+from pullback.explain.nonfinite import first_nonfinite
 from pullback.explain.views.marks import is_expected, of_source
+from pullback.explain.why import why as why_of
 
 MOST_ASKED = 200  # a question walks the flow; nobody reads more answers than this
 
@@ -47,17 +49,20 @@ class Findings:
         return not (self.nonfinite or self.missing or self.zero)
 
 
-def findings(flow: Flow) -> Findings:
+def findings(flow: FlowData) -> Findings:
     """Ask a flow what is wrong."""
-    first = flow.first_nonfinite()
+    first = first_nonfinite(flow)
     answers = tuple(_answer(flow, index) for index in range(len(flow.sources)))
     if first is None:
         return Findings("", None, answers, flow.notes)
-    return Findings(str(first), first.node.id if first.node else None, answers, flow.notes)
+    node = next(
+        (node.id for node in flow.nodes if node is first.node), None
+    )  # if it is of this one
+    return Findings(str(first), node, answers, flow.notes)
 
 
-def _answer(flow: Flow, index: int) -> Answer:
-    source = flow.sources[index]
+def _answer(flow: FlowData, index: int) -> Answer:
+    flow, source = flow.flow_of(flow.sources[index])
     asked = index < MOST_ASKED and bool(of_source(source))
-    why = flow.why(source.name) if asked else ""
+    why = why_of(flow, source.name) if asked else ""
     return Answer(source, index, why, is_expected(source))

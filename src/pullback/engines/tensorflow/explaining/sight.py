@@ -422,7 +422,8 @@ class Sight(Watcher):
     def kept(self, given: Iterable[Any]) -> Mapping[int, int]:
         """Bytes by value, each buffer once; what was there before, such as weights and inputs, is not counted."""
         gc.collect()
-        known = {explaining.address(_tensor(thing)) for thing in given}
+        with self.rest():
+            known = {explaining.address(_tensor(thing)) for thing in given}
         found: dict[int, int] = {}
         for number, reference in sorted(self._alive.items()):
             tensor = reference()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from pullback.engines.tensorflow.tf_private import explaining, explaining_hooks
 from pullback.errors import ExplainError
 from pullback.extend import Answer, Event, Run, View, flow, look_into, recording, sources
 
+_MOST = 8  # gradients besides the one that is explained, of a step that takes many
 Measure = Callable[["int | None", Mapping[int, int]], Mapping[int, int]]
 
 
@@ -53,9 +54,16 @@ class Means:
         self.made: Run = sight.made
         self.recorded = sight.recorded
         self.sizes = recording.Sizes(size_of)
+        self._facts: dict[int, recording.Fact] = {}
 
-    def fact(self, tensor: Any) -> recording.Fact:
-        """What a flow says of a tensor."""
+    def facts_of(self, values: Iterable[int]) -> Mapping[int, recording.Fact]:
+        """What a flow says of values of the run."""
+        for number in values:
+            if number not in self._facts:
+                self._facts[number] = self._fact(self.made.values[number])
+        return self._facts
+
+    def _fact(self, tensor: Any) -> recording.Fact:
         shape = tuple(private.concrete_shape(tensor))
         return recording.Fact(shape, tensor.dtype.name, bytes_of(tensor), self.sizes.of(tensor))
 
@@ -66,16 +74,18 @@ def _array(gradient: Any) -> Any:
 
 
 def flow_of(ran: Ran, measure: Measure, began: float) -> flow.Flow:
-    """The flow of a run; of a step, that of the gradient which is explained."""
-    return Telling(ran, ran.step).flow(measure, began)
+    """The flow of a run; of a step, that of the gradient which is explained, with the others."""
+    means = Means(ran.sight)
+    calls = [call for call in ran.gradients.asked if call is not ran.step][-_MOST:]
+    others = [Telling(ran, means, call).flow(measure, began) for call in calls if ran.step]
+    return replace(Telling(ran, means, ran.step).flow(measure, began), others=tuple(others))
 
 
 class Telling:
     """One gradient of a run."""
 
-    def __init__(self, ran: Ran, step: steps.Asked | None) -> None:
-        self.ran, self.step, self.sight = ran, step, ran.sight
-        self.means = Means(ran.sight)
+    def __init__(self, ran: Ran, means: Means, step: steps.Asked | None) -> None:
+        self.ran, self.means, self.step, self.sight = ran, means, step, ran.sight
         self.notes: list[str] = [weighing.NOTE] if ran.weighted else []
         self.refused = False  # whether TensorFlow raises in place of giving gradients
         made = ran.sight.made
@@ -88,31 +98,27 @@ class Telling:
         truth = self._truth(entries, outputs)
         view = self._view(outputs)
         numbers = recording.Numbers(view.events, view.given, view.outputs)
-        facts = {n: self.means.fact(self.sight.made.values[n]) for n in numbers.of}
+        facts = self.means.facts_of(numbers.of)
         answer = Answer(self.means, view, entries, facts)
         compiler = self._compiler(truth)
         asked = frozenset(private.number_of(getattr(e.thing, "handle", e.thing)) for e in entries)
         # Our own rules ask what a gradient is taken of, which a tape would tell.
         with explaining_hooks.numbers_asked_for(asked):
-            answer.sweep(truth, compiler.look if compiler else None, lets_go=True)
+            is_last = self.step is ran.step
+            answer.sweep(truth, compiler.look if compiler else None, lets_go=is_last)
         if self.refused:
             for entry in entries:
                 entry.gradient = None
         else:
             self.notes += answer.notes(self.step.place if self.step else None)
         self._note_errors(answer)
-        trials = Trials(
-            ran.subject,
-            ran.lines,
-            ran.state,
-            self.sight.known,
-            [e for e in entries if e.kind == "tensor"],
-        )
+        tensors = [e for e in entries if e.kind == "tensor"]
+        call = next((k for k, c in enumerate(ran.gradients.asked) if c is self.step), None)
+        trials = Trials(ran.subject, ran.lines, ran.state, self.sight.known, tensors, call)
         not_taken = self.sight.interpreter.not_taken
         look_into(entries, view.events, view.starts, lambda: not_taken, trials)
         wanted = ran.sources.wanted(entries)
         nodes = answer.nodes(numbers, compiler.found if compiler else {})
-        call = ran.gradients.asked.index(self.step) if self.step else None
         return flow.Flow(
             ran.subject.name,
             "tensorflow",
@@ -149,7 +155,7 @@ class Telling:
                 "optimizer divides by it"
             )
         others = len(ran.gradients.asked) - 1
-        if others:
+        if others and step is ran.step:
             self.notes.append(
                 f"{ran.subject.name} takes {others + 1} gradients; this is the last one, taken at {step.place}"
             )
@@ -166,8 +172,14 @@ class Telling:
         def is_read(thing: Any) -> bool:
             return not read.isdisjoint(met(thing))
 
-        more = self.step.sources if self.step else ()
+        calls = ran.gradients.asked if self.step else ()
+        more = [source for call in calls for source in call.sources]
         found = ran.sources.entries(ran.tape.watched_variables(), met, is_read, more)
+        if self.step is not None and len(calls) > 1:
+            of_others = {id(s) for call in calls if call is not self.step for s in call.sources}
+            own = {id(s) for s in self.step.sources}
+            for entry in found:
+                entry.asked = id(entry.thing) in own or id(entry.thing) not in of_others
         if not any(entry.flows for entry in found):
             raise ExplainError(
                 f"{ran.subject.name} takes nothing differentiable: it was given {ran.subject.given}, and reads no "
