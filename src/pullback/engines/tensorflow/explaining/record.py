@@ -15,7 +15,8 @@ import tensorflow as tf
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
 from pullback.engines.tensorflow.explaining import steps, telling, weighing
-from pullback.engines.tensorflow.explaining.sight import GraphReader, Sight
+from pullback.engines.tensorflow.explaining.reading import GraphReader
+from pullback.engines.tensorflow.explaining.sight import Sight
 from pullback.engines.tensorflow.explaining.sources import Sources
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
 from pullback.engines.tensorflow.probing.arguments import outputs_of
