@@ -151,7 +151,7 @@ def _operations_of(function: Any, args: Any) -> Iterator[tuple[Any, list[Any]]]:
 
     from pullback.engines.tensorflow.auditing.calls import floating
     from pullback.engines.tensorflow.programs import PROGRAMS
-    from pullback.program.run import CALLS, run
+    from pullback.program.run import CALLS, run_program
 
     def every(*xs: Any) -> list[Any]:
         with tf.GradientTape() as tape:
@@ -160,7 +160,7 @@ def _operations_of(function: Any, args: Any) -> Iterator[tuple[Any, list[Any]]]:
         return [ys, tape.gradient(ys, xs, [tf.ones_like(y) for y in ys])]
 
     try:
-        made = run(PROGRAMS, PROGRAMS.trace(every, args), args, entered=CALLS)
+        made = run_program(PROGRAMS, PROGRAMS.trace(every, args), args, entered=CALLS)
     except Exception:  # what cannot be traced has no operations to be run alone
         return
     for event in made.events:

@@ -123,8 +123,6 @@ from pullback.check.probe import OutsideDomain as OutsideDomain
 from pullback.check.probe import Probe as Probe
 from pullback.check.probe import Raised as Raised
 from pullback.check.probe import RuleFault as RuleFault
-from pullback.check.probe import Step as Step
-from pullback.check.probe import StepValues as StepValues
 from pullback.check.probe import Traced as Traced
 from pullback.check.probe import Unsupported as Unsupported
 from pullback.check.probe import Why as Why
@@ -159,6 +157,7 @@ from pullback.program.run import Event as Event
 from pullback.program.run import Frame as Frame
 from pullback.program.run import Run as Run
 from pullback.program.run import Runner as Runner
+from pullback.program.run import run_program as run_program
 from pullback.program.sweep import rule_gradients as rule_gradients
 from pullback.program.words import Word as Word
 from pullback.rules._lrp import absorbed as absorbed

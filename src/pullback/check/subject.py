@@ -1,6 +1,7 @@
 """One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -16,12 +17,13 @@ from pullback.check.probe import (
     Leaf,
     OutsideDomain,
     Probe,
-    Steps,
     Traced,
     Unsupported,
 )
 from pullback.check.programs.facts import Margins, facts_of
 from pullback.check.programs.rule import RuleProgram
+from pullback.check.programs.steps import Steps, own_gradients
+from pullback.check.programs.wrong import wrong_in_rule, wrong_operations
 
 _Made = TypeVar("_Made")
 
@@ -216,8 +218,21 @@ class Subject:
     def own_vjp(self, x: Array, w: Array) -> Array | None:
         """The gradient by the program's own derivative, custom gradients left out, where it can be had."""
         self.spend()
-        found = self.truth.own_vjp(self.inputs.split(x), self.upstream(w))
-        return None if isinstance(found, Unsupported) else self.known(self.inputs.join(found))
+        traced = self._function
+        if traced is None:
+            return None
+        try:
+            found = own_gradients(traced, self.inputs.split(x), self.upstream(w))
+        except Exception:  # of the engine's operations any may have no gradient, or none that runs
+            self._function = None
+            return None
+        return self.known(self.inputs.join(found))
+
+    @functools.cached_property
+    def _function(self) -> Traced | None:
+        """The function as a program that does the same in every run, where it can be had."""
+        found = self.truth.traced_function()
+        return None if isinstance(found, Unsupported) or not found.repeats else found
 
     def reference_vjp(self, x: Array, w: Array) -> Array:
         """The gradient that the reference rule gives."""
@@ -227,8 +242,35 @@ class Subject:
 
     def steps(self) -> Steps | None:
         """The program whose derivative `own_vjp` gives, operation by operation, where it can be had."""
-        found = self.truth.program_steps()
-        return None if isinstance(found, Unsupported) else found
+        return self._steps
+
+    @functools.cached_property
+    def _steps(self) -> Steps | None:
+        try:
+            return self._function and Steps(self._function, self.truth.start())
+        except Exception:  # as above
+            return None
+
+    def wrong_operations(self, x: Array, order: int) -> tuple[str, ...]:
+        """The engine's own operations whose derivative of this order is wrong at `x`, where that can be told."""
+        traced = self.rule.traced_function()
+        if isinstance(traced, Unsupported):
+            return ()
+        try:
+            return wrong_operations(traced, self.inputs.split(x), (), order)
+        except Exception:  # whom to blame is a help, never a verdict
+            return ()
+
+    def wrong_in_rule(self, x: Array, w: Array) -> tuple[str, ...]:
+        """Those that function or rule are made of, whose derivative is wrong: it spoils that of a right rule."""
+        place = self.inputs.split(x), self.upstream(w)
+        traced = self.rule.traced(*place)
+        if isinstance(traced, Unsupported):
+            return ()
+        try:
+            return wrong_in_rule(traced, *place)
+        except Exception:  # as above
+            return ()
 
     def rule_program(self, x: Array, w: Array) -> RuleProgram | None:
         """Function and rule as one program, where it can be had."""

@@ -91,6 +91,34 @@ class ProgramEngine(Protocol):
         """The gradients of an operation's inputs by the engine's own rule; upstream is `None` where nothing arrived."""
         ...
 
+    def jvp(
+        self,
+        node: Node,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        tangents: Sequence[Any],
+        dtype: str,
+    ) -> list[Any]:
+        """The tangents of an operation's results; a tangent is `None` where nothing moves."""
+        ...
+
+    def second(
+        self,
+        node: Node,
+        inputs: Sequence[Any],
+        upstream: Sequence[Any],
+        directions: Sequence[Any],
+        dtype: str,
+    ) -> list[Any]:
+        """The gradients of ⟨directions, `vjp`⟩ by an operation's inputs; a direction is `None` where there is none."""
+        ...
+
+    def misread(
+        self, node: Node, inputs: Sequence[Any], upstream: Sequence[Any]
+    ) -> Sequence[tuple[str, Sequence[Any]]]:
+        """How an operation's derivative may be taken wrongly, and the gradients of its inputs that follow."""
+        ...
+
     def rule(self, node: Node) -> RuleBody:
         """The gradient that somebody wrote for a node."""
         ...

@@ -6,8 +6,8 @@ single events as well, so that every run of a program has the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pullback.program.data import Node, NodeKind, Program
@@ -113,12 +113,8 @@ class Changes:
             (node, k) in self.operands for k in range(len(node.inputs))
         )
 
-    def read(self, node: Node, inputs: Sequence[Any]) -> list[Any]:
-        """What a node reads."""
-        return [self.operands.get((node, k), _same)(value) for k, value in enumerate(inputs)]
 
-
-def run(
+def run_program(
     engine: ProgramEngine,
     program: Program,
     inputs: Sequence[Any],
@@ -245,28 +241,44 @@ class AnotherWay(ValueError):
     """A change would take the run through other branches or more steps of a loop."""
 
 
-def again(
-    made: Run, changes: Changes, events: Iterable[Event] | None = None
-) -> Callable[[int], Any]:
-    """The values of a run with changes in it, by number: only what follows from them is computed.
+def again(made: Run, changes: Changes, events: Collection[Event] | None = None) -> Run:
+    """A run with changes in it, its values by the same numbers: only what follows from them is computed.
 
-    `events` are those that count, where not all do.
+    `events` are those that count, where not all do. An operand that is another one has a number of its own.
     """
-    new: dict[int, Any] = {}
-    for event in made.events if events is None else events:
-        if any(number in new for number in event.inputs) or changes.concern(event.node):
-            before = [made.values[number] for number in event.inputs]
-            taken = [new.get(number, made.values[number]) for number in event.inputs]
-            taken = changes.read(event.node, taken)
-            if event.node in changes.instead:
-                found = changes.instead[event.node](taken)
-            else:
-                found = _changed(made, event, taken, before)
-            new.update(zip(event.outputs, found, strict=True))
+    new = replace(made, values=list(made.values), events=list(made.events))
+    changed = set[int]()
+    for k, event in enumerate(made.events):
+        if events is not None and event not in events:
+            continue
+        concerned = changes.concern(event.node)
+        if not concerned and changed.isdisjoint(event.inputs):
+            continue
+        if concerned:
+            event = new.events[k] = _with_operands(new, event, changes)
+        taken = [new.values[number] for number in event.inputs]
+        if event.node in changes.instead:
+            found = changes.instead[event.node](taken)
+        else:
+            before = [made.values[number] for number in made.events[k].inputs]
+            found = _changed(made, event, taken, before)
+        for number, value in zip(event.outputs, found, strict=True):
+            new.values[number] = value
+        changed.update(event.outputs)
     for number, chosen in made.choices:
-        if number in new and made.engine.choice(new[number]) != chosen:
+        if number in changed and made.engine.choice(new.values[number]) != chosen:
             raise AnotherWay("another branch would be taken")
-    return lambda number: new[number] if number in new else made.values[number]
+    return new
+
+
+def _with_operands(new: Run, event: Event, changes: Changes) -> Event:
+    inputs = tuple(
+        new.add(changes.operands[event.node, j](new.values[number]))
+        if (event.node, j) in changes.operands
+        else number
+        for j, number in enumerate(event.inputs)
+    )
+    return replace(event, inputs=inputs)
 
 
 def _changed(made: Run, event: Event, taken: list[Any], before: list[Any]) -> list[Any]:
@@ -276,10 +288,6 @@ def _changed(made: Run, event: Event, taken: list[Any], before: list[Any]) -> li
     if is_open(engine, node) or not all(map(engine.has_form_of, taken, before)):
         raise Refused(f"{node.op} is run on nothing but what the program gives it")
     return run_whole(engine, node, taken, made.dtype, event.frame).results
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 # what other numbers may do inside of a node

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pullback.program.data import NodeKind, RuleBody
-from pullback.program.run import Event, Run, run, run_whole
+from pullback.program.run import Event, Run, run_program, run_whole
 
 # What a node passes on, given what arrived at its results; `None` for what is as usual.
 Edit = Callable[[Event, Sequence[Any], list[Any]], "list[Any]"]
@@ -123,15 +123,22 @@ def passed_on(made: Run, event: Event, upstream: Sequence[Any], options: Options
     inputs, outputs = (
         [made.values[number] for number in numbers] for numbers in (event.inputs, event.outputs)
     )
-    if node.kind is not NodeKind.OPERATION:
-        return _by_bodies(made, event, inputs, upstream, options)
-    return made.engine.vjp(node, inputs, outputs, upstream, made.dtype)
+    return differentiated(made, event, inputs, outputs, upstream, options)
 
 
-def _by_bodies(
-    made: Run, event: Event, inputs: list[Any], upstream: Sequence[Any], options: Options
+def differentiated(
+    made: Run,
+    event: Event,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    upstream: Sequence[Any],
+    options: Options,
 ) -> list[Any]:
-    """Through what a branch or loop that is one event runs inside."""
+    """What a node gives by the rule of its type, at other values than those of the run perhaps."""
+    node = event.node
+    if node.kind is NodeKind.OPERATION:
+        return made.engine.vjp(node, inputs, outputs, upstream, made.dtype)
+    # through what a branch or loop that is one event runs inside
     whole = run_whole(made.engine, event.node, inputs, made.dtype, event.frame)
     starts: dict[int, list[Any]] = {}
     for number, gradient in zip(whole.outputs, upstream, strict=True):
@@ -161,7 +168,7 @@ def run_rule(made: Run, event: Event, rule: RuleBody, upstream: Sequence[Any]) -
         for number, g in zip(event.outputs, upstream, strict=True)
     ]
     read = [event.frame.value(*where) for where in rule.reads]
-    return run(engine, rule.program, [*given, *read], dtype=made.dtype, outer=event.frame)
+    return run_program(engine, rule.program, [*given, *read], dtype=made.dtype, outer=event.frame)
 
 
 def _depending(made: Run, sources: frozenset[int]) -> set[int]:

@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 from pullback.check import check
+from pullback.check.programs.steps import Steps, own_gradients
+from pullback.check.programs.wrong import wrong_operations
 from pullback.engines.tensorflow.probing import make_probe
 from pullback.engines.tensorflow.state import reachable_variables
 from pullback.errors import CheckError
@@ -275,21 +277,21 @@ def test_nothing_that_a_probe_runs_changes_what_runs_after_it():
     others = [np.ones(M.shape)]
     steps = []
     for run in (
-        lambda: probe.own_vjp(xs, ws),
+        lambda: own_gradients(probe.traced_function(), xs, ws),
         lambda: probe.claims(xs, ws, xs, second=True),
         lambda: probe.vjp_after(xs, others, ws),
         lambda: probe.traced(xs, ws),
-        lambda: probe.wrong_ops(xs, 1),
+        lambda: wrong_operations(probe.traced_function(), xs, (), 1),
         lambda: probe.in_mode("tf.function, tape outside", xs, ws, xs),
         lambda: probe.in_mode("tf.function, tape inside", xs, ws, xs),
-        lambda: steps.append(probe.program_steps().values(xs, ws)),
+        lambda: steps.append(Steps(probe.traced_function(), xs).at(xs, ws)),
     ):
         run()
         np.testing.assert_array_equal(probe.values(xs)[0], first)
         np.testing.assert_array_equal(probe.vjp(xs, ws)[1][0], wanted)
-    np.testing.assert_allclose(probe.own_vjp(xs, ws)[0], wanted)
+    np.testing.assert_allclose(own_gradients(probe.traced_function(), xs, ws)[0], wanted)
     np.testing.assert_allclose(steps[0].outputs[-1][0], first)
-    assert probe.wrong_ops(xs, 1) == ()
+    assert wrong_operations(probe.traced_function(), xs, (), 1) == ()
     probe.close()
 
 

@@ -13,9 +13,10 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
-from pullback.check.diagnosis.inside import Edge, Inside
+from pullback.check.diagnosis.inside import Inside
 from pullback.check.diagnosis.moves import MIXING, moves
 from pullback.check.probe import Array, OutsideDomain, Step
+from pullback.check.programs.steps import Edge
 
 Other = Callable[[Array], Array]
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod")

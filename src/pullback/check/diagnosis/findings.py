@@ -46,16 +46,15 @@ def blame(course: Course, problem: Problem, order: int) -> str:
     is_spent = subject.budget is not None and subject.budget.is_spent
     if point is None or subject.reference is not None or is_spent:
         return ""
-    xs = subject.inputs.split(point.x)
     if not course.reads_custom():
-        found = subject.rule.wrong_ops(xs, order)
+        found = subject.wrong_operations(point.x, order)
         stopped = [name for name in found if ":" in name]  # where somebody wrote that
         if stopped:
             return f": {words.stopped(stopped[0])}"
         names = ", ".join(found)
         of = f"the engine's own gradient of {names} is wrong there, no rule of yours"
     elif order > 1:
-        names = ", ".join(subject.rule.wrong_in_rule(xs, subject.upstream(course.upstream)))
+        names = ", ".join(subject.wrong_in_rule(point.x, course.upstream))
         of = f"the engine's own gradient of {names} is wrong there, and the rule is differentiated through it"
     else:
         return ""

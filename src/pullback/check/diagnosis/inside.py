@@ -4,7 +4,7 @@ What a change of a cotangent adds to the gradient is linear in it, so its produc
 the tangent of that input: a slip is dismissed by a few products, and only what is left is pulled back to the inputs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,51 +12,39 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
-from pullback.check.probe import Array, OutsideDomain, Steps
+from pullback.check.probe import Array, OutsideDomain
+from pullback.check.programs.steps import At as Point
+from pullback.check.programs.steps import Edge, Nested, Slips, Steps
 from pullback.check.report import FindingKind
 from pullback.check.search import directions
-
-Edge = tuple[int, int]
-Nested = Sequence[Sequence[Array]]
 
 
 @dataclass(frozen=True)
 class At:
-    """The program at one draw: values, cotangents of results, and `back`, the cotangents of inputs.
+    """The program at one draw, and `back`, the cotangents of inputs."""
 
-    `held` are operands that do not depend on the arguments.
-    """
-
-    inputs: Nested
-    outputs: Nested
-    cotangents: Nested
+    point: Point
     back: Nested
-    held: Nested = ()
 
+    @property
+    def inputs(self) -> Nested:
+        """Of every step."""
+        return self.point.inputs
 
-@dataclass(frozen=True)
-class Sweep:
-    """One way back through the program: the values that steps are differentiated at, and what flows along edges.
+    @property
+    def outputs(self) -> Nested:
+        """Of every step."""
+        return self.point.outputs
 
-    That is what a step makes of what comes to it times `factors`, and what comes to it times `own`.
-    """
+    @property
+    def cotangents(self) -> Nested:
+        """Of the results of every step."""
+        return self.point.cotangents
 
-    inputs: list[list[Array]]
-    factors: list[list[Array]]
-    own: list[list[Array]]
-
-    def put(self, s: int, i: int, value: Array) -> None:
-        """Differentiate a step at another value."""
-        self.inputs[s][i] = np.asarray(value, self.inputs[s][i].dtype)
-
-    def scale(self, s: int, j: int, number: float) -> None:
-        """Multiply what flows back along an edge."""
-        self.factors[s][j] = number * self.factors[s][j]
-
-    def take(self, s: int, j: int, derivative: Array) -> None:
-        """Take something for the derivative of a step."""
-        self.scale(s, j, 0)
-        self.own[s][j] = derivative
+    @property
+    def held(self) -> Nested:
+        """Operands that do not depend on the arguments."""
+        return self.point.held
 
 
 # A changed cotangent: of a step's input number j, given the program at a draw.
@@ -69,7 +57,6 @@ class Inside:
     def __init__(self, case: Case, steps: Steps) -> None:
         self.case, self.program, self.steps = case, steps, steps.steps
         self.known: dict[Draw, At] = case.draws.inside
-        self.altering: dict[Draw, Callable[[Nested], list[Array]]] = {}
         self.here, rng = case.draws.fit[0], np.random.default_rng(3)
         gap = np.where(np.isfinite(self.here.g), self.here.r - self.here.g, 0.0)
         self.tangents: list[Nested] = []
@@ -77,28 +64,27 @@ class Inside:
         for _ in range(n.FEW_ELEMENTS):
             u = np.zeros(gap.size)
             u[case.span] = directions.generic(rng, case.layout, self.here.x)[case.span]
-            self.tangents.append(steps.tangents(self._xs(self.here), case.layout.split(u)))
+            self.tangents.append(steps.tangents(self.at(self.here).point, case.layout.split(u)))
             target.append(float(np.sum(gap * u)))
         self.target = np.array(target)
 
     def at(self, draw: Draw) -> At:
         """The program at a draw, run once."""
         if draw not in self.known:
-            found = self.program.values(self._xs(draw), self.case.subject.upstream(draw.w))
-            back = self.program.local(self._xs(draw), found.inputs, found.cotangents)
-            self.known[draw] = At(found.inputs, found.outputs, found.cotangents, back, found.held)
+            found = self.program.at(self._xs(draw), self.case.subject.upstream(draw.w))
+            back = self.program.local(found, found.inputs, found.cotangents)
+            self.known[draw] = At(found, back)
         return self.known[draw]
 
     def local(self, draw: Draw, inputs: Nested, cotangents: Nested) -> Nested:
         """What every step makes of other values and cotangents."""
-        return self.program.local(self._xs(draw), inputs, cotangents)
+        return self.program.local(self._point(draw), inputs, cotangents)
 
     def altered(self, draw: Draw, held: Nested) -> Array:
         """The gradient of the program with other operands."""
-        if draw not in self.altering:
-            ws = self.case.subject.upstream(draw.w)
-            self.altering[draw] = self.program.altering(self._xs(draw), ws, self.at(draw).held)
-        return self.case.part(self.case.layout.join(self.altering[draw](held)))
+        self.case.subject.spend(0)
+        found = self.program.altered(self.at(draw).point, held)
+        return self.case.part(self.case.layout.join(found))
 
     def product(self, edge: Edge, change: Array) -> Array:
         """What a change at an edge adds to the gradient, along each direction."""
@@ -128,10 +114,11 @@ class Inside:
 
         def predict(draw: Draw) -> Array:
             at = self.at(draw)
-            added = [[np.zeros_like(c) for c in step] for step in at.back]
-            for (s, j), change in changes.items():
-                added[s][j] = np.asarray(change(at, draw) - at.back[s][j], at.back[s][j].dtype)
-            pulled = self.program.pull(self._xs(draw), added)
+            added = {
+                (s, j): np.asarray(change(at, draw) - at.back[s][j], at.back[s][j].dtype)
+                for (s, j), change in changes.items()
+            }
+            pulled = self.program.pull(self._point(draw), added)
             return self.case.g(draw) + self.case.part(self.case.layout.join(pulled))
 
         return Explanation(kind, text, predict)
@@ -146,27 +133,25 @@ class Inside:
         kind: FindingKind,
         text: str,
         steps: Iterable[int],
-        change: Callable[[At, Sweep, int], None],
+        change: Callable[[At, Slips, int], None],
     ) -> Explanation:
         """The gradient with slips in several steps that depend on one another."""
 
         def predict(draw: Draw) -> Array:
-            at, ws = self.at(draw), self.case.subject.upstream(draw.w)
-            sweep = Sweep(
-                [list(step) for step in at.inputs],
-                [[np.ones((), a.dtype) for a in step] for step in at.inputs],
-                [[np.zeros_like(a) for a in step] for step in at.inputs],
-            )
+            at, slips = self.at(draw), Slips()
             for s in steps:
-                change(at, sweep, s)
-            swept = sweep.inputs, sweep.factors, sweep.own
+                change(at, slips, s)
             try:
-                pulled = self.program.swept(self._xs(draw), ws, *swept)
+                pulled = self.program.slipped(self._point(draw), slips)
             except OutsideDomain:  # shapes that do not fit
                 return np.full(self.case.shape, np.nan)
             return self.case.part(self.case.layout.join(pulled))
 
         return Explanation(kind, text, predict)
+
+    def _point(self, draw: Draw) -> Point:
+        self.case.subject.spend()
+        return self.at(draw).point
 
     def _xs(self, draw: Draw) -> list[Array]:
         self.case.subject.spend()

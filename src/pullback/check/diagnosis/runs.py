@@ -11,12 +11,13 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.explanations import Explanation
-from pullback.check.diagnosis.inside import At, Inside, Sweep
+from pullback.check.diagnosis.inside import At, Inside
 from pullback.check.probe import Array
+from pullback.check.programs.steps import Slips
 from pullback.check.report import FindingKind
 
 # A kind, what is said, the steps that have the slip, and what is done to one of them.
-Slip = tuple[FindingKind, str, Sequence[int], Callable[[At, Sweep, int], None]]
+Slip = tuple[FindingKind, str, Sequence[int], Callable[[At, Slips, int], None]]
 
 
 def runs(inside: Inside) -> Iterator[Explanation]:
@@ -81,9 +82,9 @@ def _neighbours(inside: Inside, group: list[int]) -> Iterator[Slip]:
     for i in range(len(step.inputs)):
         for by in sorted(range(-reach, reach + 1), key=abs):
 
-            def change(a: At, w: Sweep, s: int, i: int = i, by: int = by) -> None:
+            def change(a: At, w: Slips, s: int, i: int = i, by: int = by) -> None:
                 for value in there(a, s, i, by):
-                    w.put(s, i, value)
+                    w.put(s, i, value, a.inputs[s][i].dtype)
 
             if there(at, usual, i, by):
                 op, where = inside.steps[usual + by].op, "later" if by > 0 else "earlier"

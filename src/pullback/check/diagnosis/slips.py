@@ -14,10 +14,11 @@ from pullback.check import numbers as n
 from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Explanation
-from pullback.check.diagnosis.inside import At, Change, Edge, Inside, Sweep
+from pullback.check.diagnosis.inside import At, Change, Inside
 from pullback.check.diagnosis.moves import FORMS, forms, moves
 from pullback.check.diagnosis.whole import lies_over
-from pullback.check.probe import Array, StepValues
+from pullback.check.probe import Array
+from pullback.check.programs.steps import Edge, Slips
 from pullback.check.report import FindingKind
 
 
@@ -44,9 +45,8 @@ def scaled(inside: Inside, *, unlike: bool = False) -> Iterator[Explanation]:
         kind = "slip" if any(numbers) else "term"
         if len(groups) > 1 and inside.is_whole:  # one of them may lie on the way from the other
 
-            def change(_: At, w: Sweep, s: int, factors: dict[Edge, float] = factors) -> None:
-                for j in range(len(w.factors[s])):
-                    w.scale(s, j, factors.get((s, j), 1.0))
+            def change(_: At, w: Slips, s: int, factors: dict[Edge, float] = factors) -> None:
+                w.factors.update((edge, f) for edge, f in factors.items() if edge[0] == s)
 
             yield inside.swept(kind, text, {s for s, _ in factors}, change)
         elif not unlike:
@@ -73,22 +73,19 @@ def _parallel(a: Array, b: Array) -> bool:
 def optioned(inside: Inside) -> Iterator[Explanation]:
     """An option of one operation taken wrongly: another axis, the other direction, an operand transposed."""
     at = inside.at(inside.here)
-    found = _variants(inside, at, inside.here)
+    found = _variants(inside, at)
     for s, made in enumerate(found):
         for v, (how, back) in enumerate(made):
 
-            def change(a: At, d: Draw, j: int, s: int = s, v: int = v) -> Array:
-                return _variants(inside, a, d)[s][v][1][j]
+            def change(a: At, _: Draw, j: int, s: int = s, v: int = v) -> Array:
+                return _variants(inside, a)[s][v][1][j]
 
             yield from _fitting(inside, s, how, back, change)
 
 
-def _variants(
-    inside: Inside, at: At, draw: Draw
-) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
+def _variants(inside: Inside, at: At) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
     inside.case.subject.spend()
-    xs = inside.case.layout.split(draw.x)
-    return inside.program.variants(xs, StepValues(at.inputs, at.outputs, at.cotangents, at.held))
+    return inside.program.misread(at.point)
 
 
 def _fitting(

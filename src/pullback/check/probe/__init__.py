@@ -20,8 +20,6 @@ import numpy as np
 from pullback.check.probe.program import Array as Array
 from pullback.check.probe.program import Arrays as Arrays
 from pullback.check.probe.program import Step as Step
-from pullback.check.probe.program import Steps as Steps
-from pullback.check.probe.program import StepValues as StepValues
 from pullback.check.probe.trying import Ran as Ran
 from pullback.check.probe.trying import Reached as Reached
 from pullback.program.data import Program
@@ -233,24 +231,12 @@ class Probe(Protocol):
         """The rule at `xs`, run only after another call of the function at `others`."""
         ...
 
-    def own_vjp(self, xs: Arrays, ws: Arrays) -> Sequence[Array | None] | Unsupported:
-        """The gradient by the engine's own derivative of the program, with every custom gradient left out."""
-        ...
-
-    def program_steps(self) -> Steps | Unsupported:
-        """The program whose derivative `own_vjp` gives, operation by operation."""
+    def traced_function(self) -> Traced | Unsupported:
+        """The function alone as a program, of its inputs to its outputs."""
         ...
 
     def traced(self, xs: Arrays, ws: Arrays, *, as_given: bool = False) -> Traced | Unsupported:
         """Function and rule as one program; `as_given`: at the precision of the arguments."""
-        ...
-
-    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
-        """The engine's own operations whose derivative of this order is wrong at `xs`, where that can be told."""
-        ...
-
-    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
-        """Those that function or rule are made of, whose derivative is wrong: it spoils that of a right rule."""
         ...
 
     def modes(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pullback.program.queries import (
     turns,
     view_of,
 )
-from pullback.program.run import CALLS, Run, run
+from pullback.program.run import CALLS, Run, run_program
 from pullback.program.sweep import sweep
 
 # More constants than this, or larger ones, are not thresholds that a check should go to.
@@ -76,7 +76,9 @@ class Margins:
     def _run(self, xs: Arrays) -> Run:
         engine = self.traced.engine
         try:
-            return run(engine, self.traced.program, self.traced.feed(xs, self.ws), entered=CALLS)
+            return run_program(
+                engine, self.traced.program, self.traced.feed(xs, self.ws), entered=CALLS
+            )
         except engine.refusals as error:
             raise OutsideDomain(str(error)) from error
 

@@ -16,7 +16,7 @@ from pullback.check.programs.arrays import as_array
 from pullback.program.places import assigned, statement
 from pullback.program.protocol import Alternative
 from pullback.program.queries import view_of
-from pullback.program.run import CALLS, Changes, Event, Run, again, run
+from pullback.program.run import CALLS, Changes, Event, Run, again, run_program
 from pullback.program.words import Word
 
 # Tensors of more numbers in all would make thousands of changes slow, and fill the memory at many points.
@@ -85,7 +85,7 @@ class RuleProgram:
     def at(self, xs: Arrays, ws: Arrays) -> Run:
         """The program run at a point."""
         feed = self.traced.feed(xs, ws)
-        return run(self.engine, self.traced.program, feed, entered=CALLS)
+        return run_program(self.engine, self.traced.program, feed, entered=CALLS)
 
     def arrays(self, made: Run) -> list[Array]:
         """Every tensor of numbers of a run."""
@@ -123,10 +123,10 @@ class RuleProgram:
             },
             {events[k].node: self.ways[k][way].run for k, way in options.items()},
         )
-        value = again(made, changes, events)
+        changed = again(made, changes, frozenset(events))
         found: list[Array | None] = []
         for j, which in enumerate(self.traced.gradients):
-            tensor = None if which is None else value(made.outputs[which])
+            tensor = None if which is None else changed.values[made.outputs[which]]
             if tensor is not None and (change := operands.get((last, j))):
                 tensor = self._on_tensors(change)(tensor)
             found.append(None if tensor is None else as_array(self.engine, tensor))

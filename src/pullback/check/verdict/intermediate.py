@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from pullback.check import numbers as n
-from pullback.check.probe import Array, Step, StepValues
+from pullback.check.probe import Array, Step
+from pullback.check.programs.steps import At
 from pullback.check.subject import Subject
 
 
@@ -73,9 +74,9 @@ def _results(subject: Subject, x: Array, w: Array) -> Iterable[tuple[Step, Seque
     return zip(steps.steps, found.outputs, strict=True) if steps and found else ()
 
 
-def _found(subject: Subject, x: Array, w: Array) -> StepValues | None:
+def _found(subject: Subject, x: Array, w: Array) -> At | None:
     steps = subject.steps() if subject.own_vjp(x, w) is not None else None
     if steps is None:
         return None
     subject.spend()
-    return steps.values(subject.inputs.split(x), subject.upstream(w))
+    return steps.at(subject.inputs.split(x), subject.upstream(w))

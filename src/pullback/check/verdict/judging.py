@@ -45,7 +45,7 @@ def second_order(course: "Course", trial: Trial) -> Iterator[Problem]:
             )
             course.second_at_placed = False
         else:
-            names = course.subject.rule.wrong_ops(course.subject.inputs.split(trial.x), 2)
+            names = course.subject.wrong_operations(trial.x, 2)
             course.record.note_second_of_engine(names)
             course.order = 1
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from pullback.engines.tensorflow.programs import PROGRAMS
 from pullback.engines.tensorflow.programs.alone import TRIED, has_form_of, otherwise, run_changed
 from pullback.extend import Refused
-from pullback.program.run import CALLS, Changes, again, run, runs_until
+from pullback.program.run import CALLS, Changes, again, run_program, runs_until
 
 M = tf.reshape(tf.range(12.0), [3, 4])
 ONES = tf.ones([1, 4, 4, 1])
@@ -25,7 +25,7 @@ def pooled(x):
 
 def operation(function, kind, *args):
     """The first operation of its kind in the program, and what it is given there."""
-    made = run(PROGRAMS, PROGRAMS.trace(function, args), args, entered=CALLS)
+    made = run_program(PROGRAMS, PROGRAMS.trace(function, args), args, entered=CALLS)
     event = next(event for event in made.events if event.node.op == kind)
     return event.node, [made.values[number] for number in event.inputs]
 
@@ -108,7 +108,7 @@ def counted(x):
 @pytest.mark.parametrize(("loop", "is_open"), [(heron, True), (counted, False)])
 def test_a_loop_that_runs_until_numbers_meet_is_not_run_on_others(loop, is_open):
     x = M + 1
-    made = run(PROGRAMS, PROGRAMS.trace(loop, [x]), [x], entered=CALLS)
+    made = run_program(PROGRAMS, PROGRAMS.trace(loop, [x]), [x], entered=CALLS)
     event = next(event for event in made.events if event.node.op == "StatelessWhile")
     assert runs_until(event.node) is is_open
     which = event.inputs.index(made.inputs[0])
@@ -117,8 +117,7 @@ def test_a_loop_that_runs_until_numbers_meet_is_not_run_on_others(loop, is_open)
         with pytest.raises(Refused, match="is run on nothing but"):
             again(made, changes)
     else:
-        value = again(made, changes)
-        assert not np.allclose(value(made.outputs[-1]), made.results[-1])
+        assert not np.allclose(again(made, changes).results[-1], made.results[-1])
 
 
 FORMS = [

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.engines.tensorflow.programs import PROGRAMS
-from pullback.program.run import CALLS, EVERY, run
+from pullback.program.run import CALLS, EVERY, run_program
 from pullback.program.sweep import Options, sweep
 
 X, Y = tf.constant([0.3, -1.2, 0.7]), tf.constant([1.0, 2.0, 3.0])
@@ -150,7 +150,7 @@ def test_values_and_gradients_are_those_of_the_tape(name, seen, dtype):
     function, *args = CASES[name]
     program = PROGRAMS.trace(function, args, seen=seen)
     before, count = W.numpy(), COUNT.numpy()
-    made = run(PROGRAMS, program, args, dtype=dtype)
+    made = run_program(PROGRAMS, program, args, dtype=dtype)
     gradients = sweep(made, starts(made), made.inputs[: len(args)])
     np.testing.assert_array_equal(W, before)
     np.testing.assert_array_equal(COUNT, count)
@@ -169,20 +169,20 @@ def test_values_and_gradients_are_those_of_the_tape(name, seen, dtype):
 def test_loops_and_branches_may_be_single_events(name):
     function, *args = CASES[name]
     program = PROGRAMS.trace(function, args)
-    made = run(PROGRAMS, program, args, entered=CALLS)
+    made = run_program(PROGRAMS, program, args, entered=CALLS)
     gradients = sweep(made, starts(made), made.inputs[: len(args)])
     values, wanted = by_tape(function, args)
     assert_same(made.results, values)
     assert_same(gradients, wanted)
-    assert len(made.events) <= len(run(PROGRAMS, program, args, entered=EVERY).events)
+    assert len(made.events) <= len(run_program(PROGRAMS, program, args, entered=EVERY).events)
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["traced", "seen"])
 def test_a_functions_own_derivative_leaves_custom_gradients_out(seen):
-    made = run(PROGRAMS, PROGRAMS.trace(ours, [X, Y], seen=seen), [X, Y])
+    made = run_program(PROGRAMS, PROGRAMS.trace(ours, [X, Y], seen=seen), [X, Y])
     found = sweep(made, starts(made), made.inputs[:2], Options(own=False))
     assert_same(found, [tf.cos(X) * Y, tf.sin(X)])
-    made = run(PROGRAMS, PROGRAMS.trace(straight_through, [X], seen=seen), [X])
+    made = run_program(PROGRAMS, PROGRAMS.trace(straight_through, [X], seen=seen), [X])
     assert_same(
         sweep(made, starts(made), made.inputs[:1], Options(stops=False)), [tf.zeros_like(X)]
     )
@@ -199,4 +199,6 @@ def test_what_numpy_decides_is_seen_only():
     def decides(x):
         return x * 2 if np.sum(x) > 0 else x * 3
 
-    assert_same(run(PROGRAMS, PROGRAMS.trace(decides, [X], seen=True), [X]).results, [3 * X])
+    assert_same(
+        run_program(PROGRAMS, PROGRAMS.trace(decides, [X], seen=True), [X]).results, [3 * X]
+    )

@@ -29,15 +29,13 @@ from pullback.engines.tensorflow.probing.callee import (
 from pullback.engines.tensorflow.probing.modes import (
     DEFAULT,
     OFFERED,
+    Point,
     Untraceable,
     run_mode,
     traced_inside,
 )
-from pullback.engines.tensorflow.probing.op_by_op import wrong_in_rule, wrong_ops
-from pullback.engines.tensorflow.probing.own_derivative import own_derivative
 from pullback.engines.tensorflow.probing.precision import Lift, native
 from pullback.engines.tensorflow.probing.programs import Programs
-from pullback.engines.tensorflow.probing.steps import program_of
 from pullback.engines.tensorflow.programs import PROGRAMS
 from pullback.engines.tensorflow.programs.lines import Lines
 from pullback.engines.tensorflow.state import State, seeded
@@ -96,11 +94,10 @@ class TensorFlowProbe:
     lifted: Callable[[Arrays], list[Any]] | None = None
     inputs: tuple[Leaf, ...] = field(init=False)
     program: Any = field(init=False, default=None)
-    own: Any = field(init=False, default=None)
     given: list[Array] | None = field(init=False, default=None)
     programs: Programs = field(init=False)
     result_dtypes: Sequence[Any] = field(init=False, default=())
-    steps: Any = field(init=False, default=None)
+    alone: Traced | None = field(init=False, default=None)
     joint: Traced | None = field(init=False, default=None)
     last_upstream: tuple[Any, list[Any]] = field(init=False, default=(None, []))
 
@@ -161,37 +158,25 @@ class TensorFlowProbe:
         again = _as_arrays(again, self.inputs) if second else _NOT_ASKED
         return Claims(self.best_values(xs, ys), vjp, jvp, again)
 
-    def own_vjp(self, xs: Arrays, ws: Arrays) -> Any:
-        """The gradient by TensorFlow's own rules alone."""
-        if self.own is None:
-            self.own = own_derivative(self)
-        if isinstance(self.own, Unsupported):
-            return self.own
-        try:
-            return self.own.vjp(xs, ws)
-        except Exception as error:
-            self.own = Unsupported(described(error))
-            return self.own
+    def traced_function(self) -> Traced | Unsupported:
+        """The function alone as a program, made once."""
+        if self.alone is None:
+            at = Point(self, self.start())
+            self.assign(at.tensors)
+            try:
+                traced = tf.function(lambda *tensors: at.outputs(*tensors), autograph=False)
+                concrete = traced.get_concrete_function(*at.tensors)
+            except Exception as error:
+                return Unsupported(described(error))
+            lines = Lines(self.fn, TensorFlowProbe.traced.__code__)
+            self.alone = self._as_traced(PROGRAMS.read(concrete, lines), (), self._assigned)
+        return self.alone
 
-    def wrong_ops(self, xs: Arrays, order: int) -> tuple[str, ...]:
-        """TensorFlow's ops whose own derivative is wrong here."""
-        try:
-            return wrong_ops(self, xs, order)
-        except Exception:  # whom to blame is a help, never a verdict
-            return ()
-
-    def wrong_in_rule(self, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
-        """The same, of all that function and rule are made of."""
-        try:
-            return wrong_in_rule(self, xs, ws)
-        except Exception:
-            return ()
-
-    def program_steps(self) -> Any:
-        """The function operation by operation, made once."""
-        if self.steps is None:
-            self.steps = program_of(self, self.own)
-        return self.steps
+    def _assigned(self, xs: Arrays, _: Arrays) -> list[Any]:
+        """Inputs of the function, with its variables set."""
+        tensors = self.tensors(xs)
+        self.assign(tensors)
+        return tensors
 
     def traced(self, xs: Arrays, ws: Arrays, *, as_given: bool = False) -> Traced | Unsupported:
         """Function and rule as one program, made once."""
@@ -204,10 +189,19 @@ class TensorFlowProbe:
         if self.joint is None:
             lines = Lines(self.fn, TensorFlowProbe.traced.__code__)
             program = PROGRAMS.read(concrete, lines)
-            self.joint = self._joint(program, concrete.structured_outputs[1])
+            gradients = concrete.structured_outputs[1]
+            self.joint = self._as_traced(program, gradients, self._joined)
         return self.joint
 
-    def _joint(self, program: Program, gradients: Sequence[Any]) -> Traced:
+    def _joined(self, xs: Arrays, ws: Arrays) -> list[Any]:
+        return [*self.tensors(xs), *self.upstream_tensors(ws)]
+
+    def _as_traced(
+        self,
+        program: Program,
+        gradients: Sequence[Any],
+        feed: Callable[[Arrays, Arrays], list[Any]],
+    ) -> Traced:
         which = itertools.count(len(self.outputs))
         first = len(program.inputs) - len(program.captured)
         captured = {id(tensor): first + k for k, tensor in enumerate(program.captured)}
@@ -220,7 +214,7 @@ class TensorFlowProbe:
             self.outputs,
             tuple(None if g is None else next(which) for g in gradients),
             tuple(captured.get(handle, k) for k, handle in enumerate(handles)),
-            lambda xs, ws: [*self.tensors(xs), *self.upstream_tensors(ws)],
+            feed,
             self.rule_epsilon,
             self.seed is None,
         )

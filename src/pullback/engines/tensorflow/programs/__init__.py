@@ -15,6 +15,7 @@ from pullback.engines.tensorflow.programs import alone, operations
 from pullback.engines.tensorflow.programs.alternatives import alternatives
 from pullback.engines.tensorflow.programs.graphs import Reader
 from pullback.engines.tensorflow.programs.lines import Lines
+from pullback.engines.tensorflow.programs.misread import misread
 from pullback.engines.tensorflow.programs.seen import Watcher
 from pullback.engines.tensorflow.programs.words import WORDS
 from pullback.engines.tensorflow.stateful_operations import WRITES
@@ -56,6 +57,9 @@ class TensorFlowPrograms:
     has_form_of = staticmethod(alone.has_form_of)
     alternatives = staticmethod(alternatives)
     vjp = staticmethod(operations.vjp)
+    jvp = staticmethod(operations.jvp)
+    second = staticmethod(operations.second)
+    misread = staticmethod(misread)
 
     def rule(self, node: Node) -> RuleBody:
         """The gradient that somebody wrote for a node, traced once."""
@@ -79,6 +83,8 @@ class TensorFlowPrograms:
 
     def array(self, tensor: Any) -> Any:
         """The numbers of a tensor; nothing for text, variables and lists of tensors."""
+        if isinstance(tensor, tf.IndexedSlices):
+            tensor = tf.convert_to_tensor(tensor)
         dtype = tensor.dtype
         holds = dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex
         return np.asarray(tensor.numpy()) if holds else None

@@ -114,6 +114,46 @@ def _vjp(
     return [*map(as_gradient, found), *[None] * (len(inputs) - len(found))]
 
 
+def jvp(
+    node: Node, inputs: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any], dtype: str
+) -> list[Any]:
+    """By differentiating what pulls back, which is linear in what it is given."""
+    with tf.GradientTape() as tape:
+        upstream = [tf.zeros_like(y) if is_number(y.dtype) else None for y in outputs]
+        watched = [g for g in upstream if g is not None]
+        tape.watch(watched)
+        pulled = [
+            None if g is None else tf.convert_to_tensor(g)
+            for g in vjp(node, inputs, outputs, upstream, dtype)
+        ]
+    pairs = zip(pulled, tangents, strict=True)
+    flowing = [(g, t) for g, t in pairs if g is not None and t is not None]
+    if not flowing or not watched:
+        return [None] * len(outputs)
+    found = iter(tape.gradient([g for g, _ in flowing], watched, [t for _, t in flowing]))
+    return [None if g is None else next(found) for g in upstream]
+
+
+def second(
+    node: Node,
+    inputs: Sequence[Any],
+    upstream: Sequence[Any],
+    directions: Sequence[Any],
+    dtype: str,
+) -> list[Any]:
+    """By differentiating the gradient function; each input is one by itself, also in x · x."""
+    inputs = [tf.identity(t) if is_number(t.dtype) else t for t in inputs]
+    with tf.GradientTape() as tape:
+        tape.watch([t for t in inputs if is_number(t.dtype)])
+        outputs = run(node, inputs, dtype)
+        explaining.record_gradient(node.op, inputs, _flat(node, dtype), outputs)
+        pulled = vjp(node, inputs, outputs, upstream, dtype)
+        pairs = zip(pulled, directions, strict=True)
+        terms = [tf.reduce_sum(g * u) for g, u in pairs if g is not None and u is not None]
+        total = tf.add_n(terms) if terms else tf.constant(0.0)
+    return tape.gradient(total, inputs)
+
+
 def as_gradient(gradient: Any) -> Any:
     """A gradient as a tensor, or a sparse one as it is."""
     if gradient is None or isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):

@@ -1,10 +1,13 @@
-"""An operation with one option taken wrongly: another axis, the other direction, an operand transposed."""
+"""The derivative of an operation taken wrongly: along another axis, the other way, with an operand transposed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from pullback.engines.tensorflow.tf_private import overriding
+from pullback.extend import Node
 
 # How it was taken, and what makes the operation so: its result, or a cotangent.
 Variant = tuple[str, Callable[[], Any]]
@@ -16,20 +19,34 @@ _MOST_INDICES = 1_000
 _DOUBT = " (a transposition is missing, or one too many)"
 
 
-def variants_of(
-    op: Any, inputs: Sequence[Any], edges: Sequence[Any], upstream: Sequence[Any]
-) -> Iterator[tuple[str, list[Any]]]:
-    """How an operation was taken, and the cotangents of its inputs that follow."""
-    for how, make in _TABLE[op.type](op, *inputs) if op.type in _TABLE else ():
-        try:
-            made = make()
-        except (ValueError, TypeError, tf.errors.InvalidArgumentError):
-            continue  # the shapes do not allow it
+def misread(
+    node: Node, inputs: Sequence[Any], upstream: Sequence[Any]
+) -> list[tuple[str, Sequence[Any]]]:
+    """How an operation was taken, and the gradients of its inputs that follow."""
+    return list(_misread(node, inputs, upstream))
+
+
+def _misread(
+    node: Node, inputs: Sequence[Any], upstream: Sequence[Any]
+) -> Iterator[tuple[str, Sequence[Any]]]:
+    if node.op not in _TABLE:
+        return
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([t for t in inputs if t.dtype.is_floating or t.dtype.is_complex])
+        ways = [(how, _unless_refused(make)) for how, make in _TABLE[node.op](node, *inputs)]
+    for how, made in ways:
         if isinstance(made, _Cotangent):
-            every = dict(zip(map(id, inputs), made.of(upstream[0]), strict=False))
-            yield how, [every.get(id(edge)) for edge in edges]
-        elif made.shape.is_compatible_with(upstream[0].shape):
-            yield how, tf.gradients(made, edges, upstream)
+            found = made.of(upstream[0])
+            yield how, [*found, *[None] * (len(inputs) - len(found))]
+        elif made is not None and made.shape == upstream[0].shape:
+            yield how, tape.gradient(made, list(inputs), upstream[0])
+
+
+def _unless_refused(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except (ValueError, TypeError, tf.errors.InvalidArgumentError):
+        return None  # the shapes do not allow it
 
 
 class _Cotangent:
@@ -39,12 +56,12 @@ class _Cotangent:
         self.of = of
 
 
-def _softmax(op: Any, x: Any) -> Iterator[Variant]:
-    function = tf.nn.softmax if op.type == "Softmax" else tf.nn.log_softmax
+def _softmax(node: Node, x: Any) -> Iterator[Variant]:
+    function = tf.nn.softmax if node.op == "Softmax" else tf.nn.log_softmax
     y = function(x)
 
     def with_sum(reduce: Any, axis: int) -> _Cotangent:
-        if op.type == "Softmax":
+        if node.op == "Softmax":
             return _Cotangent(lambda w: [y * (w - reduce(w * y, axis, keepdims=True))])
         return _Cotangent(lambda w: [w - tf.exp(y) * reduce(w, axis, keepdims=True)])
 
@@ -57,27 +74,27 @@ def _softmax(op: Any, x: Any) -> Iterator[Variant]:
     yield "with the mean in place of its sum", lambda: with_sum(tf.reduce_mean, -1)
 
 
-def _cumulative(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
-    function = tf.cumsum if op.type == "Cumsum" else tf.math.cumprod
-    reverse, exclusive = op.get_attr("reverse"), op.get_attr("exclusive")
+def _cumulative(node: Node, x: Any, axis: Any) -> Iterator[Variant]:
+    function = tf.cumsum if node.op == "Cumsum" else tf.math.cumprod
+    reverse, exclusive = node.raw.attributes["reverse"], node.raw.attributes["exclusive"]
     yield "accumulated in the wrong direction", lambda: function(x, axis, exclusive, not reverse)
     yield "with exclusive the other way", lambda: function(x, axis, not exclusive, reverse)
     for k in range(len(x.shape)):
         yield f"taken along axis {k}", lambda k=k: function(x, k, exclusive, reverse)
 
 
-def _reduction(op: Any, x: Any, axis: Any) -> Iterator[Variant]:
+def _reduction(node: Node, x: Any, axis: Any) -> Iterator[Variant]:
     function = {
         "Sum": tf.reduce_sum,
         "Mean": tf.reduce_mean,
         "Max": tf.reduce_max,
         "Min": tf.reduce_min,
-    }[op.type]
-    keep = op.get_attr("keep_dims")
+    }[node.op]
+    keep = node.raw.attributes["keep_dims"]
     for k in range(len(x.shape)):
         yield f"taken along axis {k}", lambda k=k: function(x, k, keep)
-    axes = np.ravel(tf.get_static_value(axis))
-    if op.type in ("Max", "Min") and axes.size == 1 and axes[0] is not None:
+    axes = np.ravel(axis)
+    if node.op in ("Max", "Min") and axes.size == 1:
         yield from _given_to(x, int(axes[0]) % len(x.shape), keep)
 
 
@@ -99,29 +116,29 @@ def _given_to(x: Any, axis: int, keep: bool) -> Iterator[Variant]:
         yield f"with its upstream {how} along axis {axis}", lambda t=to: _Cotangent(t)
 
 
-def _padded(op: Any, x: Any, paddings: Any) -> Iterator[Variant]:
-    other = "SYMMETRIC" if op.get_attr("mode") == b"REFLECT" else "REFLECT"
+def _padded(node: Node, x: Any, paddings: Any) -> Iterator[Variant]:
+    other = "SYMMETRIC" if tf.compat.as_str(node.raw.attributes["mode"]) == "REFLECT" else "REFLECT"
     how = "as if zeros were padded: what belongs to the mirrored borders is lost"
     yield how, lambda: tf.pad(x, paddings)
     yield f"as if its mode were {other}", lambda: tf.pad(x, paddings, other)
 
 
-def _product(op: Any, a: Any, b: Any) -> Iterator[Variant]:
-    names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
-    ta, tb = map(op.get_attr, names)
+def _product(node: Node, a: Any, b: Any) -> Iterator[Variant]:
+    names = ("transpose_a", "transpose_b") if node.op == "MatMul" else ("adj_x", "adj_y")
+    ta, tb = (node.raw.attributes[name] for name in names)
     yield f"as if its first operand were transposed{_DOUBT}", lambda: tf.matmul(a, b, not ta, tb)
     yield f"as if its second operand were transposed{_DOUBT}", lambda: tf.matmul(a, b, ta, not tb)
     yield "as if both operands were transposed", lambda: tf.matmul(a, b, not ta, not tb)
     yield "with its operands in the other order", lambda: tf.matmul(b, a, ta, tb)
 
 
-def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
-    adjoint = op.get_attr("adjoint")
+def _solve(node: Node, a: Any, b: Any) -> Iterator[Variant]:
+    adjoint = node.raw.attributes["adjoint"]
 
     def solve(b: Any, adjoint: bool) -> Any:
-        if op.type == "MatrixSolve":
+        if node.op == "MatrixSolve":
             return tf.linalg.solve(a, b, adjoint)
-        return tf.linalg.triangular_solve(a, b, op.get_attr("lower"), adjoint)
+        return tf.linalg.triangular_solve(a, b, node.raw.attributes["lower"], adjoint)
 
     def not_turned(w: Any) -> list[Any]:
         left, right = solve(w, adjoint), solve(b, adjoint)
@@ -132,12 +149,12 @@ def _solve(op: Any, a: Any, b: Any) -> Iterator[Variant]:
     yield "with its matrix in place of the transposed one", lambda: _Cotangent(not_turned)
 
 
-def _gather(op: Any, table: Any, indices: Any, axis: Any = 0) -> Iterator[Variant]:
+def _gather(node: Node, table: Any, indices: Any, axis: Any = 0) -> Iterator[Variant]:
     """Entries that are taken several times."""
-    by_place = op.type == "GatherNd"
-    if not by_place and (op.get_attr("batch_dims") or tf.get_static_value(axis) is None):
+    by_place = node.op == "GatherNd"
+    if not by_place and (node.raw.attributes["batch_dims"]):
         return
-    axis = int(tf.get_static_value(axis))
+    axis = int(axis)
     shape = indices.shape[:-1] if by_place else indices.shape
     if (indices.shape.num_elements() or _MOST_INDICES) >= _MOST_INDICES:
         return  # each is compared with each
@@ -157,13 +174,14 @@ def _gather(op: Any, table: Any, indices: Any, axis: Any = 0) -> Iterator[Varian
     yield f"with the mean {several}", lambda: weighed(share)
 
 
-def _picks(op: Any, x: Any, *rest: Any) -> Iterator[Variant]:
+def _picks(node: Node, x: Any, *rest: Any) -> Iterator[Variant]:
     """The largest, or the smallest."""
-    if op.type != "TopKV2":
-        names = [arg.name for arg in op.op_def.input_arg]
+    if node.op != "TopKV2":
+        definition: Any = overriding.op_def_registry.get(node.op)
+        names = [arg.name for arg in definition.input_arg]
         turned = dict(zip(names, [-x, *rest], strict=True))
         how = "with the smallest in place of the largest, or the other way round"
-        yield how, lambda: -getattr(tf.raw_ops, op.type)(**turned)
+        yield how, lambda: -getattr(tf.raw_ops, node.op)(**turned)
         return
     (_, high), (_, low) = tf.math.top_k(x, rest[0]), tf.math.top_k(-x, rest[0])
     first, rows = tf.broadcast_to(high[:1], tf.shape(high)), len(x.shape) - 1
