@@ -146,7 +146,7 @@ def second(
     with tf.GradientTape() as tape:
         tape.watch([t for t in inputs if is_number(t.dtype)])
         outputs = run(node, inputs, dtype)
-        explaining.record_gradient(node.op, inputs, _flat(node, dtype), outputs)
+        explaining.record_gradient(node.op, inputs, flat(node, dtype), outputs)
         pulled = vjp(node, inputs, outputs, upstream, dtype)
         pairs = zip(pulled, directions, strict=True)
         terms = [tf.reduce_sum(g * u) for g, u in pairs if g is not None and u is not None]
