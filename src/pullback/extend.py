@@ -143,6 +143,7 @@ from pullback.explain.answers import Answer as Answer
 from pullback.explain.answers import View as View
 from pullback.explain.api import explain as explain
 from pullback.explain.nonfinite import NonFinite as NonFinite
+from pullback.explain.unreached import Mention as Mention
 from pullback.explain.unreached import look_into as look_into
 from pullback.functions.saving.checkpoint import checkpoint as checkpoint
 from pullback.program.data import Node as Node

@@ -104,10 +104,10 @@ class Answer:
         for entry in self.entries:
             if entry not in self.gaps or not self.gaps[entry].is_wide(largest, least):
                 continue
-            if entry in self.lost and sources.NOT_TRAINABLE in entry.hints:
+            if entry in self.lost and data.Hint.NOT_TRAINABLE in entry.hints:
                 continue
             if entry in self.lost and taken_at is not None:
-                entry.hints.append(sources.NOT_WATCHED)
+                entry.hints.append(data.Hint.NOT_WATCHED)
                 entry.place = taken_at
                 continue
             notes.append(
@@ -120,11 +120,14 @@ class Answer:
         return Numbers(self.view.events, self.view.given, self.view.outputs)
 
     def nodes(
-        self, numbers: Numbers, compiled: Mapping[Event, tuple[Size | None, ...]]
+        self,
+        numbers: Numbers,
+        compiled: Mapping[Event, tuple[Size | None, ...]],
+        raised: Mapping[Event, str],
     ) -> tuple[data.Node, ...]:
         """The operations of the flow."""
         view = self.view
-        return tuple(nodes_of(view.events, view.layers, numbers, self.swept, compiled))
+        return tuple(nodes_of(view.events, view.layers, numbers, self.swept, compiled, raised))
 
     def values(self, numbers: Numbers) -> tuple[data.Value, ...]:
         """The values of the flow."""

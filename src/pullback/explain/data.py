@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,23 @@ from typing import Any, Literal
 
 from pullback.program.data import Place as Place
 from pullback.program.data import Rule as Rule
+
+
+class Hint(enum.StrEnum):
+    """What else is known of a source."""
+
+    NOT_A_TENSOR = "not a tensor"
+    NOT_WATCHED = "not watched"  # by the tape that is asked
+    NOT_TRAINABLE = "not trainable"
+    FROZEN = "frozen layer"
+    ASSIGNED = "assigned inside"  # what is made of it is written into a variable that is read
+    READ_BEFORE = "read before"  # the run, and only its value came in
+    RENAMED = "another value"  # its name gets one before it is used
+    SHAPE = "shape"  # no more than that is used
+    NAMED = "named"  # in the code, and nothing that reaches the result is computed from it
+    BRANCH = "branch not taken"
+    LOOP = "loop"  # whose body never ran
+    ZEROS = "zeros in traced code"  # where a framework gives zeros in place of nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +92,7 @@ class Node:
     compiled: tuple[
         Size | None, ...
     ] = ()  # what it passes on when compiled, where that is another matter
+    raised: str = ""  # by its gradient: the error
 
     @property
     def line(self) -> str:
@@ -126,7 +145,8 @@ class Source:
     )
     place: Place | None = None  # where it is named on a line that did not run
     asked: bool = True  # whether it is a source of this gradient; a step may take several
-    hints: tuple[str, ...] = ()  # what else the engine knows: "assigned inside", "read before", …
+    hints: tuple[Hint, ...] = ()
+    decided_at: Place | None = None  # of a branch or loop that was not taken: what decided that
 
 
 @dataclass(frozen=True)

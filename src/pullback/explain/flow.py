@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pullback.explain.data import Edge as Edge
 from pullback.explain.data import FlowData
+from pullback.explain.data import Hint as Hint
 from pullback.explain.data import Node as Node
 from pullback.explain.data import Op as Op
 from pullback.explain.data import Place as Place

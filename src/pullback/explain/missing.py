@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pullback.explain import words
-from pullback.explain.data import FlowData, Node, Size, Source
+from pullback.explain.data import Hint, Node, Size, Source
 from pullback.explain.graph import Cut, Graph, carries
 
 _NO_GRADIENT = "gets no gradient"
@@ -22,7 +22,6 @@ def missing(graph: Graph, source: Source) -> str:
         _target,
         _not_watched,
         _cut,
-        _copied,
         _assigned,
         _detour,
         _not_run,
@@ -35,7 +34,7 @@ def missing(graph: Graph, source: Source) -> str:
 
 
 def _dtype(graph: Graph, source: Source) -> str:
-    if "not a tensor" in source.hints:
+    if Hint.NOT_A_TENSOR in source.hints:
         return (
             f"it is {_article(source.dtype)}, not a tensor. {graph.flow.op('not a tensor').remedy}"
         )
@@ -48,14 +47,14 @@ def _dtype(graph: Graph, source: Source) -> str:
 def _frozen(graph: Graph, source: Source) -> str:
     if source.trainable or source.kind != "variable":
         return ""
-    if "frozen layer" in source.hints and source.layer:
+    if Hint.FROZEN in source.hints and source.layer:
         layer = f"; its layer {source.layer[-1]} is frozen"
         return f"it is not trainable (`trainable=False`){layer}. {graph.flow.op('frozen').remedy}"
     return "it is not trainable (`trainable=False`), as running statistics are. Make it so if it is to be trained"
 
 
 def _not_watched(graph: Graph, source: Source) -> str:
-    if "not watched" not in source.hints:
+    if Hint.NOT_WATCHED not in source.hints:
         return ""
     return f"the tape that is asked{_on(source)} does not watch it. {graph.flow.op('not watched').remedy}"
 
@@ -143,8 +142,8 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
     """Why a node passes nothing on to an input of numbers."""
     flow, node = graph.flow, cut.node
     called, role, many = words.called(flow, node), graph.role(node), len(node.inputs) > 1
-    if raised := _raised(flow, node):
-        return Cause(node, f"the gradient of {called} raises {raised}", "Mend the rule")
+    if node.raised:
+        return Cause(node, f"the gradient of {called} raises {node.raised}", "Mend the rule")
     if node.rule.kind in words.CUSTOM:
         text = f"{words.rule_of(node)} returned None for it"
         return Cause(node, text, "Return a gradient there, zeros if that is meant")
@@ -160,12 +159,6 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
     towards = f" for its input {cut.input + 1}" if many and node.rule.kind == "engine" else ""
     text = _SAID.get(role, "{call} has no gradient{towards}").format(call=called, towards=towards)
     return Cause(node, text, flow.op(node.type).remedy or flow.op("no gradient").remedy)
-
-
-def _raised(flow: FlowData, node: Node) -> str:
-    """The error that the gradient of a node raised, as the engine has noted it."""
-    start = f"the gradient of {node.type}{f' at {node.place}' if node.place else ''} raises "
-    return next((note.removeprefix(start) for note in flow.notes if note.startswith(start)), "")
 
 
 _SAID = {
@@ -187,27 +180,12 @@ def _integers_made(graph: Graph, node: Node) -> Cause:
     return Cause(node, text, graph.flow.op(node.type).remedy or graph.flow.op("no gradient").remedy)
 
 
-def _copied(graph: Graph, source: Source) -> str:
-    """The result is computed from what the source was made of, not from the source."""
-    if "a later copy" not in source.hints:
-        return ""
-    return (
-        f"it is a copy of what the result was computed from. {graph.flow.op('a later copy').remedy}"
-    )
-
-
 def _assigned(graph: Graph, source: Source) -> str:
-    """Its value came from an assignment, or was read before."""
-    hints = {
-        "read before": "it was read before the run, and only its value came in",
-        "computed outside": "what the result depends on was computed from it before the run",
-    }
-    said = [
-        f"{text}{_on(source)}. {graph.flow.op(h).remedy}"
-        for h, text in hints.items()
-        if h in source.hints
-    ]
-    return said[0] if said else ""
+    """It was read before, and what came in is its value."""
+    if Hint.READ_BEFORE not in source.hints:
+        return ""
+    remedy = graph.flow.op(Hint.READ_BEFORE).remedy
+    return f"it was read before the run, and only its value came in{_on(source)}. {remedy}"
 
 
 def _detour(graph: Graph, source: Source) -> str:
@@ -234,25 +212,21 @@ def _first_constant(graph: Graph) -> str:
 def _not_run(graph: Graph, source: Source) -> str:
     if source.place is None:
         return ""
-    if "another value" in source.hints:
+    if Hint.RENAMED in source.hints:
         return f"its name gets another value before it is used{_on(source)}. Use another name there"
-    if "shape" in source.hints:
+    if Hint.SHAPE in source.hints:
         return f"only its shape is used{_on(source)}. Use its values if a gradient is wanted"
-    if "named" in source.hints:
+    if Hint.NAMED in source.hints:
         return (
             f"nothing that reaches the result is computed from it, though it is named{_on(source)}. "
             f"{graph.flow.op('not used').remedy}"
         )
-    branch = next(
-        (h.partition(": ")[2] for h in source.hints if h.startswith("branch not taken: ")), ""
-    )
-    by = f", chosen at {PurePath(branch).name}" if branch else ""
-    if "loop" in source.hints:
+    decided = source.decided_at
+    by = f", chosen at {PurePath(str(decided)).name}" if decided else ""
+    if Hint.LOOP in source.hints:
         return f"it is used only in the body of a loop that never ran{_on(source)}{by}. Let it run at least once"
     zeros = (
-        "; as the branch is traced, a tape gives zeros for it"
-        if "zeros in traced code" in source.hints
-        else ""
+        "; as the branch is traced, a tape gives zeros for it" if Hint.ZEROS in source.hints else ""
     )
     return (
         f"it is used only in a branch that was not taken{_on(source)}{by}{zeros}. "

@@ -125,6 +125,7 @@ def nodes_of(
     numbers: Numbers,
     swept: Backward,
     compiled: Mapping[Event, tuple[Size | None, ...]],
+    raised: Mapping[Event, str],
 ) -> Iterator[data.Node]:
     """The operations of a flow."""
     for number, (event, layer) in enumerate(zip(events, layers, strict=True)):
@@ -132,7 +133,7 @@ def nodes_of(
         yield data.Node(
             number, type_of(node), node.name, layer, event.frame.path, node.place, numbers(event.inputs),
             numbers(event.outputs), node.rule, swept.passed.get(event, ()), swept.seconds.get(event, 0.0),
-            compiled.get(event, ()),
+            compiled.get(event, ()), raised.get(event, ""),
         )  # fmt: skip
 
 

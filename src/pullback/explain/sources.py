@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pullback.explain.data import Place, Size, Source
+from pullback.explain.data import Hint, Place, Size, Source
 from pullback.explain.recording import Numbers
 from pullback.explain.sizes import BLOCK
 from pullback.program.run import Event
@@ -19,9 +19,6 @@ _SAME_FLOAT32 = 1e-3
 # Of gradients with more entries than this, every so manyth is compared, besides norm, maximum and what is not finite:
 # one copy of all gradients is as large as the weights.
 _WHOLE, _STRIDE = 1 << 18, 16
-NOT_WATCHED, NOT_TRAINABLE, FROZEN = "not watched", "not trainable", "frozen layer"
-ASSIGNED, READ_BEFORE = "assigned inside", "read before"
-ZEROS = "zeros in traced code"  # where a framework gives zeros in place of nothing
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -45,13 +42,15 @@ class Entry:
     asked: bool = True
     moves: bool | None = None
     place: Place | None = None
-    hints: list[str] = dataclasses.field(default_factory=list[str])
+    hints: list[Hint] = dataclasses.field(default_factory=list[Hint])
+    decided_at: Place | None = None
 
     def to_source(self, numbers: Numbers) -> Source:
         """The source as data."""
         return Source(
             self.name, self.kind, numbers(self.values), self.shape, self.dtype, self.gradient, self.layer,
             self.trainable, self.moves, self.place, self.asked, tuple(self.hints),
+            self.decided_at,
         )  # fmt: skip
 
 

@@ -6,12 +6,13 @@ Does the result change with it all the same? Is it named on a line that did not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from pullback.explain.data import Place
-from pullback.explain.sources import ASSIGNED, READ_BEFORE, ZEROS, Entry, behind, made_of
+from pullback.explain.data import Hint, Place
+from pullback.explain.sources import Entry, behind, made_of
 from pullback.program.data import Node, Program
 from pullback.program.run import Event
 
@@ -19,7 +20,15 @@ from pullback.program.run import Event
 _MOST_MOVED = 8
 
 NotTaken = tuple[Sequence[int], Program]  # what a branch would have read, and its program
-Hints = tuple[Place, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Where code names a source that the run never met, and what that means."""
+
+    place: Place
+    hints: tuple[Hint, ...]
+    decided_at: Place | None = None
 
 
 class Trials(Protocol):
@@ -41,7 +50,7 @@ class Trials(Protocol):
         """Where the code takes a source's numbers out of the tensors."""
         ...
 
-    def named_on(self, entry: Entry) -> Hints | None:
+    def named_on(self, entry: Entry) -> Mention | None:
         """Where the code names a source that the run never met, and what that means."""
         ...
 
@@ -61,18 +70,19 @@ def look_into(
         return
     for entry in lost:
         if _is_assigned(entry, entries, events, needed, trials):
-            entry.hints.append(ASSIGNED)
+            entry.hints.append(Hint.ASSIGNED)
         if entry.is_variable and trials.was_read_before(entry, needed):
-            entry.hints.append(READ_BEFORE)
+            entry.hints.append(Hint.READ_BEFORE)
     _move(lost, trials)
     for entry in lost:
         if entry.moves:
             entry.place = trials.left_at(entry)
-        elif not _is_read(entry, events) and READ_BEFORE not in entry.hints:
+        elif not _is_read(entry, events) and Hint.READ_BEFORE not in entry.hints:
             found, traced = trials.named_on(entry), _branch_not_taken(entry, events, not_taken())
-            entry.place = found[0] if found else traced
-            entry.hints += found[1] if found else ()
-            entry.hints += [ZEROS] if traced else []
+            entry.place = found.place if found else traced
+            entry.hints += found.hints if found else ()
+            entry.hints += [Hint.ZEROS] if traced else []
+            entry.decided_at = found.decided_at if found else None
 
 
 def _is_read(entry: Entry, events: Iterable[Event]) -> bool:

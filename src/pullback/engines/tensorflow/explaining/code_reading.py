@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pullback.engines.tensorflow.programs.lines import Lines, place_at
-from pullback.extend import flow, unwrapped, walk
+from pullback.extend import Mention, flow, unwrapped, walk
 
 _LEAVING = frozenset({"numpy", "item", "tolist", "numpy_function", "py_function", "__array__"})
 _SHAPES = frozenset({"shape", "size", "rank", "len", "dtype", "ndim", "zeros_like", "ones_like"})
@@ -212,22 +212,21 @@ def left_at(codes: Iterable[Code], name: str, things: Sequence[Any]) -> flow.Pla
     return next((c.place(call) for c in codes if (call := c.leaving(name, things))), None)
 
 
-def named_on(
-    codes: Iterable[Code], name: str, things: Sequence[Any]
-) -> tuple[flow.Place, tuple[str, ...]] | None:
-    """Where the code names a thing that the run never met, and what that means, as hints."""
+def named_on(codes: Iterable[Code], name: str, things: Sequence[Any]) -> Mention | None:
+    """Where the code names a thing that the run never met, and what that means."""
     found = [(code, node) for code in codes for node in code.mentions(name, things)]
     for code in codes:
         stored = code.stored(name)
         if stored is not None and not any(c is code and n.lineno < stored.lineno for c, n in found):
-            return code.place(stored), ("another value",)
+            return Mention(code.place(stored), (flow.Hint.RENAMED,))
     if not found:
         return None
     certain = [(code, node) for code, node in found if code.condition_of(node) is None]
     if certain:
         shapes = all(code.sees_shape(node) for code, node in certain)
-        return certain[0][0].place(certain[0][1]), ("shape" if shapes else "named",)
+        hint = flow.Hint.SHAPE if shapes else flow.Hint.NAMED
+        return Mention(certain[0][0].place(certain[0][1]), (hint,))
     code, node = found[0]
     chooses = code.condition_of(node)
-    loop = ("loop",) if isinstance(chooses, ast.For | ast.While) else ()
-    return code.place(node), (f"branch not taken: {code.place(chooses or node)}", *loop)
+    loop = (flow.Hint.LOOP,) if isinstance(chooses, ast.For | ast.While) else ()
+    return Mention(code.place(node), (flow.Hint.BRANCH, *loop), code.place(chooses or node))

@@ -16,7 +16,7 @@ from pullback.engines.tensorflow.attach.closed_over import inside, tensors_of
 from pullback.engines.tensorflow.explaining.subject import Subject
 from pullback.engines.tensorflow.values import is_variable
 from pullback.errors import ExplainError
-from pullback.extend import describe, sources, walk
+from pullback.extend import describe, flow, sources, walk
 
 _UNNAMED = "Variable"  # what TensorFlow calls a variable without a name
 
@@ -98,9 +98,9 @@ class Sources:
         if kept is not None:
             entry.layer = tuple(kept.path.split("/")[:-1])
         if not variable.trainable:
-            entry.hints.append(sources.NOT_TRAINABLE)
+            entry.hints.append(flow.Hint.NOT_TRAINABLE)
         elif not entry.trainable:
-            entry.hints.append(sources.FROZEN)
+            entry.hints.append(flow.Hint.FROZEN)
         return entry
 
     def _variable_name(self, variable: Any) -> str:

@@ -111,14 +111,15 @@ class Telling:
                 entry.gradient = None
         else:
             self.notes += answer.notes(self.step.place if self.step else None)
-        self._note_errors(answer)
+        raised = {event: _in_words(error) for event, error in answer.swept.errors}
+        self._note_errors(raised)
         tensors = [e for e in entries if e.kind == "tensor"]
         call = next((k for k, c in enumerate(ran.gradients.asked) if c is self.step), None)
         trials = Trials(ran.subject, ran.lines, ran.state, self.sight.known, tensors, call)
         not_taken = self.sight.interpreter.not_taken
         look_into(entries, view.events, view.starts, lambda: not_taken, trials)
         wanted = ran.sources.wanted(entries)
-        nodes = answer.nodes(numbers, compiler.found if compiler else {})
+        nodes = answer.nodes(numbers, compiler.found if compiler else {}, raised)
         return flow.Flow(
             ran.subject.name,
             "tensorflow",
@@ -136,7 +137,9 @@ class Telling:
     def _not_tensors(self) -> list[flow.Source]:
         """Numbers of Python among the arguments: one may ask about them, too."""
         return [
-            flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=("not a tensor",))
+            flow.Source(
+                name, "argument", (), (), f"Python {kind}", None, hints=(flow.Hint.NOT_A_TENSOR,)
+            )
             for name, kind in self.ran.subject.numbers
             if self.ran.wrt is None
         ]
@@ -202,7 +205,7 @@ class Telling:
             truth = self.ran.tape.gradient(outputs, things, output_gradients=given)
         except Exception as error:
             self.notes.append(
-                f"TensorFlow itself gives no gradient here, but raises {type(error).__name__}: {plain_line(error)}"
+                f"TensorFlow itself gives no gradient here, but raises {_in_words(error)}"
             )
             self.refused = True
             return {}
@@ -255,13 +258,15 @@ class Telling:
             )
         return Compiler(self.sight.made) if names else None
 
-    def _note_errors(self, answer: Answer) -> None:
-        for event, error in answer.swept.errors:
+    def _note_errors(self, raised: Mapping[Event, str]) -> None:
+        for event, error in raised.items():
             node = event.node
             where = f" at {node.place}" if node.place else ""
-            self.notes.append(
-                f"the gradient of {recording.type_of(node)}{where} raises {type(error).__name__}: {plain_line(error)}"
-            )
+            self.notes.append(f"the gradient of {recording.type_of(node)}{where} raises {error}")
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {plain_line(error)}"
 
 
 def _off(event: Event, *, inside: bool) -> Event:

@@ -19,7 +19,7 @@ from pullback.engines.tensorflow.programs.lines import Lines
 from pullback.engines.tensorflow.state import State, seeded
 from pullback.engines.tensorflow.tf_private import explaining
 from pullback.engines.tensorflow.tf_private.keras_models import layers_inside
-from pullback.extend import Node, flow, sources, walk
+from pullback.extend import Mention, Node, flow, sources, walk
 
 _SEED = 0
 _FACTOR, _SUMMAND = 1.37, 0.71  # far enough that what is rounded or compared is likely to change
@@ -79,7 +79,7 @@ class Trials:
         """Where the code takes a source's numbers out of the tensors."""
         return left_at(self._codes, entry.name, self._behind(entry))
 
-    def named_on(self, entry: sources.Entry) -> tuple[flow.Place, tuple[str, ...]] | None:
+    def named_on(self, entry: sources.Entry) -> Mention | None:
         """Where the code names a source that the run never met, and what that means."""
         return named_on(self._codes, entry.name, self._behind(entry))
 
