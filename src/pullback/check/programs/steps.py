@@ -6,8 +6,8 @@ into, loops and branches are single steps.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from pullback.check.probe import Array, Arrays, OutsideDomain, Step, Traced
 from pullback.check.programs.arrays import as_array
-from pullback.program.places import assigned, statement
+from pullback.check.programs.step_names import Named, named
 from pullback.program.push import push
 from pullback.program.queries import View, view_of
 from pullback.program.run import (
@@ -360,29 +360,10 @@ class Steps:
         )
         return all(map(np.allclose, kept, passed))
 
-    # words
-
-    def _named(self, made: Run) -> list[tuple[str, str, str, tuple[str, ...], str]]:
-        events = [self._event(made, k) for k in range(len(self.found))]
-        places = [statement(event.node.place) for event in events]
-        ops = [event.node.op for event in events]
-        here: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for k, place in enumerate(places):
-            here[place].append(k)
-        variable = [
-            _one(assigned(places[k][0])) if _ends_line(ops, here[places[k]], k) else ""
-            for k in range(len(events))
-        ]
+    def _named(self, made: Run) -> list[Named]:
+        nodes = [self._event(made, k).node for k in range(len(self.found))]
         leaves = [leaf.name for leaf in self.traced.inputs]
-        return [
-            (
-                _counted(ops, here[places[k]], k) if places[k][0] else ops[k],
-                *places[k],
-                tuple(leaves[i] if s < 0 else variable[s] for s, i in self.found[k].origins),
-                variable[k],
-            )
-            for k in range(len(events))
-        ]
+        return named(nodes, [one.origins for one in self.found], leaves)
 
     def _array(self, tensor: Any) -> Array:
         return np.asarray(self.engine.array(tensor))
@@ -412,21 +393,3 @@ def _swept(
 ) -> list[Array | None]:
     found = sweep(made, starts, [made.inputs[k] for k in traced.sources], options)
     return [None if g is None else as_array(traced.engine, g) for g in found]
-
-
-def _counted(ops: Sequence[str], here: Sequence[int], k: int) -> str:
-    """The type of a step, numbered where its line has several and runs once."""
-    counts, op = Counter(ops[i] for i in here), ops[k]
-    before = sum(ops[i] == op for i in here if i < k)
-    return f"{op} no. {before + 1}" if min(counts.values()) == 1 and counts[op] > 1 else op
-
-
-def _ends_line(ops: Sequence[str], here: Sequence[int], k: int) -> bool:
-    """Whether a step is the last of its line, or of one of its runs: of the type of the last, once in each run."""
-    counts, last = Counter(ops[i] for i in here), ops[here[-1]]
-    return k == here[-1] or (ops[k] == last and counts[last] == min(counts.values()))
-
-
-def _one(names: Iterable[str]) -> str:
-    found = list(names)
-    return found[0] if len(found) == 1 else ""
