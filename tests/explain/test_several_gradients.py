@@ -1,5 +1,7 @@
 """A step that takes several gradients: each is answered by itself."""
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,3 +110,21 @@ def test_what_flows_is_data() -> None:
     flow, _, _ = adversarial(good, good)
     (other,) = flow.to_dict()["others"]
     assert {s["name"]: s["asked"] for s in other["sources"]} == {"x": True, "u": True, "v": False}
+
+
+def test_all_of_them_are_in_a_file(tmp_path: Path) -> None:
+    flow, _, _ = adversarial(bad, lambda x, u, v: x * tf.exp(v) * 1.0)
+    flow.save(tmp_path / "step.json")
+    for read in (pb.Flow.load(tmp_path / "step.json"), pickle.loads(pickle.dumps(flow))):
+        assert str(read) == str(flow)
+        assert read.first_nonfinite() == flow.first_nonfinite()
+        assert [read.why(s.name) for s in read.sources] == [flow.why(s.name) for s in flow.sources]
+        pairs = zip((*read.others, read), (*flow.others, flow), strict=True)
+        assert all(list(one.residuals()) == list(other.residuals()) for one, other in pairs)
+
+
+def test_two_steps_differ_where_one_of_their_gradients_does() -> None:
+    one, _, _ = adversarial(lambda x, u, v: x * u, good)
+    other, _, _ = adversarial(lambda x, u, v: -x * u, good)
+    changed = [p for p in one.compare(other).differing if p.kind == "source"]
+    assert [(p.name, p.cosine) for p in changed] == [("u", pytest.approx(-1.0))]

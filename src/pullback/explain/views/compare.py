@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pullback.explain.data import FlowData, Node, Rule, Source
+from pullback.explain.data import FlowData, Node, Rule
 from pullback.explain.sketch import cosine
 from pullback.explain.views.layers import grouped
 from pullback.explain.views.statistics import Survey, finite_or_nan
@@ -129,7 +129,7 @@ def compare(left: FlowData, right: FlowData) -> Comparison:
         left.name,
         right.name,
         layers or _paired("operation", _node_norms(left), _node_norms(right)),
-        _paired("source", _source_norms(left.sources), _source_norms(right.sources)),
+        _paired("source", _source_norms(left), _source_norms(right)),
         tuple(_rule_changes(left, right)),
     )
 
@@ -175,10 +175,10 @@ def _node_norms(flow: FlowData) -> Norms:
     }
 
 
-def _source_norms(sources: Sequence[Source]) -> Norms:
+def _source_norms(flow: FlowData) -> Norms:
     seen = Counter[str]()
     found: dict[Hashable, tuple[str, float | None, tuple[float, ...]]] = {}
-    for source in sources:
+    for _, source in map(flow.flow_of, flow.sources):
         norm = finite_or_nan([source.gradient] if source.gradient is not None else [])
         found[source.name, seen[source.name]] = (source.name, norm, source.sketch)
         seen[source.name] += 1

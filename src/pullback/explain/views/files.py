@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,7 +46,8 @@ def flow_of(text: str, kind: type[AnyFlow]) -> AnyFlow:
 
 def flow_json(flow: FlowData) -> str:
     """All of a flow."""
-    return as_json(with_residuals(flow).to_dict())
+    others = tuple(map(with_residuals, flow.others))
+    return as_json(replace(with_residuals(flow), others=others).to_dict())
 
 
 def save_comparison(comparison: Comparison, path: Path) -> None:
