@@ -220,8 +220,8 @@ def test_what_is_no_exception_is_a_line(tmp_path, monkeypatch, raised):
 
 
 def test_an_interrupt_of_this_process_is_no_answer(tmp_path, monkeypatch):
-    monkeypatch.chdir(folder_of(tmp_path, a="raise KeyboardInterrupt\n"))
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.chdir(folder_of(tmp_path, a="raise KeyboardInterrupt('by hand')\n"))
+    with pytest.raises(KeyboardInterrupt, match="by hand"):
         Here(Project()).outcome((places(["a.py"])[0],), {})
 
 

@@ -33,6 +33,9 @@ def leaves(x):
 def leaves_at_once(x):
     os._exit(0)
 
+def turns_into_another(x):
+    os.execvp("true", ["true"])
+
 def forks(x):
     if (copy := os.fork()) == 0:
         os._exit(0)
@@ -74,6 +77,7 @@ def run(folder: Path, target: str, *options: str) -> Any:
         (":missing", 2, ("has no 'missing'",)),
         (":leaves", 2, ("leaves",)),
         (":leaves_at_once", 2, ("leaves_at_once ended the program with os._exit(0)",)),
+        (":turns_into_another", 2, ("ended the program with os.execv(",)),
         (":forks", 0, ("✓ forks",)),
         (":ends", 2, ("ends raised GeneratorExit",)),
         (":later", 2, ("later a call of it gives a coroutine, which has no gradient",)),
