@@ -17,7 +17,7 @@ from pullback.cli.inputs import NAME, Call, given, tried
 from pullback.cli.paths import is_there
 from pullback.cli.source import SUFFIXES
 from pullback.cli.status import Left
-from pullback.cli.target import ending_of, load, why_not
+from pullback.cli.target import ending_of, load, reason_and_place, why_not
 from pullback.cli.terminal import console
 from pullback.errors import ArgumentError, PullbackError
 
@@ -63,14 +63,8 @@ def run_target(target: str, run: Run[Any], inputs: Sequence[str] = ()) -> Ran:
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:  # which a function raises, and nobody catches on the way
-        raise NotRun(_raised(error)) from error
-
-
-def _raised(error: BaseException) -> str:
-    said = str(error)
-    if isinstance(error, Left):
-        return said
-    return f"raised {type(error).__name__}{f': {said}' if said else ''}"
+        said, _ = reason_and_place(error, target)
+        raise NotRun(str(error) if isinstance(error, Left) else f"raised {said}") from error
 
 
 def _loaded(target: str) -> tuple[Candidate, Mapping[str, Any], Call | None]:

@@ -126,8 +126,8 @@ class Here:
         except self._passed_on:
             raise
         except BaseException as error:
-            text = f"could not be checked: {type(error).__name__}: {error}"
-            outcome = Outcome(known.item, UNKNOWN, text)
+            text, _ = reason_and_place(error, place.target)
+            outcome = Outcome(known.item, UNKNOWN, f"could not be checked: {text}")
         return replace(outcome, seconds=time.perf_counter() - began)
 
     def _judged(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:
