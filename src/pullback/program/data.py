@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-
 RuleKind = Literal["engine", "custom", "pullback", "override", "none", "stopped", "unrecorded"]
 
 

@@ -34,6 +34,9 @@ class Raw:
     seen: Mapping[str, Any] = field(
         default_factory=dict[str, Any]
     )  # attributes, where there is no operation
+    pulled: dict[tuple[int, ...], Any] = field(
+        default_factory=dict[tuple[int, ...], Any]
+    )  # of a loop: what differentiates it, by where gradients arrive
 
     @functools.cached_property
     def attributes(self) -> Mapping[str, Any]:
