@@ -12,6 +12,7 @@ from pullback.program.sweep import Options, sweep
 X, Y = tf.constant([0.3, -1.2, 0.7]), tf.constant([1.0, 2.0, 3.0])
 M = tf.constant(np.random.default_rng(0).normal(size=(3, 4)), tf.float32)
 S = tf.constant(np.random.default_rng(1).normal(size=(2, 3, 4)), tf.float32)
+LOGITS = tf.constant(np.random.default_rng(2).normal(size=(2, 6, 4)), tf.float32)
 W = tf.Variable([1.0, 2.0, 3.0])
 COUNT = tf.Variable(0.0, trainable=False)
 
@@ -77,6 +78,12 @@ def straight_through(x):
     return x + tf.stop_gradient(tf.round(x) - x)
 
 
+def aligned(x):
+    """TensorFlow has this loss as a definition that calls others, with loops in it."""
+    labels, lengths = tf.constant([[1, 2, 1], [2, 2, 1]]), [3, 3]
+    return tf.nn.ctc_loss(labels, x, lengths, [6, 6], logits_time_major=False, blank_index=0)
+
+
 def model(*layers):
     return tf.keras.Sequential(layers)
 
@@ -112,6 +119,7 @@ CASES = {
     "recorded Python": (lambda x: tf.py_function(tf.sin, [x], x.dtype) * x, X),
     "model": (NORMED, M),
     "recurrent model": (RECURRENT, S),
+    "alignment": (aligned, LOGITS),
     "checked function": (pb.functions.norm, X),
 }
 
