@@ -20,6 +20,7 @@ Compute = Callable[[list[Any]], list[Any]]
 
 EVERY = frozenset({NodeKind.CALL, NodeKind.BRANCH, NodeKind.LOOP})
 CALLS = frozenset({NodeKind.CALL})
+ALL_BUT_LOOPS = EVERY - {NodeKind.LOOP}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -136,8 +137,8 @@ def run_program(
 def run_whole(
     engine: ProgramEngine, node: Node, inputs: Sequence[Any], dtype: str, outer: Frame | None
 ) -> Run:
-    """The run of a call, branch or loop by itself."""
-    made = Run(engine, dtype)
+    """The run of a call, branch or loop by itself; loops in it are single events."""
+    made = Run(engine, dtype, ALL_BUT_LOOPS)
     made.inputs = list(map(made.add, inputs))
     made.outputs = list(Runner(made).enter(node, tuple(made.inputs), outer, ()))
     return made
@@ -234,7 +235,20 @@ def compute(
     """The results of a node, whatever it is."""
     if node.kind is NodeKind.OPERATION:
         return engine.run(node, inputs, dtype)
-    return run_whole(engine, node, inputs, dtype, outer).results
+    results = engine.run_loop(node, inputs) if runs_as_one(node, dtype) else None
+    return run_whole(engine, node, inputs, dtype, outer).results if results is None else results
+
+
+def runs_as_one(node: Node, dtype: str, *, stops: bool = True) -> bool:
+    """Whether a loop may be one operation of the engine: in its own format, with the engine's rules throughout."""
+    return (
+        node.kind is NodeKind.LOOP
+        and not dtype
+        and not any(
+            one.has_rule or one.carries or (one.rule.kind == "stopped" and not stops)
+            for _, one in inside(node)
+        )
+    )
 
 
 class AnotherWay(ValueError):
@@ -287,7 +301,7 @@ def _changed(made: Run, event: Event, taken: list[Any], before: list[Any]) -> li
         return engine.run_changed(node, taken, before, made.dtype)
     if is_open(engine, node) or not all(map(engine.has_form_of, taken, before)):
         raise Refused(f"{node.op} is run on nothing but what the program gives it")
-    return run_whole(engine, node, taken, made.dtype, event.frame).results
+    return compute(engine, node, taken, made.dtype, event.frame)
 
 
 # what other numbers may do inside of a node

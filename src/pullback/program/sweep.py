@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pullback.program.data import NodeKind, RuleBody
-from pullback.program.run import Event, Run, run_program, run_whole
+from pullback.program.run import Event, Run, run_program, run_whole, runs_as_one
 
 # What a node passes on, given what arrived at its results; `None` for what is as usual.
 Edit = Callable[[Event, Sequence[Any], list[Any]], "list[Any]"]
@@ -138,6 +138,10 @@ def differentiated(
     node = event.node
     if node.kind is NodeKind.OPERATION:
         return made.engine.vjp(node, inputs, outputs, upstream, made.dtype)
+    if runs_as_one(node, made.dtype, stops=options.stops):
+        found = made.engine.loop_vjp(node, inputs, upstream)
+        if found is not None:
+            return found
     # through what a branch or loop that is one event runs inside
     whole = run_whole(made.engine, event.node, inputs, made.dtype, event.frame)
     starts: dict[int, list[Any]] = {}

@@ -19,6 +19,7 @@ from pullback.check.programs.step_names import Named, named
 from pullback.program.push import push
 from pullback.program.queries import View, view_of
 from pullback.program.run import (
+    ALL_BUT_LOOPS,
     CALLS,
     Changes,
     Event,
@@ -100,7 +101,8 @@ class _Found(NamedTuple):
 
 def own_gradients(traced: Traced, xs: Arrays, ws: Arrays) -> list[Array | None]:
     """The gradients by the program's own derivative, with every custom gradient left out."""
-    made = run_program(traced.engine, traced.program, traced.feed(xs, ws))
+    feed = traced.feed(xs, ws)
+    made = run_program(traced.engine, traced.program, feed, entered=ALL_BUT_LOOPS)
     return _swept(traced, made, _starts(traced, made, ws), Options(own=False, stops=False))
 
 

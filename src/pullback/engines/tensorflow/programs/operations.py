@@ -34,6 +34,9 @@ class Raw:
     seen: Mapping[str, Any] = field(
         default_factory=dict[str, Any]
     )  # attributes, where there is no operation
+    pulled: dict[tuple[int, ...], Any] = field(
+        default_factory=dict[tuple[int, ...], Any]
+    )  # of a loop: what differentiates it, by where gradients arrive
 
     @functools.cached_property
     def attributes(self) -> Mapping[str, Any]:
@@ -59,7 +62,9 @@ def typed(op: str, attrs: Sequence[Any]) -> dict[str, Any]:
     """Attributes as eager execution takes them, names and values in turns; formats as such, to be exchanged."""
     kinds = kinds_of(op)
     pairs = zip(attrs[::2], attrs[1::2], strict=True)
-    return {name: _typed(kinds.get(name, ""), value) for name, value in pairs}
+    # nothing stands for what an operation has by default
+    given = {name: value for name, value in pairs if value is not None}
+    return {name: _typed(kinds.get(name, ""), value) for name, value in given.items()}
 
 
 def _typed(kind: str, value: Any) -> Any:
