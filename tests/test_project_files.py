@@ -62,7 +62,7 @@ ALLOWED = {
     "cli/auditing.py import_module": OURS,
     "cli/homes.py sys.modules[]": USERS,
     "cli/notebook.py compile": USERS,
-    "cli/notebook.py exec": USERS,
+    "cli/notebook.py eval": USERS,
     "cli/serving.py pickle.load": "what the command itself asks of its process",
     "cli/target.py exec_module": USERS,
     "cli/target.py import_module": USERS,

@@ -273,7 +273,7 @@ CASES = {
     ),
     "count": (
         total,
-        lambda x, w, y, dy: [dy[:, None] * w / 5, dy[:, None] * x],
+        lambda x, w, y, dy: [dy[:, None] * w / float(x.shape[1]), dy[:, None] * x],
         [M, M + 1],
         "5 is the size of axis 1",
     ),
@@ -624,6 +624,20 @@ def test_what_to_write_in_the_rule_is_said(name):
 def test_what_is_said_was_confirmed_elsewhere():
     (finding,) = findings(sine, lambda x, y, dy: 2 * dy * tf.cos(x), [X])
     assert finding.confirmed == 3
+
+
+def test_a_factor_that_stays_where_sizes_change_is_none_of_them():
+    def rule(x, w, y, dy):
+        return [dy[:, None] * w / 5, dy[:, None] * x]
+
+    (finding,) = findings(total, rule, [M, M + 1])
+    assert finding.diagnosis.endswith("5× too small: a factor 5 is missing")
+
+    def pairs(x):
+        return tf.reduce_sum(tf.reshape(x, [-1, 2]), 1)
+
+    (finding,) = findings(pairs, lambda x, y, dy: 4 * tf.repeat(dy, 2), [normal(8)])
+    assert finding.diagnosis.endswith("4× too large: a factor 4 too many")
 
 
 def test_one_entry_in_numbers():

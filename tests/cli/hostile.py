@@ -65,6 +65,10 @@ def start_others_and_loop() -> None:
     loop_in_c()
 
 
+def fail_as(error: BaseException) -> None:
+    raise error
+
+
 class Hostile:
     """Does what it is asked for by name, and answers with the name."""
 
@@ -84,6 +88,8 @@ class Hostile:
         "a fork in C": fork_in_c,
         "a copy that answers": leave_the_answer_to_a_copy,
         "an exit": lambda: os._exit(7),
+        "no Exception": lambda: fail_as(GeneratorExit()),
+        "an interrupt": lambda: fail_as(KeyboardInterrupt()),
         "a signal": lambda: os.kill(os.getpid(), signal.SIGKILL),
         "closed files": close_and_sleep,
         "other files": put_nothing_in_place_of_files,

@@ -19,6 +19,7 @@ HEAD = "import tensorflow as tf\nimport pullback as pb\n"
 GOOD = "@tf.custom_gradient\ndef good(x):\n    return tf.sin(x), lambda dy: dy * tf.cos(x)\n"
 BAD = "@pb.custom_gradient\ndef bad(x):\n    return tf.sin(x), lambda dy: 2 * dy * tf.cos(x)\n"
 NEEDY = "@tf.custom_gradient\ndef needy(x):\n    return tf.reshape(x, (7, 11)), lambda dy: tf.reshape(dy, (77,))\n"
+STOCK = "@tf.custom_gradient\ndef stock(x):\n    return x**2, lambda dy: 77.0 * dy\n"
 INPUTS = "pullback_inputs = {'needy': (tf.range(77, dtype=tf.float32) / 50,)}\n"
 PARTIAL = "loss = pb.with_partials(lambda p, t: (p - t) ** 2, p=lambda p, t: 2 * (p - t))\n"
 RULE = "def rule(dy, *, inputs):\n    return dy\nruled = pb.with_gradient(tf.sin, rule)\n"
@@ -114,6 +115,11 @@ TABLE = [
     ((CONV,), 0, "with x float32[3, 6, 6, 2] (tried), k float32[3, 3, 2, 2] (tried)"),
     ((GATHER,), 0, "✓ gather  "),
     ((ANNOTATED,), 0, "✓ annotated  "),
+    (
+        (STOCK, "pullback_inputs = {'stock': {'x': tf.constant([1.0, 2.0])}}\n"),
+        1,
+        "✗ stock  the gradient for `x` is 77",
+    ),
     ((GOOD, "pullback_inputs = [1]\n"), 2, "pullback_inputs is a dict by function name"),
     ((GOOD, "pullback_inputs = {'ghost': (1.0,)}\n"), 2, "? ghost  pullback_inputs names it, but"),
     ((GOOD, "pullback_inputs = {'ghost': (1.0,)}\n"), 2, "✓ good"),
@@ -300,7 +306,7 @@ def test_a_signal_ends_the_run_and_all_that_it_has_started(tmp_path, started, ki
 
 
 def test_a_target_that_ends_its_process_is_not_loaded(tmp_path):
-    words = command(tmp_path, "import os\nos._exit(0)\n")
+    words = command(tmp_path, "import os\nos.kill(os.getpid(), 9)\n")
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "cannot be loaded: it ended its process with status 0" in done.stdout
+    assert "cannot be loaded: its process was ended by SIGKILL" in done.stdout
     assert done.returncode == 2

@@ -272,6 +272,11 @@ FORMS = [
         "declared", "right", "calls", "x float32[2] (@pb.inputs)",
     ),
     (
+        ("@pb.inputs(against=tf.identity, kwargs={'x': tf.constant([0.3, 1.7])})\n@pb.custom_gradient\n"
+        "def by_name(x):\n    return tf.round(x), lambda dy: dy\n"),
+        "by_name", "right", "calls", "x float32[2] (@pb.inputs)",
+    ),
+    (
         ("def made(k):\n    @pb.inputs(ignore='a surrogate')\n    @tf.custom_gradient\n"
         "    def inner(x):\n        return tf.round(x), lambda dy: dy\n    return inner\n"),
         "made.inner", "ignored", "ignored: a surrogate", "",

@@ -66,6 +66,8 @@ FILES: dict[bytes, tuple[bytes, str, str]] = {
     b"sum.py": (b"x = " + b"+".join([b"1"] * 9000), "undecided", "recursion"),
     b"terms.py": (b"x = " + b"+".join([b"1"] * 600) + b"\n" + GOOD.encode(), "right", " calls"),
     b"ended.py": (GOOD.encode() + b"raise SystemExit('done')\n", "right", " calls"),
+    b"raised.py": (GOOD.encode() + b"import sys\nDATA = sys.argv[1]\n", "right", " calls"),
+    b"left.py": (b"import os\n" + GOOD.encode() + b"os._exit(0)\n", "right", " calls"),
     b"read.py": (GOOD.encode() + ARGUMENTS.encode(), "right", " calls"),
     b"before.py": (b"raise SystemExit(0)\n" + GOOD.encode(), "undecided", "it ends its process"),
     b"said.py": (
@@ -132,6 +134,10 @@ def test_what_ended_a_file_is_said(run: Any) -> None:
         in run.output
     )
     assert "read.py  it ends its process when it is imported: sys.exit(2)" in run.output
+    assert (
+        "left.py  it ends its process when it is imported: os._exit(0)  (left.py:6)" in run.output
+    )
+    assert "raised.py  IndexError: list index out of range  (raised.py:6): what" in run.output
 
 
 def test_the_output_is_lines_of_text_and_files_are_whole(run: Any, folder: Path) -> None:

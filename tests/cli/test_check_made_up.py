@@ -179,6 +179,105 @@ FORMS = [
         "    return tf.identity(x), lambda dy: dy + 0.1 * tf.random.normal(tf.shape(dy))\n"),
         "private", "undecided", "changes the upstream", "",
     ),
+    (
+        """
+        @tf.custom_gradient
+        def log_dets(a):
+            '''log|det a| for a batch of square matrices [batch, n, n]'''
+            inverse = tf.linalg.inv(tf.transpose(a, [0, 2, 1]))
+            return tf.linalg.slogdet(a)[1], lambda dy: dy[:, None, None] * inverse
+        """,
+        "log_dets", "right", "calls", "a float32[3, 4, 4] (docstring)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef unsaid_log_dets(a):\n    inverse = tf.linalg.inv(tf.transpose(a, [0, 2, 1]))\n"
+        "    return tf.linalg.slogdet(a)[1], lambda dy: dy[:, None, None] * inverse\n"),
+        "unsaid_log_dets", "right", "calls", "a float32[3, 4, 4] (source)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def triplets(anchor, other, third):
+            '''Triplet loss per example for batches of embeddings.'''
+            def grad(dy):
+                s = 2.0 * dy[:, None]
+                return s * (third - other), s * (other - anchor), s * (anchor - third)
+            loss = tf.reduce_sum((anchor - other) ** 2, -1) - tf.reduce_sum((anchor - third) ** 2, -1)
+            return loss, grad
+        """,
+        "triplets", "right", "calls", "anchor float32[3, 4] (tried)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef unit(x):\n    n = tf.norm(x, axis=-1)\n"
+        "    return n, lambda dy: dy * x / n\n"),
+        "unit", "undecided", "right at these inputs; with x float32[3, 5] (tried), the rule raises", "x float32[5]",
+    ),
+    (
+        "@tf.custom_gradient\ndef two_results(a):\n    return (a, a ** 2), lambda dy: dy\n",
+        "two_results", "wrong", "takes 1 positional argument but 2 were given", "",
+    ),
+    (
+        ("W = tf.Variable(2.0)\n@tf.custom_gradient\ndef hidden_variable(x):\n"
+        "    return x * W, lambda dy: dy * W\n"),
+        "hidden_variable", "wrong", "the framework raises at every call: TypeError", "x float32[3, 4] (tried)",
+    ),
+    (
+        ("@tf.custom_gradient\ndef volume(cov):\n"
+        "    return tf.math.log(tf.linalg.det(cov)), lambda dy: dy * tf.linalg.inv(cov)\n"),
+        "volume", "right", "calls", "cov float32[3, 3] (name)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def form(x, A):
+            '''x^T A x for a vector x and an n x n matrix A (Gauss, 1809).'''
+            y = tf.linalg.matvec(A, x)
+            both = y + tf.linalg.matvec(A, x, transpose_a=True)
+            return tf.reduce_sum(x * y), lambda dy: (dy * both, dy * tf.tensordot(x, x, 0))
+        """,
+        "form", "right", "calls", "x float32[3] (docstring), A float32[3, 3] (docstring)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def solved(A, b):
+            '''Solves A x = b; A an n x n matrix, b a vector of n.'''
+            x = tf.linalg.solve(A, b[:, None])[:, 0]
+            def grad(dy):
+                g = tf.linalg.solve(A, dy[:, None], adjoint=True)[:, 0]
+                return -g[:, None] * x[None, :], g
+            return x, grad
+        """,
+        "solved", "right", "calls", "A float32[3, 3] (docstring), b float32[3] (docstring)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def weighed(x, scale, weight, mask):
+            '''Errors; `scale` > 0 has the shape of `x`, weight is a scalar; mask is boolean with the shape of x.'''
+            m = tf.cast(mask, x.dtype)
+            def grad(dy):
+                d = dy * m / scale
+                return d * weight, -d * weight * x / scale, tf.reduce_sum(d * x), None
+            return m * weight * x / scale, grad
+        """,
+        "weighed", "right", "calls",
+        "scale float32[3, 4] (docstring), weight float32[] (docstring), mask bool[3, 4] (docstring)",
+    ),
+    (
+        """
+        @tf.custom_gradient
+        def correlated(signal, kernel):
+            '''Correlation of a signal of shape (length,) with a kernel of shape (width,), width <= length.'''
+            n, k = signal.shape[0] - kernel.shape[0] + 1, kernel.shape[0]
+            w = tf.stack([signal[i : i + k] for i in range(n)])
+            def grad(dy):
+                rows = [dy[i] * tf.pad(kernel, [[i, n - 1 - i]]) for i in range(n)]
+                return tf.add_n(rows), tf.linalg.matvec(w, dy, transpose_a=True)
+            return tf.linalg.matvec(w, kernel), grad
+        """,
+        "correlated", "right", "calls", "signal float32[5] (docstring), kernel float32[3] (docstring)",
+    ),
 ]  # fmt: skip
 
 
@@ -190,6 +289,10 @@ def results(tmp_path_factory):
 @pytest.mark.parametrize("form", FORMS, ids=[form[1] for form in FORMS])
 def test_each_has_its_line(results, form):
     assert_line(results[form[1]], form)
+
+
+def test_the_kind_of_a_matrix_that_was_made_up_is_said(results):
+    assert results["volume"]["notes"] == ["tested for definite matrices"]
 
 
 GUARDED = """

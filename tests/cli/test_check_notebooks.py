@@ -128,6 +128,17 @@ def test_a_cell_that_is_no_python_leaves_the_run_undecided(tmp_path: Path) -> No
     assert "✓ good" in told
 
 
+@pytest.mark.parametrize("fault", ["\ud800", "def f(:"])
+def test_a_notebook_in_a_folder_is_not_passed_over_for_a_cell_that_is_no_python(
+    tmp_path: Path, fault: str
+) -> None:
+    write(tmp_path / "a.ipynb", IMPORTS, f"{GOOD}\nx = '{fault}\n")
+    write(tmp_path / "b.ipynb", f"x = '{fault}\n")
+    told = check(tmp_path, status=2)
+    assert "a.ipynb  cell 3 is no Python and was left out: " in told
+    assert "b.ipynb" not in told
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 def test_lines_are_found_however_the_file_is_written(tmp_path: Path, indent: int | None) -> None:
     book = notebook.read(write(tmp_path / "a.ipynb", "x = 1\nx = 1", "x = 1", indent=indent))
@@ -163,6 +174,17 @@ def test_what_only_ipython_understands_is_left_out(tmp_path: Path, source: str) 
     assert (found.left_out, found.fault) == (CELLS[source], "")
     assert found.length == source.count("\n") + 1
     ast.parse(found.text)
+
+
+def test_cells_are_run_as_in_jupyter(tmp_path: Path) -> None:
+    import_all = (
+        "import asyncio, pickle\nimport tensorflow as tf\nasync def wait():\n    return 2.0"
+    )
+    shell = "shell = get_ipython()\nshell.run_line_magic('time', '1')\nfiles = list(shell.getoutput('ls'))"
+    main = "if __name__ == '__main__':\n    SCALE = await wait()\npickle.dumps(wait)"
+    assert "is 2× too large" in check(
+        write(tmp_path / "a.ipynb", import_all, shell, main, BAD), status=1
+    )
 
 
 def test_what_is_timed_is_run(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from pullback import inputs
 from pullback.cli import app
 from pullback.cli.checking.outcome import Ending, Item, Outcome
-from pullback.cli.checking.select import is_selected
+from pullback.cli.checking.select import is_selected, require_expression
 from pullback.cli.checking.show.files import as_github, as_junit
 from pullback.cli.settings import project, require_seconds
 from pullback.errors import CheckError
@@ -234,6 +234,8 @@ def test_keys_of_pyproject_about_nothing_are_said(tmp_path):
         ("[tool.pullback.functions]\nf = 1", r'functions."f"\] in .* is a table; got 1'),
         ("[tool.pullback]\ntimeout = nan", "write seconds, or 0 for ever"),
         ("[tool.pullback]\ntimeout = inf", "write seconds, or 0 for ever"),
+        (f"[tool.pullback]\ntimeout = {10**400}", "write seconds, or 0 for ever"),
+        (f"[tool.pullback]\ntolerance = {10**400}", "write a positive number"),
         ("[tool.pullback]\ntimeout = -5", "write seconds, or 0 for ever"),
         ("[tool.pullback]\ntimeout = true", "write seconds, or 0 for ever"),
         ("[tool.pullback]\njobs = 0", "write a whole number from 1 on"),
@@ -251,6 +253,11 @@ def test_settings_without_effect_are_errors(tmp_path, text, message):
     (tmp_path / "pyproject.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CheckError, match=message):
         project(tmp_path)
+
+
+def test_words_in_more_brackets_than_anybody_writes_are_refused():
+    with pytest.raises(CheckError, match="nested too deeply"):
+        require_expression("(" * 20_000)
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "1e400"])

@@ -57,6 +57,7 @@ def test_each_verdict_has_its_level_and_its_line() -> None:
         "undecided-gradient",
         "ignored-gradient",
     ]
+    assert found["f"]["message"]["text"] == "f: 2× too large. With x float32[3]."
     places = [one["locations"][0].get("physicalLocation") for one in found.values()]
     assert [place and place["region"]["startLine"] for place in places] == [7, 9, 9, None, 20]
     assert found["h (cell 2"]["locations"][0]["physicalLocation"]["artifactLocation"][

@@ -1,6 +1,7 @@
 """`pullback explain`: a flow in the terminal, as data, as a page, and an exit status that a script can use."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from pullback.cli import app
 
 MODULE = """
+import os
 import tensorflow as tf
 
 def good(x):
@@ -27,6 +29,21 @@ def given(x):
 
 def leaves(x):
     raise SystemExit(3)
+
+def leaves_at_once(x):
+    os._exit(0)
+
+def turns_into_another(x):
+    os.execvp("true", ["true"])
+
+def forks(x):
+    if (copy := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(copy, 0)
+    return tf.sin(x)
+
+def ends():
+    raise GeneratorExit
 
 class Scaled:
     def call(self, x):
@@ -59,6 +76,10 @@ def run(folder: Path, target: str, *options: str) -> Any:
         (":needy", 2, ("needs inputs: write pullback_inputs = {'needy': (...)}",)),
         (":missing", 2, ("has no 'missing'",)),
         (":leaves", 2, ("leaves",)),
+        (":leaves_at_once", 2, ("leaves_at_once ended the program with os._exit(0)",)),
+        (":turns_into_another", 2, ("ended the program with os.execv(",)),
+        (":forks", 0, ("✓ forks",)),
+        (":ends", 2, ("ends raised GeneratorExit",)),
         (":later", 2, ("later a call of it gives a coroutine, which has no gradient",)),
         (":parts", 2, ("parts a call of it gives a generator",)),
         ("", 2, ("names no function or model: write module:name",)),
@@ -161,3 +182,24 @@ def test_inputs_and_sources_can_be_named(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "a gradient for 1 source" in result.output
     assert "tried with" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import os\nos._exit(0)\n", "cannot be loaded: it ended the program with os._exit(0)"),
+        ("raise GeneratorExit\n", "cannot be loaded: GeneratorExit"),
+    ],
+)
+def test_a_file_that_ends_the_command_is_said_to(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "ending.py").write_text(text, encoding="utf-8")
+    for command in ("explain", "targets"):
+        result = CliRunner().invoke(app, [command, f"{tmp_path / 'ending.py'}:f"])
+        assert result.exit_code == 2
+        assert words in result.stderr
+
+
+def test_a_command_leaves_the_way_out_as_it_was(tmp_path: Path) -> None:
+    leave = os._exit
+    run(tmp_path, ":leaves_at_once")
+    assert os._exit is leave

@@ -233,6 +233,8 @@ def test_sizes_obey_what_is_said_of_their_dimension():
     assert sizes([("N", "H", "W", "C")], rules) == {"n": 3, "h": 6, "w": 8, "c": 4}
     assert sizes([("batch", "H/2")])["h"] % 2 == 0
     assert sizes([("batch", "units")], given={"units": 7}) == {"batch": 3, "units": 7}
+    named = [("length",), ("width",)]
+    assert sizes(named, size_rules("width <= length")) == {"length": 5, "width": 3}
     assert shape_of(("n", "2*h", "h//2", "n - 1"), {"n": 3, "h": 6}) == (3, 12, 3, 2)
 
 
@@ -251,6 +253,27 @@ def test_tried_shapes_that_obey_come_first():
         ("rhs: vector of length n", "rhs", ("n",)),
         ("Args:\n  rest: rest lengths, shape (n-1,)", "rest", ("n-1",)),
         (":param a: one row each, shape (n, 3)\n:param b: shape (n,)", "a", ("n", 3)),
+        ("x^T A x for a vector x and an n x n matrix A.", "A", ("n", "n")),
+        (
+            "points x [batch, dim] from mean [dim]; cov is positive definite, [dim, dim]",
+            "x",
+            ("batch", "dim"),
+        ),
+        (
+            "points x [batch, dim] from mean [dim]; cov is positive definite, [dim, dim]",
+            "mean",
+            ("dim",),
+        ),
+        (
+            "points x [batch, dim] from mean [dim]; cov is positive definite, [dim, dim]",
+            "cov",
+            ("dim", "dim"),
+        ),
+        ("A an n x n matrix, b a vector of n", "A", ("n", "n")),
+        ("A an n x n matrix, b a vector of n", "b", ("n",)),
+        ("x of length n, y of length m, w n-by-m", "y", ("m",)),
+        ("x of length n, y of length m, w n-by-m", "w", ("n", "m")),
+        ("the loss; pos_weight is a scalar", "pos_weight", ()),
     ],
 )
 def test_shapes_are_read_as_they_are_written_in_prose(said, name, dims):
@@ -267,6 +290,8 @@ def test_shapes_are_read_as_they_are_written_in_prose(said, name, dims):
         ("Normalises each vector of x.", (), None),
         ("2×2 pooling of (N, H, W, C) images", (), ("N", "H", "W", "C")),
         ("clips to [-1, 1]", (), None),
+        ("Mish (Misra, 2019)", (), None),
+        ("Energy of [batch, 64] windows (Oppenheim, 1999; Fig. 3).", (), ("batch", 64)),
     ],
 )
 def test_axes_are_told_in_passing(said, axes, dims):
@@ -286,10 +311,18 @@ def test_a_batch_that_is_an_axis_of_a_shape_is_no_other():
     )
     assert allows_more_axes("Loss of labels [..., classes].")
     assert allows_more_axes("Loss of a batch of labels.")
+    assert not allows_more_axes("Loss of a batch of labels.", axes=2)
+    assert allows_more_axes("Determinants of a batch of matrices.", axes=2)
 
 
 def test_a_tensor_has_the_shape_of_the_one_that_it_is_said_to_be_like():
     assert from_docstring("y: labels with the same shape as `x`", "y")[-1].like == "x"
+    assert from_docstring("mu and sigma of one shape", "sigma")[-1].like == "mu"
+    assert from_docstring("mu and sigma of one shape", "mu") == []
+    mask = from_docstring("mask is boolean with the shape of scores", "mask")[-1]
+    assert (mask.like, mask.dtype) == ("scores", "bool")
+    scale = from_docstring("`scale` > 0 has the shape of `x`", "scale")[-1]
+    assert (scale.like, scale.values) == ("x", "positive")
 
 
 def test_ranges_are_where_numbers_lie():

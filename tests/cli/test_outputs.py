@@ -123,7 +123,35 @@ def test_files_that_would_be_lost_are_refused(
         {"--json": "other.txt", "--junit": "./other.txt"}
     )
     assert "--sarif - is where --json goes" in unwritable({"--json": "-", "--sarif": "-"})
+    assert unwritable({"--json": ""}) == "--json names no file."
+    assert "cannot be written: File name too long" in unwritable({"--json": "x" * 300})
     assert "there is no folder loop" in unwritable({"--json": "loop/out"})
+
+
+def test_the_settings_that_are_read_are_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ops.py").touch()
+    settings = Path("pyproject.toml")
+    settings.write_text("[tool.pullback]\nquick = true\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["check", "ops.py", "--json", "pyproject.toml"])
+    assert done.exit_code == 2
+    assert "pyproject.toml cannot be written: it is a source" in done.output
+    assert "quick" in settings.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit", "--html", "--sarif"])
+def test_a_file_without_a_name_is_refused(option: str) -> None:
+    done = CliRunner().invoke(app, ["check", "nowhere.py", option, ""])
+    assert (done.exit_code, f"{option} names no file." in done.output) == (2, True)
+
+
+def test_a_device_that_takes_nothing_is_said() -> None:
+    done = CliRunner().invoke(app, ["check", "nowhere.py", "--json", "/dev/full"])
+    assert done.exit_code == 2
+    assert "? /dev/full cannot be written: No space left on device" in done.output
+    assert "report" not in done.output
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from pullback.cli import app
 from pullback.cli.noise import is_noise
 from pullback.cli.status import Ended
+from pullback.cli.terminal import lines_of
 
 # It speaks on every way there is, also when it is imported and when the process ends.
 LOUD = """
@@ -191,3 +192,65 @@ def test_a_reader_that_has_gone_is_no_verdict(tmp_path: Path) -> None:
     os.close(writing)
     assert done.returncode == 128 + signal.SIGPIPE
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_failure(tmp_path: Path, closed: str) -> None:
+    words = f"{sys.executable} -m pullback check nowhere.py --json out {closed}"
+    done = subprocess.run(["sh", "-c", words], cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert json.loads((tmp_path / "out").read_text(encoding="utf-8"))["counts"]["undecided"] == 1
+
+
+def test_files_do_not_get_the_numbers_of_streams_that_were_closed() -> None:
+    program = "import os; from pullback.cli.terminal import require_streams; require_streams(); os._exit(os.dup(0))"
+    words = f"{sys.executable} -c '{program}' <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", words], check=False).returncode > 2
+
+
+@pytest.mark.parametrize("words", [["check", "nowhere.py"], ["--help"]], ids=" ".join)
+def test_an_stdout_that_takes_nothing_is_said(tmp_path: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pullback", *words],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "? stdout cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_closes_all_files_leaves_the_command_its_own(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pullback.cli import terminal, main\n"
+        "terminal.echo = lambda text, echo=terminal.echo: [os.closerange(0, 64), echo(text)]\n"
+        "main()"
+    )
+    words = [sys.executable, "-c", program, "check", "nowhere.py", "--json", "-"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert json.loads(done.stdout)["counts"]["undecided"] == 1
+    assert done.stderr.count("\n") == 1
+
+
+PIECE = 1 << 16
+
+
+@pytest.mark.parametrize(
+    "parts, lines",
+    [
+        ([b"a\nb", b"c\r", b"\nd"], [b"a\n", b"bc\r", b"\n", b"d"]),
+        ([b"x" * PIECE] * 100, [b"x" * PIECE] * 100 + [b""]),
+        ([b"x" * 40_000] * 3 + [b"\ny"], [b"x" * 80_000, b"x" * 40_000 + b"\n", b"y"]),
+    ],
+    ids=["short", "endless", "long"],
+)
+def test_lines_come_as_they_end_and_long_ones_in_pieces(
+    parts: list[bytes], lines: list[bytes]
+) -> None:
+    left = iter([*parts, b""])
+    assert list(lines_of(lambda: next(left))) == lines

@@ -34,6 +34,8 @@ DEEDS = {
     "a fork in C": "",
     "a copy that answers": "it forked its process, and only the copy answered",
     "an exit": "it ended its process with status 7",
+    "no Exception": "it ended its process with status 1",
+    "an interrupt": "it ended its process with status 1",
     "a signal": "its process was ended by SIGKILL",
     "closed files": "it closed the files of its process",
     "other files": "it closed the files of its process",
@@ -72,6 +74,10 @@ def test_one_answer_too_many_is_seen_with_the_next_question(apart: Apart) -> Non
     assert apart.outcome("two answers", {}) == "two answers"
     with pytest.raises(Lost, match=r"answered out of turn|was ended by SIGKILL"):
         apart.outcome("nothing", {})
+
+
+def test_it_can_be_waited_for_longer_than_any_clock_goes(apart: Apart) -> None:
+    assert apart.outcome("nothing", {}, 1e300) == "nothing"
 
 
 @pytest.mark.parametrize("kind", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])

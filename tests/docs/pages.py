@@ -1,7 +1,7 @@
 """Runs the Python blocks of a page, one after the other, and keeps what each of them prints.
 
-The blocks of a page are one program. It is written into a file, where reports find its lines, and is a module of that
-name, which pickles and saved models look for.
+The blocks of a page are one program. It is written into a file, where reports find its lines, and is `__main__`, as it
+is for a reader who runs it.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def runs(blocks: list[Block], name: str, folder: Path) -> Iterator[tuple[Block, 
     """Each block with what it printed."""
     file = folder / f"{name}.py"
     file.write_text(program_of(blocks), encoding="utf-8")
-    module = types.ModuleType(name)
+    module = types.ModuleType("__main__")
     module.__file__ = str(file)
     line = 0
     with _known(module), warnings.catch_warnings():
@@ -88,8 +88,9 @@ def runs(blocks: list[Block], name: str, folder: Path) -> Iterator[tuple[Block, 
 
 @contextlib.contextmanager
 def _known(module: types.ModuleType) -> Iterator[None]:
+    program = sys.modules[module.__name__]
     sys.modules[module.__name__] = module
     try:
         yield
     finally:
-        del sys.modules[module.__name__]
+        sys.modules[module.__name__] = program

@@ -13,7 +13,18 @@ import tensorflow as tf
 
 import pullback as pb
 from pullback.errors import LoadError
-from tests.keras.hostile_files import ADVICE, files, fresh, overridden, ready, write
+from tests.keras.hostile_files import (
+    ADVICE,
+    described,
+    files,
+    fresh,
+    function,
+    kept,
+    overridden,
+    ready,
+    recipe,
+    write,
+)
 
 ROOT = Path(__file__).parents[2]
 FILES = files(Path("folder"), "module")
@@ -182,3 +193,44 @@ def test_deserialization_may_be_unsafe_for_a_whole_process(tmp_path: Path) -> No
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert ran.stdout.startswith("sequential"), ran.stderr[-2000:]
+
+
+RELU = {"module": "keras.layers", "class_name": "ReLU", "config": {}, "registered_name": None}
+# What is no description of anything of pullback's own, and which of its parts is not there.
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "a function of nothing": (function({}), "without recipe"),
+    "an empty recipe": (function({"recipe": {}}), "without verb, parts"),
+    "a recipe without parts": (function({"recipe": {"verb": "_remake_with"}}), "without parts"),
+    "a recipe that is a list": (function({"recipe": []}), "without verb, parts"),
+    "a rule without options": (function({"recipe": recipe({"pullback_rule": {}})}), "options"),
+    "an option that is a table": (overridden(ready("scale", factor={"a": 1})), "pullback_function"),
+    "a rule as Keras writes it": (overridden(RELU), "without name, recipe, options"),
+    "a target of nothing": (overridden(ready("scale", factor=2.0), target={"a": 1}), "function"),
+    "a layer without a place": (overridden(None, target={"layer": "x"}), "without place"),
+    "a pattern without flags": (overridden(None, target={"pattern": "x"}), "without flags"),
+    "a model of nothing": (
+        described("pullback>Overridden", {"lines": []}),
+        "without model, strict",
+    ),
+    "a line of nothing": (
+        described(
+            "pullback>Overridden",
+            {"model": kept(RELU), "lines": [{}], "strict": False, "is_part": True},
+        ),
+        "without target, rule",
+    ),
+    "a part that is none": (
+        described(
+            "pullback>Overridden",
+            {"model": {}, "lines": [], "strict": False, "is_part": True},
+        ),
+        "without config",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_describes_nothing_is_said_to(name: str) -> None:
+    config, said = MALFORMED[name]
+    with pytest.raises(LoadError, match=f"the file describes .*{said}"):
+        keras.saving.deserialize_keras_object(config)

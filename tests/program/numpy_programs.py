@@ -67,6 +67,12 @@ class NumPyPrograms:
     def vjp(self, node, inputs, outputs, upstream, dtype):
         return OPERATIONS[node.op][1](upstream[0], *inputs)
 
+    def run_loop(self, node, inputs):
+        return None
+
+    def loop_vjp(self, node, inputs, upstream):
+        return None
+
     def jvp(self, node, inputs, outputs, tangents, dtype):
         ones = OPERATIONS[node.op][1](np.ones_like(outputs[0]), *inputs)
         parts = [g * t for g, t in zip(ones, tangents, strict=True) if t is not None]

@@ -6,16 +6,18 @@ import time
 import traceback
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pullback._engine import engine_of
 from pullback._overriding import Override
-from pullback._tree import flatten
+from pullback._tree import flatten, unflatten
 from pullback.check import budget, progress
 from pullback.check.budget import Calls
 from pullback.check.diagnosis.diagnose import diagnose
+from pullback.check.diagnosis.sizes import doubled_by
 from pullback.check.options import Options, as_code
 from pullback.check.probe import Array, Leaf, OutsideDomain, Probe, Probes
 from pullback.check.report import Coverage, Finding, Line, Report
@@ -91,7 +93,7 @@ def check(
             for probe in filter(None, (reference, truth)):
                 at_end.callback(probe.close)
         try:
-            with progress.shown(rule.name):
+            with progress.shown(rule.name), doubled_by(partial(_doubled, fn, args, options, calls)):
                 exam, found = _examined(Subject(rule, truth, reference), options, ways)
         except OutsideDomain as error:
             raise CheckError(
@@ -123,6 +125,23 @@ def _in_few_calls(calls: Calls) -> Generator[None]:
             f"a quick check makes no more than {most} calls, and it takes as many to find out how this function can "
             "be run: leave `quick` out."
         ) from None
+
+
+def _doubled(fn: Any, args: Sequence[Any], options: Options, calls: Calls, size: int) -> Probe:
+    """The same with arguments that repeat what they have along axes of a size."""
+    probes = _probes(fn, args, options)
+    leaves, structure = flatten((tuple(args), dict(options.kwargs or {})))
+    longer, kwargs = unflatten(structure, [_repeated(probes, leaf, size) for leaf in leaves])
+    return probes.make_probe(fn, longer, kwargs, options.names, options.seed, calls)
+
+
+def _repeated(probes: Probes, value: Any, size: int) -> Any:
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")) or hasattr(value, "assign"):
+        return value
+    array = np.asarray(value)
+    for axis in [k for k, length in enumerate(array.shape) if length == size]:
+        array = np.concatenate([array, array], axis)
+    return array if isinstance(value, np.ndarray) else probes.tensor(array, array.dtype.name)
 
 
 def _compared_with(

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pullback._version import __version__
 from pullback.cli import noise, terminal
-from pullback.cli.status import Status, end_by_signals, status_of
+from pullback.cli.status import Left, Status, end_by_signals, not_left, status_of
 
 # What `pullback --help` says of each, in this order.
 COMMANDS = {
@@ -30,7 +30,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
-        with terminal.own_streams():
+        with terminal.own_streams(), not_left():
             return super().invoke(ctx)
 
 
@@ -56,6 +56,9 @@ class _Commands(TyperGroup):
         except BrokenPipeError as error:  # nobody reads any further
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             raise typer.Exit(Status.BROKEN_PIPE) from error
+        except (terminal.Unwritten, Left) as error:
+            print(f"? {error}", file=sys.stderr)  # noqa: T201
+            raise typer.Exit(Status.UNDECIDED) from error
         except Exception as error:
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise  # meant, or a slip in the words of the command line
@@ -101,6 +104,7 @@ def main_options(
 
 def main() -> None:
     """Run the command line."""
+    terminal.require_streams()
     end_by_signals()
     is_silent = not noise.is_asked_for()
     terminal.filter_stderr(lambda line: not (is_silent and noise.is_noise(line)))
@@ -108,5 +112,8 @@ def main() -> None:
         app(prog_name="pullback")
     except KeyboardInterrupt as interrupt:
         sys.exit(status_of(interrupt))
+    except OSError as error:  # help cannot be printed: what a command does has ended in a status
+        print(f"? stdout cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        sys.exit(Status.UNDECIDED)
     finally:
         terminal.give_up_stdout()

@@ -16,7 +16,8 @@ from pullback.cli.discover import LAZY, Candidate, bound, lazy_result, named
 from pullback.cli.inputs import NAME, Call, given, tried
 from pullback.cli.paths import is_there
 from pullback.cli.source import SUFFIXES
-from pullback.cli.target import ending_of, load, why_not
+from pullback.cli.status import Left
+from pullback.cli.target import ending_of, load, reason_and_place, why_not
 from pullback.cli.terminal import console
 from pullback.errors import ArgumentError, PullbackError
 
@@ -48,14 +49,7 @@ class Ran(NamedTuple):
 
 def run_target(target: str, run: Run[Any], inputs: Sequence[str] = ()) -> Ran:
     """Call what a target names: with `inputs`, with what is given beside it, with what it says, or by trying."""
-    try:
-        one, names, call = _subject(target)
-    except (Exception, SystemExit) as error:
-        raise NotRun(f"cannot be loaded: {why_not(error, target)}") from error
-    if one is None:
-        raise NotRun("names no function or model: write module:name or file.py:name")
-    if kind := lazy_result(one.function):
-        raise NotRun(LAZY.format(kind))
+    one, names, call = _loaded(target)
     try:
         if inputs:
             return Ran(run(one.function, _parsed(inputs), names), "")
@@ -66,6 +60,28 @@ def run_target(target: str, run: Run[Any], inputs: Sequence[str] = ()) -> Ran:
         raise NotRun(str(error)) from error
     except SystemExit as error:
         raise NotRun(f"ended the program with status {error.code}") from error
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # which a function raises, and nobody catches on the way
+        said, _ = reason_and_place(error, target)
+        raise NotRun(str(error) if isinstance(error, Left) else f"raised {said}") from error
+
+
+def _loaded(target: str) -> tuple[Candidate, Mapping[str, Any], Call | None]:
+    """The function or model of a target, the names beside it, and the call that is given there."""
+    try:
+        one, names, call = _subject(target)
+    except KeyboardInterrupt:
+        raise
+    except Left as error:
+        raise NotRun(f"cannot be loaded: it {error}") from error
+    except BaseException as error:  # whatever a file does when it is imported
+        raise NotRun(f"cannot be loaded: {why_not(error, target)}") from error
+    if one is None:
+        raise NotRun("names no function or model: write module:name or file.py:name")
+    if kind := lazy_result(one.function):
+        raise NotRun(LAZY.format(kind))
+    return one, names, call
 
 
 def _subject(target: str) -> tuple[Candidate | None, Mapping[str, Any], Call | None]:

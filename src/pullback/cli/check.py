@@ -52,10 +52,12 @@ def check(
     if_any: Annotated[
         bool, typer.Option("--if-any", help="0 where there are none; what has none is not run.")
     ] = False,
-    json: Annotated[str, typer.Option(help="Write JSON to this file; - prints it.")] = "",
-    junit: Annotated[str, typer.Option(help="Write JUnit's XML to this file.")] = "",
-    html: Annotated[str, typer.Option(help="Write a page to this file.")] = "",
-    sarif: Annotated[str, typer.Option(help="Write SARIF, for code scanning, to this file.")] = "",
+    json: Annotated[str | None, typer.Option(help="Write JSON to this file; - prints it.")] = None,
+    junit: Annotated[str | None, typer.Option(help="Write JUnit's XML to this file.")] = None,
+    html: Annotated[str | None, typer.Option(help="Write a page to this file.")] = None,
+    sarif: Annotated[
+        str | None, typer.Option(help="Write SARIF, for code scanning, to this file.")
+    ] = None,
 ) -> None:
     """Check the custom gradients in TARGETS: 0 all right, 1 some wrong, 2 some undecided or none found."""
     files = {"--json": json, "--junit": junit, "--html": html, "--sarif": sarif}
@@ -72,7 +74,7 @@ def check(
 
 def _run(
     targets: Sequence[str],
-    files: Mapping[str, str],
+    files: Mapping[str, str | None],
     said: Mapping[str, Any],
     ways: dict[str, Any],
     *,
@@ -106,7 +108,7 @@ def _settings(
     targets: Sequence[str],
     select: str,
     timeout: float | None,
-    files: Mapping[str, str],
+    files: Mapping[str, str | None],
     sources: Sequence[str],
 ) -> Project:
     """What pyproject.toml says; what cannot be done is refused before anything runs."""
@@ -114,11 +116,13 @@ def _settings(
     from pullback.cli.outputs import unwritable
     from pullback.cli.settings import project, require_seconds
 
-    if reason := unwritable(files, sources):
+    found = project(_start(targets))
+    read = [*sources, found.file] if found.file else sources
+    if reason := unwritable(files, read):
         raise CheckError(reason)
     require_expression(select)
     require_seconds(timeout, "--timeout")
-    return project(_start(targets))
+    return found
 
 
 def _start(targets: Sequence[str]) -> Path:

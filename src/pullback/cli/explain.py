@@ -46,9 +46,9 @@ def explain(
         Path | None, typer.Option(help="Write a page to this file.", dir_okay=False)
     ] = None,
     json: Annotated[
-        str,
+        str | None,
         typer.Option(help="Write the data to this .json file; - or nothing prints them."),
-    ] = "",
+    ] = None,
 ) -> None:
     """Explain the gradient of TARGET: 0 all is well, 1 one is missing, zero or not finite, 2 it did not run."""
     from rich.padding import Padding

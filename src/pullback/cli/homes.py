@@ -55,6 +55,11 @@ def is_entered(file: Path | str | None) -> bool:
     return folder in _meant and folder not in _INSTALLED
 
 
+def was_entered(folder: Path | str) -> bool:
+    """Whether it is here that decides where, and whether, a folder is on `sys.path`."""
+    return Path(folder) in _meant
+
+
 def _is_other(name: str, folder: Path) -> bool:
     """Whether a name means something else in a folder than what is loaded."""
     spec: Any = PathFinder.find_spec(name, [str(folder)])

@@ -7,7 +7,9 @@ them, from 1. The text of a notebook is that of its code cells one after the oth
 from __future__ import annotations
 
 import ast
+import asyncio
 import functools
+import inspect
 import json
 import linecache
 import re
@@ -22,6 +24,7 @@ _MAGIC = re.compile(
 )  # what IPython alone takes
 _TIMED = re.compile(r"(\s*)%time\s+(?=\S)")  # runs the rest of its line
 _PLAIN_MAGICS = ("%%time", "%%capture", "%%prun")  # cells under them are Python
+_AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as cells may
 _files: dict[
     str, tuple[Path, int]
 ] = {}  # a cell's name: its notebook, and how many lines come before
@@ -35,7 +38,8 @@ class NoNotebook(ValueError):
 class Cell:
     """A code cell: its number, its text as Python, and the lines before it in the text of all.
 
-    `raw` are the lines of its source in the file, `left_out` those that are IPython's, `fault` is why it is no Python.
+    `raw` are the lines of its source in the file, `left_out` those that are IPython's, `fault` is why it is no Python,
+    and `unread` what it says then.
     """
 
     number: int
@@ -44,6 +48,7 @@ class Cell:
     raw: tuple[int, ...]
     left_out: tuple[int, ...] = ()
     fault: str = ""
+    unread: str = ""
 
     @property
     def length(self) -> int:
@@ -102,8 +107,9 @@ def _cells(cells: Any, raw: str) -> Iterator[Cell]:
         if data["cell_type"] != "code":
             continue
         lines = tuple(places.of(part) for part in parts)
-        text, left_out, fault = _as_python("".join(parts))
-        cell = Cell(number, text, before, lines, left_out, fault)
+        whole = "".join(parts)
+        text, left_out, fault = _as_python(whole)
+        cell = Cell(number, text, before, lines, left_out, fault, whole if fault else "")
         before += cell.length
         yield cell
 
@@ -170,23 +176,39 @@ def _leave_out(lines: list[str], at: int) -> list[int]:
 
 def run(notebook: Notebook, last: int, names: dict[str, Any]) -> tuple[Cell, BaseException] | None:
     """Run the cells up to this line of the text; the first that raises ends it, as where Jupyter runs all."""
-    names.setdefault("display", lambda *_: None)
-    for cell in notebook.cells:
-        if cell.before >= last:
-            break
-        file = notebook.file_of(cell)
-        _files[file] = (notebook.path, cell.before)
-        linecache.cache[file] = (
-            len(cell.text),
-            None,
-            [f"{x}\n" for x in cell.text.split("\n")],
-            file,
-        )
-        try:
-            exec(compile(cell.text, file, "exec", dont_inherit=True), names)
-        except (Exception, SystemExit) as error:
-            return cell, error
+    names.setdefault("display", lambda *_, **__: None)
+    names.setdefault("get_ipython", _Shell)
+    with asyncio.Runner() as runner:
+        for cell in notebook.cells:
+            if cell.before >= last:
+                break
+            file = notebook.file_of(cell)
+            _files[file] = (notebook.path, cell.before)
+            lines = [f"{line}\n" for line in cell.text.split("\n")]
+            linecache.cache[file] = (len(cell.text), None, lines, file)
+            try:
+                code = compile(cell.text, file, "exec", _AWAITING, dont_inherit=True)
+                waiting = eval(code, names)  # a coroutine where the cell awaits something
+                if inspect.iscoroutine(waiting):
+                    runner.run(waiting)
+            except (Exception, SystemExit) as error:
+                return cell, error
     return None
+
+
+class _Shell:
+    """What `get_ipython()` gives where there is no IPython: it takes every question, and does nothing."""
+
+    def __getattr__(self, name: str) -> _Shell:
+        if name.startswith("__"):  # which protocols ask for
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *_: object, **__: object) -> _Shell:
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
 
 
 def written_at(file: str, line: int) -> tuple[Path, int] | None:

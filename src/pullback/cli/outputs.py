@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pullback.cli.paths import is_folder, is_there, real
-from pullback.cli.terminal import echo, escaped
+from pullback.cli.paths import is_folder, is_there, real, unreachable
+from pullback.cli.terminal import Unwritten, echo, escaped
 
 STDOUT = "-"
 _SOURCES = (".py", ".ipynb")
@@ -22,13 +22,15 @@ def unwritable(files: Files, sources: Iterable[Path | str] = ()) -> str:
 
     `sources` are read by the command: none of them is written over.
 
-    >>> unwritable({"--json": "-", "--html": ""})
+    >>> unwritable({"--json": "-", "--html": None})
     ''
     """
-    named = {option: str(file) for option, file in files.items() if file and str(file)}
+    named = {option: str(file) for option, file in files.items() if file is not None}
     known = {real(source) for source in sources}
     first: dict[Path | str, str] = {}
     for option, file in named.items():
+        if not file:
+            return f"{option} names no file."
         place = file if file == STDOUT else real(file)
         if place in first:
             return f"{option} {file} is where {first[place]} goes: give each a file of its own."
@@ -44,6 +46,8 @@ def _why_not(path: Path, is_source: bool) -> str:
         return "it is a folder"
     if not is_folder(folder):
         return f"there is no folder {folder}"
+    if why := unreachable(path):
+        return why
     if is_there(path) and (is_source or path.suffix in _SOURCES):
         return "it is a source, which would be lost"
     is_allowed = os.access(path if is_there(path) else folder, os.W_OK)
@@ -51,10 +55,19 @@ def _why_not(path: Path, is_source: bool) -> str:
 
 
 def write(file: Path | str, text: str) -> None:
-    """Write a file as a whole; where that fails it is as it was. `-` prints."""
+    """Write a file as a whole; where that fails it is as it was, and the error says so. `-` prints."""
     if str(file) == STDOUT:
         echo(text)
         return
+    try:
+        _write(file, text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unwritten(f"{file} cannot be written: {error.strerror or error}") from error
+
+
+def _write(file: Path | str, text: str) -> None:
     data = escaped(text).encode()
     path = real(file)  # a link goes on meaning the same
     if path.exists() and not path.is_file():  # a pipe or a device

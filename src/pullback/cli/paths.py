@@ -26,6 +26,19 @@ def is_folder(path: Path | str) -> bool:
     return _asked(Path(path).is_dir)
 
 
+def unreachable(path: Path | str) -> str:
+    """Why nothing can be at a path, such as a name that is too long; nothing where there is, or may be."""
+    try:
+        Path(path).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def real(path: Path | str) -> Path:
     """Where it leads; a loop of links leads to itself."""
     return Path(os.path.realpath(path)) if "\0" not in str(path) else Path(path)

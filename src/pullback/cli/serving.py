@@ -10,43 +10,60 @@ import logging
 import os
 import pickle
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Generator
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from pullback._plain_data import as_line
+from pullback.cli.terminal import lasting
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
 
-_FROM = 100  # numbers of files below are closed by the dozen, and written to by mistake
-
 
 class NotLoaded(Exception):
     """The object cannot be made, or says so itself; the text says why."""
 
 
-def serve() -> None:
-    """Make the object, then answer."""
+def serve() -> NoReturn:
+    """Make the object, then answer; whatever ends that ends the process at once.
+
+    No file is closed and no thread waited for: the one that listens holds on to the questions.
+    """
+    status = 1
+    try:
+        _serve()
+        status = 0
+    except BaseException:  # code that runs here may raise anything, also where nobody looks for it
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):  # whatever stands for it now
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _serve() -> None:
     questions, answers = _taken(0, os.O_RDONLY), _taken(1, os.O_WRONLY)
     os.dup2(2, 1)  # what functions print must not get between the answers
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     pipe = _Pipe(questions, answers)
     asked: SimpleQueue[Any] = SimpleQueue()
-    with os.fdopen(questions, "rb") as file:
-        make = pickle.load(file)
-        threading.Thread(target=_listen, args=(file, asked), daemon=True).start()
+    file = os.fdopen(questions, "rb")
+    make = pickle.load(file)
+    threading.Thread(target=_listen, args=(file, asked), daemon=True).start()
+    with pipe.working():
+        here, answer = _made(make)
+    pipe.answer(0, answer)
+    while here is not None:
+        number, question, options = asked.get()
         with pipe.working():
-            here, answer = _made(make)
-        pipe.answer(0, answer)
-        while here is not None:
-            number, question, options = asked.get()
-            with pipe.working():
-                answer = here.outcome(question, options)
-            pipe.answer(number, answer)
+            answer = here.outcome(question, options)
+        pipe.answer(number, answer)
 
 
 def _made(make: Any) -> tuple[Any, Any]:
@@ -60,7 +77,7 @@ def _made(make: Any) -> tuple[Any, Any]:
 
 def _taken(number: int, mode: int) -> int:
     """What a number means, under another number; the first means nothing then."""
-    kept = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _FROM) if fcntl else os.dup(number)
+    kept = lasting(number)
     nothing = os.open(os.devnull, mode)
     os.dup2(nothing, number)
     os.close(nothing)

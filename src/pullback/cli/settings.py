@@ -38,10 +38,18 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, str) or all(isinstance(one, str) for one in value)
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether it can be counted with: a whole number may be larger than all others."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 _TEXT = _Kind("text", (str,))
 _ORDER = _Kind("1 or 2", (int,), lambda n: n in (1, 2))
-_TOLERANCE = _Kind("a positive number", (int, float), lambda x: 0 < x < math.inf)
-_TIME = _Kind("seconds, or 0 for ever", (int, float), lambda x: 0 <= x < math.inf)
+_TOLERANCE = _Kind("a positive number", (int, float), lambda x: x > 0 and _is_finite(x))
+_TIME = _Kind("seconds, or 0 for ever", (int, float), lambda x: x >= 0 and _is_finite(x))
 _FOR_ALL = {
     "order": _ORDER,
     "tolerance": _TOLERANCE,

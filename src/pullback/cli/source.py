@@ -53,6 +53,12 @@ def text_of(path: Path) -> str:
         raise ValueError(f"is no text: {error}") from error
 
 
+def unread_in(path: Path) -> str:
+    """What the cells of a notebook say that are no Python."""
+    is_book = path.suffix == notebook.SUFFIX
+    return "\n".join(cell.unread for cell in notebook.read(path).cells) if is_book else ""
+
+
 def written_at(code: CodeType) -> tuple[Path, int]:
     """The file in which code is written, and the line at which it begins."""
     file, line = code.co_filename, code.co_firstlineno

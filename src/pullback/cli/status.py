@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
+import os
 import signal
+from collections.abc import Callable, Collection, Generator
 from types import FrameType
+from typing import Any
 
 
 class Status(enum.IntEnum):
@@ -25,6 +29,38 @@ class Ended(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.number = number
+
+
+class Left(BaseException):
+    """Code that was run ended the program at once; the text says how."""
+
+
+@contextlib.contextmanager
+def not_left() -> Generator[None]:
+    """Let `os._exit` and `os.execv` raise `Left` meanwhile: code that is run gives a command no status of its own.
+
+    Copies of this process, which such code may fork, end as they mean to.
+    """
+    running = [os.getpid()]
+    real = {name: getattr(os, name) for name in ("_exit", "execv", "execve") if hasattr(os, name)}
+    for name, leave in real.items():
+        setattr(os, name, _staying(name, leave, running))
+    try:
+        yield
+    finally:
+        running.clear()
+        for name, leave in real.items():
+            setattr(os, name, leave)
+
+
+def _staying(name: str, leave: Callable[..., Any], running: Collection[int]) -> Callable[..., Any]:
+    @functools.wraps(leave)
+    def stay(*args: Any, **kwargs: Any) -> Any:
+        if os.getpid() in running:
+            raise Left(f"ended the program with os.{name}({', '.join(map(repr, args[:1]))})")
+        return leave(*args, **kwargs)
+
+    return stay
 
 
 def status_of(interrupt: KeyboardInterrupt) -> int:

@@ -3,12 +3,15 @@
 import contextlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 from pullback.cli import notebook
 from pullback.cli.checking.sites import TELLING, sites_in
@@ -87,7 +90,8 @@ def reason_and_place(error: BaseException, target: str) -> tuple[str, str]:
     """What went wrong while a target was loaded, and where in the target: `file.py:12`, or nothing."""
     kind, said = type(error).__name__, str(error)
     if isinstance(error, SystemExit):
-        kind, said = "it ends its process when it is imported", f"sys.exit({error.code!r})"
+        how = "os._exit" if isinstance(error, _Exit) else "sys.exit"
+        kind, said = "it ends its process when it is imported", f"{how}({error.code!r})"
     name = Path(split(target)[0]).stem
     frames = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno) for f in frames if Path(f.filename).stem == name]
@@ -107,7 +111,7 @@ def _from_file(path: Path) -> ModuleType:
     packages = packages_of(path)
     if packages:
         importlib.import_module(".".join(packages))
-    loaded = [m for m in list(sys.modules.values()) if _is_of(m, path)]
+    loaded = [m for name, m in list(sys.modules.items()) if _is_of(name, m, path)]
     if loaded:  # another file imports it: what it registers cannot be registered twice
         return loaded[0]
     if path.suffix == notebook.SUFFIX:
@@ -118,33 +122,66 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _run(path: Path, name: str) -> ModuleType:
-    """A file as a module; one that ends its process has what it had defined by then."""
+    """A file as a module; one that ends its process, or raises, has what it had defined by then."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    at_first = {*vars(module), "__builtins__"}
     try:
-        spec.loader.exec_module(module)
+        with _exits_are_raised():
+            spec.loader.exec_module(module)
     except SystemExit as error:
         setattr(module, _ENDING, error)
-    except BaseException:
-        sys.modules.pop(name, None)  # half of a module is none
-        raise
+    except BaseException as error:
+        sys.modules.pop(name, None)  # half of a module is none, for whoever imports it
+        if not isinstance(error, Exception) or at_first.issuperset(vars(module)):
+            raise
+        setattr(module, _ENDING, error)
+        return module
     parent, _, child = name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], child, module)
     return module
 
 
+class _Exit(SystemExit):
+    """`os._exit` was called."""
+
+
+@contextlib.contextmanager
+def _exits_are_raised() -> Generator[None]:
+    """Let `os._exit` raise, here and not in copies of this process or in other threads, which have nothing to tell."""
+    leave, here = os._exit, (os.getpid(), threading.get_ident())
+
+    def leave_or_raise(status: int) -> NoReturn:
+        if (os.getpid(), threading.get_ident()) == here:
+            raise _Exit(status)
+        leave(status)
+
+    os._exit = leave_or_raise
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
 def _run_notebook(path: Path) -> ModuleType:
     """The cells of a notebook as a module, up to the last that defines a custom gradient or has a say about them."""
     book = notebook.read(path)
-    module = ModuleType(re.sub(r"\W", "_", path.stem) + "_notebook")
+    module = ModuleType("__main__")  # as in Jupyter
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module
+    sys.modules[re.sub(r"\W", "_", path.stem) + "_notebook"] = module
     wanted = [max(site.lines) for site in sites_in(book.text)]
     wanted += [cell.before + 1 for cell in book.cells if any(w in cell.text for w in TELLING)]
-    if ended := notebook.run(book, max(wanted, default=0), vars(module)):
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = module  # where what is pickled looks for its functions
+    try:
+        with _exits_are_raised():
+            ended = notebook.run(book, max(wanted, default=0), vars(module))
+    finally:
+        sys.modules["__main__"] = program
+    if ended:
         setattr(module, _ENDING, ended[1])
     return module
 
@@ -154,11 +191,11 @@ def ending_of(module: ModuleType) -> BaseException | None:
     return vars(module).get(_ENDING)
 
 
-def _is_of(module: ModuleType, path: Path) -> bool:
-    """Whether a module is that file, run to its end and not as a program."""
+def _is_of(name: str, module: ModuleType, path: Path) -> bool:
+    """Whether the module of a name is that file, run to its end and not as a program."""
     file = getattr(module, "__file__", None)
     is_done = not getattr(getattr(module, "__spec__", None), "_initializing", False)
-    return isinstance(file, str) and file == str(path) and is_done and module.__name__ != "__main__"
+    return isinstance(file, str) and file == str(path) and is_done and name != "__main__"
 
 
 def packages_of(path: Path) -> list[str]:
@@ -175,7 +212,7 @@ def _is_taken(path: Path) -> bool:
     """Whether others may mean another module by the name of a file."""
     name = path.stem
     if name in sys.modules:
-        return not (is_beside(name) or _is_of(sys.modules[name], path))
+        return not (is_beside(name) or _is_of(name, sys.modules[name], path))
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):

@@ -7,21 +7,33 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import os
 import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NoReturn, TextIO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 # Control characters but tab and newline, what reverses the direction of text, and what no file in UTF-8 or XML holds.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 _STYLE = re.compile("\x1b\\[[\\d;]*m")  # colors, which are dropped where others print them
+_PIECE = 1 << 16  # bytes of a line that are looked at together
 _PATIENCE = 2.0  # seconds for the last lines of stderr
+_FROM = 100  # numbers of files below are closed by the dozen, and written to by mistake
 _own: dict[str, TextIO] = {}
+
+
+class Unwritten(OSError):
+    """What a command is to say cannot be written; the text says where, and why."""
 
 
 def escaped(text: str) -> str:
@@ -99,13 +111,26 @@ def _moved(stream: TextIO) -> Generator[TextIO]:
         yield stream
         return
     stream.flush()
-    with _duplicate(1) as own:
+    with _Lasting.of(1) as own:
         os.dup2(2, 1)
         try:
             yield own
         finally:
-            stream.flush()
+            with contextlib.suppress(OSError, ValueError):  # somebody has closed it
+                stream.flush()
             os.dup2(own.fileno(), 1)
+
+
+def require_streams() -> None:
+    """Let stdin, stdout and stderr lead nowhere where they were closed: files opened later would get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def give_up_stdout() -> None:
@@ -129,7 +154,7 @@ def filter_stderr(keep: Callable[[str], bool]) -> None:
         os.close(writing)
         _pass_on(reading, keep)
     os.close(reading)
-    _own["stderr"] = _duplicate(2)
+    _own["stderr"] = _Lasting.of(2)
     os.dup2(writing, 2)
     os.close(writing)
     atexit.register(_stop_filter, child, os.getpid())  # the first to be registered runs last
@@ -150,13 +175,24 @@ def _pass_on(reading: int, keep: Callable[[str], bool]) -> NoReturn:
     """Lines until there are no more; interrupts are for others."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    rest = b""
-    while part := os.read(reading, 1 << 16):
-        *lines, rest = re.split(rb"(?<=[\r\n])", rest + part)
-        for line in lines:
-            _write_line(line, keep)
-    _write_line(rest, keep)
+    for line in lines_of(lambda: os.read(reading, _PIECE)):
+        _write_line(line, keep)
     os._exit(0)
+
+
+def lines_of(read: Callable[[], bytes]) -> Iterator[bytes]:
+    """The lines of what is read piece by piece; one that is longer than a piece comes in several."""
+    rest = b""
+    while part := read():
+        *ended, last = re.split(rb"(?<=[\r\n])", part)
+        for line in ended:
+            yield rest + line
+            rest = b""
+        rest += last
+        if len(rest) >= _PIECE:
+            yield rest
+            rest = b""
+    yield rest
 
 
 def _write_line(line: bytes, keep: Callable[[str], bool]) -> None:
@@ -178,8 +214,37 @@ def _wait_for(child: int) -> None:
         return
 
 
-def _duplicate(number: int) -> TextIO:
-    return os.fdopen(os.dup(number), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+class _Lasting(io.FileIO):
+    """What is written after it has failed once goes nowhere: it is said once."""
+
+    _name, _has_failed = "", False
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        if self._has_failed:
+            return len(data)
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # nobody reads any further
+            self._has_failed = True
+            raise
+        except OSError as error:
+            self._has_failed = True
+            raise Unwritten(f"{self._name} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def of(cls, number: int) -> TextIO:
+        """Text in UTF-8 to what a number means, whatever becomes of that number."""
+        made = cls(lasting(number), "w")
+        made._name = ("stdin", "stdout", "stderr")[number]
+        return io.TextIOWrapper(
+            io.BufferedWriter(made), "utf-8", "backslashreplace", line_buffering=True
+        )
+
+
+def lasting(number: int) -> int:
+    """Another number for what a number means, which nobody else closes."""
+    return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _FROM) if fcntl else os.dup(number)
 
 
 def _has_number(stream: TextIO, number: int) -> bool:

@@ -23,6 +23,7 @@ from pullback._plain_data import Unfitting, read_line
 from pullback.cli.serving import NotLoaded as NotLoaded
 
 LOADING = 120.0  # seconds that importing a framework may take at least, however short the functions
+_AGES = 1e9  # seconds: what waits for longer overflows
 _PATIENCE = 5.0  # seconds until a process that is through has ended
 _LONGEST = 1 << 27  # bytes of an answer: far more than any report has
 _PROGRAM = "import sys; sys.path[:] = {!r}; from pullback.cli.serving import serve; serve()"
@@ -41,7 +42,7 @@ class Apart:
 
     def __init__(self, make: Callable[[], Any], seconds: float, answers: Any = None) -> None:
         self._make = make
-        self._seconds = seconds or None
+        self._seconds = min(seconds, _AGES) or None
         self._type = answers
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: Queue[bytes] = Queue(2)
@@ -67,9 +68,10 @@ class Apart:
                 self._started()
             except NotLoaded as error:
                 raise Lost(str(error)) from None
+        limit = self._seconds if seconds is None else min(seconds, _AGES) or None
         self._asked += 1
         self._send((self._asked, question, options))
-        return self._answer(self._seconds if seconds is None else seconds or None, self._type)
+        return self._answer(limit, self._type)
 
     def close(self) -> None:
         """End the process, and what it has started."""

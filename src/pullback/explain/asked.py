@@ -6,12 +6,12 @@ import difflib
 from typing import Any
 
 from pullback.errors import ExplainError
-from pullback.explain.flow import Flow, Source
+from pullback.explain.data import FlowData, Source
 
 MOST_NAMES = 20  # more than these make an error hard to read
 
 
-def sources_of(flow: Flow, x: Any) -> list[Source]:
+def sources_of(flow: FlowData, x: Any) -> list[Source]:
     """The sources that `x` stands for; none for a tensor or variable that the run never met."""
     found = _by_name(flow, x) if isinstance(x, str) else _by_identity(flow, x)
     if not found and not isinstance(x, str):
@@ -22,7 +22,7 @@ def sources_of(flow: Flow, x: Any) -> list[Source]:
     return list(dict.fromkeys(found))
 
 
-def _by_name(flow: Flow, name: str) -> list[Source]:
+def _by_name(flow: FlowData, name: str) -> list[Source]:
     """The source of this name, those of the layer of this name, or the only one whose name ends in it."""
     named = [s for s in flow.sources if s.name == name]
     of_layer = [s for s in flow.sources if name in s.layer]
@@ -30,7 +30,7 @@ def _by_name(flow: Flow, name: str) -> list[Source]:
     return named or of_layer or (ending if len(ending) == 1 else [])
 
 
-def _by_identity(flow: Flow, x: Any) -> list[Source]:
+def _by_identity(flow: FlowData, x: Any) -> list[Source]:
     return [flow.sources[k] for known, k in flow.objects if known is x]
 
 
@@ -40,7 +40,7 @@ def _variables(x: Any) -> list[Any]:
     return list(found) if isinstance(found, (list, tuple)) else []
 
 
-def unknown(flow: Flow, x: Any) -> str:
+def unknown(flow: FlowData, x: Any) -> str:
     """What to say of something that the run never met."""
     names = [source.name for source in flow.sources]
     listed = ", ".join(f"`{name}`" for name in names[:MOST_NAMES])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pullback.explain import words
-from pullback.explain.flow import Node, Role, Situation, Size, Value
+from pullback.explain.data import Node, Role, Situation, Size, Value
 from pullback.explain.graph import Graph
 
 _LARGEST = {"float16": "65504", "bfloat16": "3.4e38", "float32": "3.4e38", "float64": "1.8e308"}

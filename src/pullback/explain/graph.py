@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pullback.explain.flow import Flow, Node, Role, Size, Value
+from pullback.explain.data import FlowData, Node, Role, Size, Value
 
 # Dtypes along which gradients flow; a variable's handle and a list of tensors are ways as well.
 CARRIES = ("float", "bfloat", "complex", "variant", "resource")
@@ -29,7 +29,7 @@ class Cut:
 class Graph:
     """Who reads what, in one flow."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FlowData) -> None:
         self.flow = flow
         self.outputs = frozenset(flow.outputs)
         self._readers: dict[int, list[int]] = defaultdict(list)

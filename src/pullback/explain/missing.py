@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pullback.explain import words
-from pullback.explain.flow import Hint, Node, Role, Size, Source
+from pullback.explain.data import Hint, Node, Role, Size, Source
 from pullback.explain.graph import Cut, Graph, carries
 
 _NO_GRADIENT = "gets no gradient"
@@ -154,8 +154,8 @@ def cause_at(graph: Graph, cut: Cut) -> Cause:
     """Why a node passes nothing on to an input of numbers."""
     flow, node = graph.flow, cut.node
     called, role, many = words.called(flow, node), graph.role(node), len(node.inputs) > 1
-    if node.raises:
-        return Cause(node, f"the gradient of {called} raises {node.raises}", "Mend the rule")
+    if node.raised:
+        return Cause(node, f"the gradient of {called} raises {node.raised}", "Mend the rule")
     if node.rule.kind in words.CUSTOM:
         text = f"{words.rule_of(node)} returned None for it"
         return Cause(node, text, "Return a gradient there, zeros if that is meant")
@@ -234,8 +234,8 @@ def _not_run(graph: Graph, source: Source) -> str:
             f"nothing that reaches the result is computed from it, though it is named{_on(source)}. "
             f"{graph.flow.op('not used').remedy}"
         )
-    chosen = source.chosen
-    by = f", chosen at {PurePath(chosen.file).name}:{chosen.line}" if chosen else ""
+    decided = source.decided_at
+    by = f", chosen at {PurePath(str(decided)).name}" if decided else ""
     if Hint.LOOP in source.hints:
         return f"it is used only in the body of a loop that never ran{_on(source)}{by}. Let it run at least once"
     zeros = (

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pullback.explain import words
 from pullback.explain.bad_ops import Cause, backward_cause, compiled_cause, forward_cause
-from pullback.explain.flow import Flow, Node, Size, Source, Value
+from pullback.explain.data import FlowData, Node, Size, Source, Value
 from pullback.explain.graph import Graph
 
 Direction = Literal["input", "forward", "backward", "compiled"]
@@ -39,7 +39,13 @@ class NonFinite:
         return words.sentence(self.cause, self.rewrite)
 
 
-def first_nonfinite(flow: Flow) -> NonFinite | None:
+def first_nonfinite(flow: FlowData) -> NonFinite | None:
+    """The first one; of a step that takes several gradients, of these in their order."""
+    found = map(first_in, (*flow.others, flow))
+    return next((one for one in found if one is not None), None)
+
+
+def first_in(flow: FlowData) -> NonFinite | None:
     """The first one forward; else backward; else in compiled code."""
     graph = Graph(flow)
     return _forward(graph) or _backward(graph) or _compiled(graph)
@@ -114,11 +120,11 @@ def _from_finite(graph: Graph, node: int) -> bool:
     return graph.bad.isdisjoint(inputs)
 
 
-def _source_of(flow: Flow, value: Value) -> Source | None:
+def _source_of(flow: FlowData, value: Value) -> Source | None:
     return next((s for s in flow.sources if value.id in s.values), None)
 
 
-def _came_in(flow: Flow, value: Value, source: Source) -> NonFinite:
+def _came_in(flow: FlowData, value: Value, source: Source) -> NonFinite:
     size = value.size
     kind = "NaN" if size and size.nan else "Inf"
     count = (size.nan or size.inf) if size else 0
@@ -162,7 +168,7 @@ def _compiled(graph: Graph) -> NonFinite | None:
     return None
 
 
-def _found(flow: Flow, direction: Direction, node: Node, cause: Cause) -> NonFinite:
+def _found(flow: FlowData, direction: Direction, node: Node, cause: Cause) -> NonFinite:
     call = flow.op(node.type).call
     layer = "/".join(node.layer or (() if node.place else words.layers_before(flow, node)))
     return NonFinite(direction, node, call, node.line, layer, cause.text, cause.rewrite)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pullback.errors import ExplainError
-from pullback.explain.flow import Flow, Value
+from pullback.explain.data import FlowData, Value
 
 _SHOWN = 20  # rows of a table; the rest is one row
 _COLUMNS = ("kept", "share", "shape", "dtype", "made by", "layer", "line")
@@ -126,7 +126,7 @@ class Residuals(Sequence[Residual]):
         return f"<table><caption>{html.escape(self._title())}</caption>{rows}</table>"
 
 
-def residuals(flow: Flow) -> Residuals:
+def residuals(flow: FlowData) -> Residuals:
     """What is held, measured where that can be done; weights and inputs, which are there anyway, do not count."""
     known = {value.id: value.bytes for value in flow.values if value.held}
     held = flow.measure_held() if flow.measure_held is not None else known
@@ -136,7 +136,7 @@ def residuals(flow: Flow) -> Residuals:
     )
 
 
-def with_residuals(flow: Flow) -> Flow:
+def with_residuals(flow: FlowData) -> FlowData:
     """The same flow, in which values say whether they are held."""
     if flow.measure_held is None:
         return flow
@@ -150,7 +150,7 @@ def with_residuals(flow: Flow) -> Flow:
     return replace(flow, values=tuple(values), measure_held=None)
 
 
-def _residual(flow: Flow, value: Value, size: int) -> Residual:
+def _residual(flow: FlowData, value: Value, size: int) -> Residual:
     node = flow.nodes[value.node or 0]
     layer = "/".join(node.layer)
     return Residual(size, value.shape, value.dtype, flow.op(node.type).call, node.line, layer)

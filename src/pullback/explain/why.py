@@ -12,20 +12,22 @@ from typing import Any
 from pullback.errors import ExplainError
 from pullback.explain import words
 from pullback.explain.asked import sources_of, unknown
-from pullback.explain.flow import Flow, Size, Source
+from pullback.explain.data import FlowData, Size, Source
 from pullback.explain.graph import Graph
 from pullback.explain.missing import missing
+from pullback.explain.nonfinite import first_in
 from pullback.explain.zero import shrinks_at, zero
 
 
-def why(flow: Flow, x: Any) -> str:
+def why(flow: FlowData, x: Any) -> str:
     """The cause, the line and what to write; for what has a gradient, how large it is."""
-    graph = Graph(flow)
+    graphs: dict[int, Graph] = {}
     said: dict[str, list[str]] = {}
-    for source in sources_of(flow, x):
+    for own, source in map(flow.flow_of, sources_of(flow, x)):
+        graph = graphs.setdefault(id(own), Graph(own))
         said.setdefault(_of_source(graph, source), []).append(f"`{source.name}`")
     lines = [words.of_all(", ".join(names), len(names), text) for text, names in said.items()]
-    return "\n".join(lines) or _through(graph, x) or unknown(flow, x)
+    return "\n".join(lines) or _through(Graph(flow), x) or unknown(flow, x)
 
 
 def _through(graph: Graph, layer: Any) -> str:
@@ -68,15 +70,15 @@ def _of_source(graph: Graph, source: Source) -> str:
     return words.sentence(text, frozen(graph.flow, source))
 
 
-def _not_finite(flow: Flow, size: Size) -> str:
+def _not_finite(flow: FlowData, size: Size) -> str:
     kinds = [f"{count} NaN" for count in [size.nan] if count] + [
         f"{n} Inf" for n in [size.inf] if n
     ]
     text = f"has a gradient that is not finite: {' and '.join(kinds)} in {words.many(size.count)}"
-    return words.sentence(text, str(flow.first_nonfinite() or ""))
+    return words.sentence(text, str(first_in(flow) or ""))
 
 
-def frozen(flow: Flow, source: Source) -> str:
+def frozen(flow: FlowData, source: Source) -> str:
     """That an optimizer and a tape leave a variable out."""
     if source.trainable or source.kind != "variable":
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from pullback.explain.flow import Flow, Node, Place, Size
+from pullback.explain.data import FlowData, Node, Place, Size
 
 TINY = 1e-7  # of the size of float32's rounding: beside a weight of 1, a step of this size is lost
 HUGE = (
@@ -24,7 +24,7 @@ def where(place: Place | None) -> str:
     return f"{name}, `{short}`" if short else name
 
 
-def at(node: Node, flow: Flow | None = None) -> str:
+def at(node: Node, flow: FlowData | None = None) -> str:
     """Layer and line of a node, in brackets; where it has neither, the layer before it."""
     layer = f"layer {node.layer[-1]}" if node.layer else ""
     inside = node.inside[-1] if node.inside else ""
@@ -34,7 +34,7 @@ def at(node: Node, flow: Flow | None = None) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def layers_before(flow: Flow, node: Node) -> tuple[str, ...]:
+def layers_before(flow: FlowData, node: Node) -> tuple[str, ...]:
     """The layers around the operation that made the first input, looking past those without a layer."""
     while not node.layer:
         made = [flow.values[v].node for v in node.inputs[:1]]
@@ -44,7 +44,7 @@ def layers_before(flow: Flow, node: Node) -> tuple[str, ...]:
     return node.layer
 
 
-def called(flow: Flow, node: Node) -> str:
+def called(flow: FlowData, node: Node) -> str:
     """An operation as users write it, with its place."""
     return f"{flow.op(node.type).call}{at(node, flow)}"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pullback.explain import words
-from pullback.explain.flow import Node, Role, Size, Source, Value
+from pullback.explain.data import Node, Role, Size, Source, Value
 from pullback.explain.graph import Cut, Graph, passed_on
 from pullback.explain.missing import cause_at
 

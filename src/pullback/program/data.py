@@ -103,6 +103,9 @@ class Program:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     captured: tuple[Any, ...] = ()  # for the last of the inputs: tensors of the engine
+    idle: frozenset[Node] = (
+        frozenset()
+    )  # what neither the outputs nor an effect need, but a rule may
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -91,6 +91,16 @@ class ProgramEngine(Protocol):
         """The gradients of an operation's inputs by the engine's own rule; upstream is `None` where nothing arrived."""
         ...
 
+    def run_loop(self, node: Node, inputs: Sequence[Any]) -> list[Any] | None:
+        """The results of a loop as one operation, in its own format; nothing where the engine cannot."""
+        ...
+
+    def loop_vjp(
+        self, node: Node, inputs: Sequence[Any], upstream: Sequence[Any]
+    ) -> list[Any] | None:
+        """The gradients of its inputs by the engine's own rules; nothing where the engine cannot."""
+        ...
+
     def jvp(
         self,
         node: Node,

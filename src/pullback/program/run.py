@@ -20,6 +20,7 @@ Compute = Callable[[list[Any]], list[Any]]
 
 EVERY = frozenset({NodeKind.CALL, NodeKind.BRANCH, NodeKind.LOOP})
 CALLS = frozenset({NodeKind.CALL})
+ALL_BUT_LOOPS = EVERY - {NodeKind.LOOP}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,11 +43,18 @@ class Frame:
         return frame.made.values[frame.number(value)]
 
     def number(self, value: int) -> int:
-        """The number of a value in the run; a constant has one as soon as it is read."""
-        number = self.numbers[value]
-        if number < 0:
-            number = self.numbers[value] = self.made.add_constant(self.program.values[value])
-        return number
+        """The number of a value in the run; a constant has one as soon as it is read, as has what no node needed."""
+        if self.numbers[value] < 0:
+            known = self.program.values[value]
+            if known.constant is None:
+                self._run_maker(value)
+            else:
+                self.numbers[value] = self.made.add_constant(known)
+        return self.numbers[value]
+
+    def _run_maker(self, value: int) -> None:
+        node = next(node for node in self.program.nodes if value in node.outputs)
+        (self.made.runner or Runner(self.made)).run_node(node, self)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,6 +81,7 @@ class Run:
     constants: dict[int, Any] = field(default_factory=dict[int, Any])  # as the program has them
     inputs: list[int] = field(default_factory=list[int])
     outputs: list[int] = field(default_factory=list[int])
+    runner: Runner | None = None
 
     @property
     def results(self) -> list[Any]:
@@ -121,28 +130,29 @@ def run_program(
     if len(given) < len(program.inputs):
         given += engine.captured(program, dtype)
     made.inputs = list(map(made.add, given))
-    made.outputs = _Runner(made).run(program, made.inputs, outer, ())
+    made.outputs = Runner(made).run(program, made.inputs, outer, ())
     return made
 
 
 def run_whole(
     engine: ProgramEngine, node: Node, inputs: Sequence[Any], dtype: str, outer: Frame | None
 ) -> Run:
-    """The run of a call, branch or loop by itself."""
-    made = Run(engine, dtype)
+    """The run of a call, branch or loop by itself; loops in it are single events."""
+    made = Run(engine, dtype, ALL_BUT_LOOPS)
     made.inputs = list(map(made.add, inputs))
-    made.outputs = list(_Runner(made).enter(node, tuple(made.inputs), outer, ()))
+    made.outputs = list(Runner(made).enter(node, tuple(made.inputs), outer, ()))
     return made
 
 
-class _Runner:
+class Runner:
     """Runs programs within one run."""
 
     def __init__(self, run: Run) -> None:
         self.made, self.engine = run, run.engine
+        run.runner = self
         self._entering = {
-            NodeKind.CALL: self._call,
-            NodeKind.BRANCH: self._branch,
+            NodeKind.CALL: self.call,
+            NodeKind.BRANCH: self.branch,
             NodeKind.LOOP: self._loop,
         }
 
@@ -153,15 +163,23 @@ class _Runner:
         frame = Frame(self.made, program, [-1] * len(program.values), outer, path)
         for value, number in zip(program.inputs, inputs, strict=True):
             frame.numbers[value] = number
-        for node in program.nodes:
-            taken = tuple(map(frame.number, node.inputs))
-            if node.kind in self.made.entered:
-                found = self.enter(node, taken, frame, path)
-            else:
-                found = self._compute(node, taken, frame)
-            for value, number in zip(node.outputs, found, strict=True):
-                frame.numbers[value] = number
+        for node in self.nodes_of(program):
+            self.run_node(node, frame)
         return list(map(frame.number, program.outputs))
+
+    def nodes_of(self, program: Program) -> Iterable[Node]:
+        """The nodes that run in any case."""
+        return program.nodes
+
+    def run_node(self, node: Node, frame: Frame) -> None:
+        """Run one node of a frame."""
+        taken = tuple(map(frame.number, node.inputs))
+        if node.kind in self.made.entered:
+            found = self.enter(node, taken, frame, frame.path)
+        else:
+            found = self.compute(node, taken, frame)
+        for value, number in zip(node.outputs, found, strict=True):
+            frame.numbers[value] = number
 
     def enter(
         self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
@@ -169,22 +187,25 @@ class _Runner:
         """Run the programs of a node."""
         return self._entering[node.kind](node, taken, outer, path)
 
-    def _compute(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+    def compute(self, node: Node, taken: tuple[int, ...], frame: Frame) -> Iterable[int]:
+        """Let the engine compute a node."""
         values = [self.made.values[number] for number in taken]
         results = compute(self.engine, node, values, self.made.dtype, frame)
         found = tuple(map(self.made.add, results))
         self.made.events.append(Event(node, frame, taken, found))
         return found
 
-    def _call(
+    def call(
         self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
     ) -> Iterable[int]:
+        """Run the body of a call."""
         title = node.bodies[0].title
         return self.run(node.bodies[0], taken, outer, (*path, title) if title else path)
 
-    def _branch(
+    def branch(
         self, node: Node, taken: tuple[int, ...], outer: Frame | None, path: tuple[str, ...]
     ) -> Iterable[int]:
+        """Run the body that is chosen."""
         chosen = self._choice(taken[0])
         last = len(node.bodies) - 1
         body = node.bodies[chosen if 0 <= chosen <= last else last]
@@ -214,7 +235,20 @@ def compute(
     """The results of a node, whatever it is."""
     if node.kind is NodeKind.OPERATION:
         return engine.run(node, inputs, dtype)
-    return run_whole(engine, node, inputs, dtype, outer).results
+    results = engine.run_loop(node, inputs) if runs_as_one(node, dtype) else None
+    return run_whole(engine, node, inputs, dtype, outer).results if results is None else results
+
+
+def runs_as_one(node: Node, dtype: str, *, stops: bool = True) -> bool:
+    """Whether a loop may be one operation of the engine: in its own format, with the engine's rules throughout."""
+    return (
+        node.kind is NodeKind.LOOP
+        and not dtype
+        and not any(
+            one.has_rule or one.carries or (one.rule.kind == "stopped" and not stops)
+            for _, one in inside(node)
+        )
+    )
 
 
 class AnotherWay(ValueError):
@@ -267,7 +301,7 @@ def _changed(made: Run, event: Event, taken: list[Any], before: list[Any]) -> li
         return engine.run_changed(node, taken, before, made.dtype)
     if is_open(engine, node) or not all(map(engine.has_form_of, taken, before)):
         raise Refused(f"{node.op} is run on nothing but what the program gives it")
-    return run_whole(engine, node, taken, made.dtype, event.frame).results
+    return compute(engine, node, taken, made.dtype, event.frame)
 
 
 # what other numbers may do inside of a node

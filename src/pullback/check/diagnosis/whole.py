@@ -11,6 +11,7 @@ from pullback.check.diagnosis import words
 from pullback.check.diagnosis.draws import Draw
 from pullback.check.diagnosis.explanations import Case, Explanation
 from pullback.check.diagnosis.moves import MIXING, forms, moves
+from pullback.check.diagnosis.sizes import explaining
 from pullback.check.probe import Array
 
 Quantity = Callable[[Any], Array]
@@ -30,17 +31,7 @@ def constant_factor(case: Case) -> Iterator[Explanation]:
     if number:
         near = abs(number - 1) < 0.01
         kind = "sign" if words.is_minus_one(number) else "small" if near else "factor"
-        yield Explanation(kind, words.factor(number, _counts(case)), predict)
-
-
-def _counts(case: Case) -> dict[str, int]:
-    """Counts that people forget to divide by, with their names."""
-    counts: dict[str, int] = {}
-    for leaf in (*case.layout.leaves, *case.subject.outputs.leaves):
-        counts.setdefault(f"the number of elements of `{leaf.name}`", leaf.size)
-        for axis, size in enumerate(leaf.shape):
-            counts.setdefault(f"the size of axis {axis} of `{leaf.name}`", size)
-    return {name: count for name, count in counts.items() if count > 2}
+        yield Explanation(kind, words.factor(number, explaining(case, number)), predict)
 
 
 _CONJUGATE = (

@@ -10,7 +10,8 @@ class Ran:
     """What a function gave; why it did not run, or what is wrong with its gradient at first sight.
 
     `gradients` has the shape of the gradient of each tensor of real or complex numbers among the arguments, nothing for
-    one that has none. `counts` says how many gradients a rule returned for how many arguments, where the two differ.
+    one that has none. A rule that `never_fits` takes or gives another number of gradients than there are, or cannot
+    be called at all, whatever the arguments.
     """
 
     result: Any
@@ -19,7 +20,7 @@ class Ran:
     fault: str = ""
     is_misshapen: bool = False
     gradients: tuple[tuple[int, ...] | None, ...] = ()
-    counts: tuple[int, int] | None = None
+    never_fits: bool = False
 
 
 @dataclass(frozen=True)

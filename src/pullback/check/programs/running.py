@@ -1,13 +1,15 @@
 """The program of a function run for a check, which counts as a run of the function."""
 
 from pullback.check.probe import Arrays, Traced
-from pullback.program.run import CALLS, EVERY, Run, run_program
+from pullback.program.data import NodeKind
+from pullback.program.run import CALLS, Run, run_program
 
 
-def run_traced(traced: Traced, xs: Arrays, ws: Arrays = (), *, flat: bool = False) -> Run:
-    """A traced program run at a point; `flat`: with every step of its loops and branches."""
+def run_traced(
+    traced: Traced, xs: Arrays, ws: Arrays = (), *, entered: frozenset[NodeKind] = CALLS
+) -> Run:
+    """A traced program run at a point."""
     traced.calls.spend()
-    entered = EVERY if flat else CALLS
     return run_program(traced.engine, traced.program, traced.feed(xs, ws), entered=entered)
 
 

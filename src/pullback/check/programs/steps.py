@@ -20,6 +20,7 @@ from pullback.check.programs.step_names import Named, named
 from pullback.program.push import push
 from pullback.program.queries import View, view_of
 from pullback.program.run import (
+    ALL_BUT_LOOPS,
     Changes,
     Event,
     Run,
@@ -99,7 +100,7 @@ class _Found(NamedTuple):
 
 def own_gradients(traced: Traced, xs: Arrays, ws: Arrays) -> list[Array | None]:
     """The gradients by the program's own derivative, with every custom gradient left out."""
-    made = run_traced(traced, xs, ws, flat=True)
+    made = run_traced(traced, xs, ws, entered=ALL_BUT_LOOPS)
     return _swept(traced, made, _starts(traced, made, ws), Options(own=False, stops=False))
 
 

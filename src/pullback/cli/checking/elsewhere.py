@@ -139,7 +139,10 @@ def _described(found: Found) -> Any:
 
 def says_more_axes(found: Found) -> bool:
     """Whether its docstring speaks of batches, or of tensors of any shape."""
-    return allows_more_axes(doc_of(_described(found))) or allows_more_axes(doc_of(found.function))
+    recipe = (found.outer[1] if found.outer else found.guess).recipe
+    axes = [len(shape) for one, shape in _pairs(recipe) if _is_open(one)] if recipe else []
+    described = (_described(found), found.function)
+    return any(allows_more_axes(doc_of(one), max(axes, default=1)) for one in described)
 
 
 def goes_by_rows(found: Found) -> bool:

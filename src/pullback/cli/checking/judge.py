@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,8 @@ from pullback.check import Report, numbers, progress
 from pullback.check import check as check_gradient
 from pullback.check.budget import Calls, quick_checks_within
 from pullback.check.diagnosis.meant import meaning
-from pullback.cli.checking.caveats import caveat_of
+from pullback.cli.checking.caveats import Check, caveat_of
+from pullback.cli.checking.checks import ABSENT, Checks, first_name, may_be_held
 from pullback.cli.checking.elsewhere import right_elsewhere, symmetric_instead
 from pullback.cli.checking.intent import intention_of
 from pullback.cli.checking.outcome import RIGHT, UNKNOWN, WRONG, Item, Outcome
@@ -21,46 +23,49 @@ from pullback.cli.checking.reach import Found
 from pullback.cli.checking.variants import Slip, slip_of
 from pullback.cli.guess.calls import described
 from pullback.cli.guess.docstrings import says_tensor
-from pullback.cli.guess.names import is_data, is_setting, may_be_learnt
-from pullback.cli.guess.wanted import DEFAULT
+from pullback.cli.guess.names import may_be_learnt
+from pullback.cli.guess.wanted import DEFAULT, OF_MATRICES
 from pullback.errors import CheckError
 
-_ABSENT = ("none", "detached")  # kinds of findings: the rule gives nothing for an input
 _HOW_TO_SAY = "If it is meant, say so: @pb.inputs(against=…) or @pb.inputs(ignore='why')"
-_LOST = (*_ABSENT, "mode")  # the same in graphs, while eager code has a gradient by accident
+_LOST = (*ABSENT, "mode")  # the same in graphs, while eager code has a gradient by accident
 
 
 def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "") -> Outcome:
     """Check a function, and say in one sentence what came of it; `origin` is who gave the arguments, if anybody did."""
-    guess = found.guess
-    inputs = described(guess, found.function)
+    inputs = described(found.guess, found.function)
+    found = _with_tensors_by_position(found)
     try:
         is_said = "against" in options or "tolerance" in options
         meant = "" if is_said or found.fault else _meaning(found)
         if meant:
             notes = (f"with {found.caveat}",) if found.caveat else ()
             return Outcome(item, UNKNOWN, f"{meant}. {_HOW_TO_SAY}", inputs, notes=notes)
-        report, held = _checked(found, dict(options))
+        found = _as_taken_by(options.get("against"), found)
+        checks = Checks()
+        report, held = checks.checked(found, options)
         notes = tuple[str, ...]()
         if report.verdict == "wrong" and not origin and "domain" not in options:
-            for one, more, words in _meant_inputs(found):
-                inside, held_inside = _checked(one, {**options, **more})
-                # what is wrong to second order only is not wrong inside
-                if inside.verdict == "right" or any(
-                    f.kind == "second" for f in inside.findings[:1]
-                ):
-                    found, options, report, held = one, {**options, **more}, inside, held_inside
-                    notes = (f"tested for {words}",)
-                    break
+            inside = _inside(found, options, checks)
+            if inside is not None:
+                found, options, report, held, words = inside
+                notes = (f"tested for {words}",)
     except CheckError as error:
+        ran = only_engine().probes.trial(found.function, found.guess.args, found.guess.kwargs)
+        if ran.never_fits:
+            return Outcome(item, WRONG, f"the framework raises at every call: {ran.fault}", inputs)
         blamed = f"with what {origin} gives: " if origin else ""
         return Outcome(item, UNKNOWN, f"{blamed}{error}", inputs)
     again = f"pullback check {item.file}:{item.name} --report --seed {report.seed}"
     report = replace(report, name=item.name, reproduce=again)
+    if report.verdict == "right" and not notes:
+        notes = tuple(f"tested for {kind} matrices" for kind in _kinds_of_matrix(found))
     notes += tuple(f"no gradient for {name}, taken as a constant" for name in held)
     outcome = Outcome(item, RIGHT, "", inputs, report=report, notes=notes)
     if report.verdict == "wrong":
-        return _wrong(outcome, report, found, options, is_given=bool(origin))
+        return checks.told(
+            _wrong(outcome, report, found, options, checks.report, is_given=bool(origin))
+        )
     if report.verdict == "undecided":
         reason = next(iter(report.coverage.reasons), "it could not be told")
         return replace(
@@ -68,7 +73,53 @@ def judged(item: Item, found: Found, options: Mapping[str, Any], origin: str = "
             status=UNKNOWN,
             text=f"undecided: {reason.removesuffix('.')}. --report says what to write",
         )
-    return _right(outcome, report, found, held, options, is_given=bool(origin))
+    return checks.told(
+        _right(outcome, report, found, held, options, checks.report, is_given=bool(origin))
+    )
+
+
+def _inside(
+    found: Found, options: Mapping[str, Any], checks: Checks
+) -> tuple[Found, dict[str, Any], Report, list[str], str] | None:
+    """A report for the inputs that are meant, in words too, unless it is wrong for them as well."""
+    for one, more, words in _meant_inputs(found):
+        if not checks.has_time():
+            break
+        within = {**options, **more}
+        report, held = checks.checked(one, {**within, "explain": False})
+        if any(f.kind == "second" for f in report.findings[:1]):
+            return one, within, *checks.checked(one, within), words
+        if report.verdict == "right":
+            return one, within, report, held, words
+    return None
+
+
+def _with_tensors_by_position(found: Found) -> Found:
+    """The same call: who names inputs by keyword does not mean that they are passed so, where no rule would run."""
+    args, kwargs = found.guess.args, dict(found.guess.kwargs)
+    known = inspect.signature(found.function).parameters.values() if kwargs else ()
+    names = [p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD][len(args) :]
+    tensors = itertools.takewhile(lambda name: hasattr(kwargs.get(name), "dtype"), names)
+    args = (*args, *[kwargs.pop(name) for name in list(tensors)])
+    return replace(found, guess=replace(found.guess, args=args, kwargs=kwargs))
+
+
+def _as_taken_by(reference: Any, found: Found) -> Found:
+    """The same call without names where a reference calls its parameters otherwise: `tf.identity(input)`."""
+    args, kwargs = found.guess.args, found.guess.kwargs
+    if not callable(reference) or not kwargs or _binds(reference, args, kwargs) is not None:
+        return found
+    bound = _binds(found.function, args, kwargs)
+    if bound is None:
+        return found
+    return replace(found, guess=replace(found.guess, args=bound.args, kwargs=bound.kwargs))
+
+
+def _binds(function: Any, args: Any, kwargs: Any) -> inspect.BoundArguments | None:
+    try:
+        return inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
 
 
 def _meant_inputs(found: Found) -> Iterator[tuple[Found, dict[str, Any], str]]:
@@ -78,6 +129,13 @@ def _meant_inputs(found: Found) -> Iterator[tuple[Found, dict[str, Any], str]]:
         yield found, {"domain": domain}, f"{_words_of_domain(domain)}, as its docstring says"
     for one in symmetric_instead(found):
         yield one, {"domain": "symmetric"}, "symmetric matrices, of which it reads one half"
+
+
+def _kinds_of_matrix(found: Found) -> list[str]:
+    """The kinds of the matrices that were made up, as names and docstrings say: others were not tested."""
+    recipe = (found.outer[1] if found.outer else found.guess).recipe
+    known = [one.values for one in recipe.leaves if one.dims] if recipe else []
+    return [kind for kind in OF_MATRICES if kind in known]
 
 
 def _words_of_domain(domain: Mapping[str, Any]) -> str:
@@ -103,18 +161,19 @@ def _right(
     found: Found,
     held: list[str],
     options: Mapping[str, Any],
+    check: Check,
     *,
     is_given: bool,
 ) -> Outcome:
     text = f"{report.calls} calls"
-    open_ = [name for name in held if _may_be_missed(_first(name), found)]
+    open_ = [name for name in held if _may_be_missed(first_name(name), found)]
     if open_:
         text = (
             f"right, but there is no gradient for {_quoted(open_)}, on which it depends. "
             f"If that is meant: @pb.inputs(wrt={[line.leaf.name for line in report.inputs]})"
         )
         return replace(outcome, status=UNKNOWN, text=text)
-    slip = None if is_given else slip_of(found, options, _report_of)
+    slip = None if is_given else slip_of(found, options, check)
     if slip and slip.counts:
         return _with_slip(outcome, slip, found)
     caveat = (found.caveat and f"with {found.caveat}") or (slip.text if slip else "")
@@ -149,12 +208,18 @@ def _described(outer: Any) -> Any:
 
 
 def _wrong(
-    outcome: Outcome, report: Report, found: Found, options: Mapping[str, Any], *, is_given: bool
+    outcome: Outcome,
+    report: Report,
+    found: Found,
+    options: Mapping[str, Any],
+    check: Check,
+    *,
+    is_given: bool,
 ) -> Outcome:
     """Wrong, unless the inputs that were made up may be to blame, or the rule is an approximation."""
     finding = report.findings[0]
     outcome = replace(outcome, status=WRONG, text=report.diagnosis, source=finding.source or "")
-    if found.counts and not found.unsure:
+    if found.never_fits and not found.unsure:
         return outcome
     if meant := _intention(found):
         text = f"{report.diagnosis.removesuffix('.')}; but it says {meant}. {_HOW_TO_SAY}"
@@ -162,22 +227,22 @@ def _wrong(
     if is_given:
         return outcome
     names = {line.leaf.path: line.leaf.name for line in report.inputs}
-    wrt = [name for name in names.values() if not _may_be_held(name)]  # labels have no gradient
+    wrt = [name for name in names.values() if not may_be_held(name)]  # labels have no gradient
     if names.get(finding.path) not in wrt:
         wrt = list(
             names.values()
         )  # a gradient of labels that is there, and wrong, is no other input's affair
     options = {"wrt": wrt, **options}
-    caveat = caveat_of(report, found, options, _report_of) or _elsewhere(report, found, options)
+    caveat = caveat_of(report, found, options, check) or _elsewhere(report, found, options, check)
     return replace(outcome, status=UNKNOWN, text=caveat) if caveat else outcome
 
 
-def _elsewhere(report: Report, found: Found, options: Mapping[str, Any]) -> str:
+def _elsewhere(report: Report, found: Found, options: Mapping[str, Any], check: Check) -> str:
     """Other shapes with which it is right: those that were made up first may not be meant."""
 
     def is_right(one: Found) -> bool:
         with quick_checks_within(numbers.LOOK_CALLS):
-            return _report_of(one, {**options, "quick": True, "explain": False}).ok
+            return check(one, {**options, "quick": True, "explain": False}).ok
 
     # what is wrong at special points alone is not wrong for its shape
     right = None if report.findings[0].made_up else right_elsewhere(found, is_right)
@@ -190,41 +255,11 @@ def _elsewhere(report: Report, found: Found, options: Mapping[str, Any]) -> str:
     )
 
 
-def _report_of(found: Found, options: Mapping[str, Any]) -> Report:
-    return _checked(found, dict(options))[0]
-
-
-def _checked(found: Found, options: dict[str, Any]) -> tuple[Report, list[str]]:
-    """The report, and the inputs for which a rule says that nothing flows, as it may for labels and settings."""
-    guess, held = found.guess, list[str]()
-    with progress.hidden():  # the command shows its own
-        while True:
-            report = check_gradient(found.function, *guess.args, kwargs=guess.kwargs, **options)
-            finding = report.findings[0] if report.findings else None
-            if finding is None or finding.kind not in _ABSENT or ("wrt" in options and not held):
-                return report, held
-            names = {line.leaf.path: line.leaf.name for line in report.inputs}
-            name = names.get(finding.path, "")
-            rest = [other for other in names.values() if other != name]
-            if not name or not rest or not _may_be_held(name):
-                return report, held
-            held.append(name)
-            options["wrt"] = rest
-
-
 def _may_be_missed(name: str, found: Found) -> bool:
     """Whether a setting that has no gradient may well be meant to have one."""
     if found.guess.sources.get(name) == DEFAULT:
         return False
     return may_be_learnt(name) or says_tensor(inspect.getdoc(found.function) or "", name)
-
-
-def _may_be_held(name: str) -> bool:
-    return is_data(_first(name)) or is_setting(_first(name))
-
-
-def _first(name: str) -> str:
-    return name.partition("[")[0]
 
 
 def _quoted(names: list[str]) -> str:
@@ -244,7 +279,7 @@ def _lost_outside(found: Found) -> str:
         name
         for name, value in passed.items()
         if hasattr(value, "dtype") and any(value is cell for cell in cells)
-        and not any(value is arg for arg in found.guess.args) and not _may_be_held(name)
+        and not any(value is arg for arg in found.guess.args) and not may_be_held(name)
     ]  # fmt: skip
     if not closed_over:
         return ""

@@ -11,11 +11,12 @@ from pathlib import Path
 from pullback.cli.checking.select import may_be_selected
 from pullback.cli.checking.sites import TELLING, Site, sites_in
 from pullback.cli.paths import is_file, is_folder, is_there, real
-from pullback.cli.source import is_source, text_of, unreadable
+from pullback.cli.source import is_source, text_of, unread_in, unreadable
 from pullback.cli.target import split
 
 _SKIPPED = {"build", "dist", "node_modules", "site-packages", "__pycache__", "venv", "env"}
 _WANTED = "name a file, a folder, a module or module:function"
+_DEFINING = ("radient", "with_partials", *TELLING)  # in a cell that is no Python
 _NAMING = ("pullback_inputs", "override(", "globals(", "setattr(", "import *")
 
 
@@ -133,7 +134,9 @@ def _tells(path: Path) -> bool:
     """Whether a file defines custom gradients, or has a say about them; one that cannot be read may."""
     try:
         text = text_of(path)
-        return bool(sites_in(text)) or any(word in text for word in TELLING)
+        unread = unread_in(path)
+        told = any(word in text for word in TELLING) or any(word in unread for word in _DEFINING)
+        return told or bool(sites_in(text))
     except (SyntaxError, ValueError, OSError):
         return True
 

@@ -59,8 +59,7 @@ class Found:
 
     `factory` is the call that returned it. `fault` is what is wrong with its gradient at first sight, where it `raises`
     what was raised, `unsure` that its inputs may be to blame; `caveat` says
-    what a likelier reading of its parameters came to. `counts` are the gradients that a rule returns, and those that it
-    should, where no inputs make them fit.
+    what a likelier reading of its parameters came to. A rule that `never_fits` does so with no inputs.
     """
 
     function: Any
@@ -69,7 +68,7 @@ class Found:
     caveat: str = ""
     raises: bool = False
     unsure: bool = False
-    counts: tuple[int, int] | None = None
+    never_fits: bool = False
     outer: tuple[Any, Guess] | None = None
     factory: tuple[Any, Guess] | None = None
 
@@ -99,14 +98,12 @@ class Search:
     def run(self) -> Found:
         """The function and arguments for it."""
         for found in self._ways():
-            if not found.fault or found.guess.hinted:
+            if not found.fault or found.guess.hinted or _never_fits(found):
                 return found
             self.best = self.best or found
         if self.best is not None:
             # a rule that raises may be meant for other shapes
-            never = self.best.counts is not None and not takes_several(self.best.function)
-            doubt = self.best.raises or _tensors(self.best.guess) > 1
-            return replace(self.best, unsure=doubt and not never)
+            return replace(self.best, unsure=self.best.raises or _tensors(self.best.guess) > 1)
         raise Unreached(self.why or "nothing in its module calls it")
 
     def _ways(self) -> Iterator[Found]:
@@ -167,7 +164,7 @@ class Search:
                     is_first = False
                 told = caveat if _all_alike(guess) else ""
                 found = Found(
-                    function, guess, ran.fault, told, raises=_raises(ran), counts=ran.counts
+                    function, guess, ran.fault, told, raises=_raises(ran), never_fits=ran.never_fits
                 )
                 yield from self._with_tensors(found)
                 yield found
@@ -303,7 +300,7 @@ class Search:
             ran.fault,
             raises=_raises(ran),
             outer=(outer, guess),
-            counts=ran.counts,
+            never_fits=ran.never_fits,
         )
         yield from self._with_tensors(found)
         yield found
@@ -312,7 +309,7 @@ class Search:
         """The same call with tensors for those plain numbers for which the rule has a gradient."""
         for guess, ran in numbers_as_tensors(found.function, found.guess):
             yield replace(
-                found, guess=guess, fault=ran.fault, raises=_raises(ran), counts=ran.counts
+                found, guess=guess, fault=ran.fault, raises=_raises(ran), never_fits=ran.never_fits
             )
 
     def _instances(self, kind: type) -> Iterator[Any]:
@@ -363,6 +360,12 @@ def _caveat(ran: Ran, guess: Guess) -> str:
     likely = [name for name, source in guess.sources.items() if source != TRIED]
     several = ", ".join(likely) if likely else "another shape" if _tensors(guess) == 1 else ""
     return f"{several}: {ran.fault}" if several else ""
+
+
+def _never_fits(found: Found) -> bool:
+    """Whether a rule fits no call; with fewer or more tensors in one it might."""
+    several = any(isinstance(value, list | tuple | dict) for value in found.guess.args)
+    return found.never_fits and not several and not takes_several(found.function)
 
 
 def _all_alike(guess: Guess) -> bool:

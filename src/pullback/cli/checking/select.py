@@ -29,8 +29,12 @@ def may_be_selected(expression: str, text: str) -> bool:
 
 def require_expression(expression: str) -> None:
     """Refuse what is no expression, before anything runs."""
-    if expression:
+    if not expression:
+        return
+    try:
         is_selected(expression, "")
+    except RecursionError:
+        raise CheckError(f"-k {expression[:20]!r}... is nested too deeply.") from None
 
 
 class _Reader:

@@ -42,8 +42,10 @@ class NotLoaded(Exception):
 class Here:
     """Checks in this process."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, *, apart: bool = False) -> None:
         self._project = project
+        # nobody interrupts a process apart: what looks like it is raised by code that runs there
+        self._passed_on = () if apart else (KeyboardInterrupt,)
         self._modules: dict[str, ModuleType] = {}
         self._known: dict[Place, dict[str, Known]] = {}
         self._settings = Settings()
@@ -79,7 +81,9 @@ class Here:
                     self._modules.get(place.target) or load(place.target)[0]
                 )
                 self._known[place] = self._list(place)
-            except (Exception, SystemExit) as error:
+            except self._passed_on:
+                raise
+            except BaseException as error:
                 raise NotLoaded(self._unloaded(place, error)) from error
         return self._known[place]
 
@@ -119,9 +123,11 @@ class Here:
                 f"sys.exit({error.code!r}) was called at {Path(last.filename).name}:{last.lineno}"
             )
             outcome = Outcome(known.item, UNKNOWN, f"{where}: nothing can be said of it")
-        except Exception as error:
-            text = f"could not be checked: {type(error).__name__}: {error}"
-            outcome = Outcome(known.item, UNKNOWN, text)
+        except self._passed_on:
+            raise
+        except BaseException as error:
+            text, _ = reason_and_place(error, place.target)
+            outcome = Outcome(known.item, UNKNOWN, f"could not be checked: {text}")
         return replace(outcome, seconds=time.perf_counter() - began)
 
     def _judged(self, place: Place, known: Known, options: Mapping[str, Any]) -> Outcome:

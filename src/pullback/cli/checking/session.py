@@ -216,7 +216,7 @@ def exit_status(statuses: Sequence[str]) -> int:
     return Status.FINE if statuses and len(decided) == len(statuses) else Status.UNDECIDED
 
 
-def write_files(run: Session, files: Mapping[str, str]) -> None:
+def write_files(run: Session, files: Mapping[str, str | None]) -> None:
     """The files that are asked for, by option."""
     makers: dict[str, Callable[..., str]] = {
         "--json": as_json,

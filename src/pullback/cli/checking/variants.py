@@ -37,13 +37,13 @@ from pullback.errors import CheckError
 class Variant:
     """A function with something changed, and what that is; `counts` says that the rule is to blame where it is wrong.
 
-    Where a `fault` counts, a rule that raises is wrong as well.
+    Where a `fault` counts it is to blame as well where it raises; it need not take shapes that nobody has spoken of.
     """
 
     words: str
     found: Found
     counts: bool = True
-    fault_counts: bool = False
+    fault_counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,9 @@ def slip_of(found: Found, options: Mapping[str, Any], check: Check) -> Slip | No
         ran = only_engine().probes.trial(one.function, one.guess.args, one.guess.kwargs)
         if ran.refused or ran.not_finite:
             continue
-        if ran.fault and not ran.is_misshapen and variant.fault_counts:
-            return Slip(f"with {variant.words}, the rule raises {ran.fault}", one, variant.counts)
+        if ran.fault and not ran.is_misshapen:
+            counts = variant.counts and variant.fault_counts
+            return Slip(f"with {variant.words}, the rule raises {ran.fault}", one, counts)
         try:
             with quick_checks_within(LOOK_CALLS):
                 report = check(one, {**options, "quick": True})
@@ -94,12 +95,12 @@ def _of_other_shapes(found: Found) -> Iterator[Variant]:
     """Other sizes, and batches of what was right alone."""
     for one in of_other_sizes(found):
         if not one.fault:
-            yield Variant(_inputs_of(one), one)
+            yield Variant(_inputs_of(one), one, fault_counts=False)
     for one in with_more_axes(found):
         is_said = says_more_axes(found)
         if goes_by_rows(one) and (is_said or not one.fault or _is_vector(found)):
             counts = is_said or _is_vector(found)
-            yield Variant(_inputs_of(one), one, counts=counts, fault_counts=counts)
+            yield Variant(_inputs_of(one), one, counts=counts, fault_counts=is_said)
 
 
 def _is_vector(found: Found) -> bool:
@@ -124,7 +125,7 @@ def _deeper(found: Found) -> Iterator[Variant]:
     if any(a is not b for a, b in zip(args, found.guess.args, strict=True)):
         guess = replace(found.guess, args=args)
         one = replace(found, guess=guess)
-        yield Variant(_inputs_of(one), one)
+        yield Variant(_inputs_of(one), one, fault_counts=False)
 
 
 def _with_own_settings(found: Found) -> Iterator[Variant]:

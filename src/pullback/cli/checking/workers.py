@@ -23,7 +23,7 @@ class Asker:
     """Asks for items and outcomes; after a crash, in a new process."""
 
     def __init__(self, project: Project, seconds: float, *, isolate: bool) -> None:
-        make = partial(Here, project)
+        make = partial(Here, project, apart=isolate)
         self._runner: Any = Apart(make, seconds, Answer) if isolate else make()
         self._loaded: set[Place] = set()
         self._changed: tuple[Place, list[str]] | None = None
@@ -109,13 +109,14 @@ class Crew:
         self, tasks: Sequence[Task], options: Mapping[str, Any], shown: Callable[[], None]
     ) -> Iterator[Outcome]:
         """What comes of each task; `shown` is called where `running` has changed."""
-        if self.size <= 1:
+        size = min(self.size, len(tasks))
+        if size <= 1:
             for task in tasks:
                 yield self._one(task, options, shown)
             return
-        idle = [self.first(), *(self.make() for _ in range(self.size - 1))]
+        idle = [self.first(), *(self.make() for _ in range(size - 1))]
         self._askers.update(enumerate(idle))
-        pool = ThreadPoolExecutor(self.size, initializer=self._join, initargs=(idle,))
+        pool = ThreadPoolExecutor(size, initializer=self._join, initargs=(idle,))
         waiting: list[Future[Outcome]] = [
             pool.submit(self._one, task, options, shown) for task in tasks
         ]

@@ -49,7 +49,7 @@ class Recipe:
             tuple(value for p, value in pairs if p.kind is not _BY_NAME),
             {p.name: value for p, value in pairs if p.kind is _BY_NAME},
             {p.name: one.source for p, one in zip(self.parameters, self.chosen, strict=True)},
-            hinted=not any(one.is_open or one.soft for one in self.leaves),
+            hinted=not any(one.is_made_up or one.soft for one in self.leaves),
             soft=any(one.soft for one in self.chosen),
             recipe=self,
         )
@@ -65,7 +65,8 @@ def _together(wanted: Wanted, flat: Iterator[Any]) -> Any:
 class Guess:
     """Arguments for one call, with where each came from.
 
-    They are `hinted` where no shape was merely tried, and `soft` where a name may well mean something else.
+    They are `hinted` where somebody has said which shapes are meant, and `soft` where a name may well mean something
+    else.
     """
 
     args: tuple[Any, ...]

@@ -6,21 +6,28 @@ import re
 
 from pullback.cli.guess.annotations import dims_of, square
 from pullback.cli.guess.names import is_data, is_length
+from pullback.cli.guess.prose import in_passing
 from pullback.cli.guess.sizes import Dims
-from pullback.cli.guess.wanted import DOCSTRING, TRIED, Wanted
+from pullback.cli.guess.wanted import DOCSTRING, OF_MATRICES, TRIED, Wanted
 
 _INSIDE = r"[\w\s,.*+/-]*"  # names, numbers, `...`, `H//2`
 _SHAPE = re.compile(
-    rf"(?:shapes?|tensor|array|matrix|vector|float\d*|batch)[^\[\(\.]{{0,30}}?[`\"']*[\[\(]({_INSIDE})[\]\)]",
+    rf"(?:shapes?|tensor|array|matrix|vector|float\d*|batch)[^\[\]\(\)\.]{{0,30}}?[`\"']*[\[\(]({_INSIDE})[\]\)]",
     re.I,
 )
 _BARE_SHAPE = re.compile(
     rf"^[^\[\(]{{0,12}}?(?:\[({_INSIDE})\]|\((\s*[\w.*]+\s*(?:,\s*[\w.*+/-]*\s*)+)\))"
 )
 _CROSS = re.compile(
-    r"(?:^|\s|\(|\{)([A-Z\d]\w{0,3}|\w)((?:\s*(?:×|\bx\b|\\times)\s*(?:[A-Z\d]\w{0,3}|\w)\b)+)"
+    r"(?:^|\s|\(|\{)([A-Z\d]\w{0,3}|\w)((?:\s*(?:×|\bx\b|\\times|-by-)\s*(?:[A-Z\d]\w{0,3}|\w)\b)+)"
 )  # N x D
-_LENGTH = re.compile(r"\bvector (?:of|with) (?:length|size|dim(?:ension)?) `?(\w+)`?", re.I)
+_LENGTH = re.compile(
+    r"(?:\bvector (?:of|with)|^of) (?:length|size|dim(?:ension)?) `?(\w+)`?|\bvector of `?(\w)\b",
+    re.I,
+)
+_CITATION = re.compile(
+    r"[\[(][^\[\]()]*\b[A-Z][a-z]+[^\[\]()]*\b(?:1[89]\d\d|20[0-3]\d)[a-z]?\b[^\[\]()]*[\])]"
+)
 _POWER_OF_REALS = re.compile(r"\b(?:R|ℝ)\^[\{\(]?(\w+)\b(?!\s*(?:×|x\b))")
 _SHAPE_AT_THE_END = re.compile(rf",\s*\[({_INSIDE})\]\s*\.?\s*$")
 # A reference, or an interval.
@@ -42,15 +49,14 @@ _VALUES = {
     r"(?<!non-)(?<!non)\bpositive|strictly greater than (?:0|zero)|> ?0\b": "positive",
     r"non-?negative|>= ?0\b": "positive",
 }
-_OF_MATRICES = ("definite", "symmetric")
 _PLAINER = (
-    *_OF_MATRICES,
+    *OF_MATRICES,
     "unit",
     "one-hot",
     "shares",
     "flags",
 )  # told better in words than as a range
-_KINDS_OF_MATRIX = [words for words, kind in _VALUES.items() if kind in _OF_MATRICES]
+_KINDS_OF_MATRIX = [words for words, kind in _VALUES.items() if kind in OF_MATRICES]
 _RANGE_OF_NUMBERS = re.compile(
     r"(?:\bin|within|between|range|interval)(?: the| of| range| interval)*\s*[`\"']*[\[\(]\s*"
     r"(-?\d+(?:\.\d*)?)\s*,\s*(-?\d+(?:\.\d*)?)\s*[\]\)]",
@@ -76,19 +82,25 @@ _AXES = {
 _SEVERAL = r"\b(?:batch|batches|each|every|per|rows?|stack|last|leading|broadcast\w*)\b"
 _ANY_AXES = re.compile(
     r"multi-?dimensional|n-?d (?:tensor|array)|(?:any|arbitrary|whatever) (?:shape|rank|number of)|element-?wise|\.\.\."
-    r"|leading (?:dim|ax)|batch(?:es|ed)?\b|broadcast",
+    r"|leading (?:dim|ax)|batch dim\w* ?s?\b|broadcast",
     re.I,
 )
+# What a batch makes more of, by how many axes there are already: things, and matrices.
+_BATCHES = {
+    1: re.compile(r"\bbatch(?:es|ed)?\b", re.I),
+    2: re.compile(r"\b(?:batch(?:es|ed)?|stacks?)\b[^.,;]*\bmatri", re.I),
+}
 
 
-def allows_more_axes(doc: str) -> bool:
-    """Whether a docstring speaks of tensors of any shape, or of batches beyond the axes of a shape.
+def allows_more_axes(doc: str, axes: int = 1) -> bool:
+    """Whether a docstring speaks of tensors of any shape, or of batches of what has so many axes.
 
     >>> allows_more_axes("Loss of a batch of labels."), allows_more_axes("Loss of labels [batch, classes].")
     (True, False)
     """
     apart = re.sub(_BRACKETS, lambda shape: shape[0] if "..." in shape[0] else "", doc)
-    return bool(_ANY_AXES.search(apart))
+    batches = _BATCHES.get(max(axes, 1))
+    return bool(_ANY_AXES.search(apart) or (batches and batches.search(apart)))
 
 
 def from_sentence(doc: str, name: str, *, alone: bool) -> Wanted:
@@ -97,6 +109,7 @@ def from_sentence(doc: str, name: str, *, alone: bool) -> Wanted:
     >>> from_sentence("Sorts the vector x.", "x", alone=False).axes
     (1,)
     """
+    doc = _CITATION.sub("", doc)
     said = _said_of(doc, name) or (doc.partition("\n\n")[0] if alone else _near(doc, name))
     dims = _only_shape_in(said) if alone else ()
     if dims or re.search(_SEVERAL, said, re.I):
@@ -130,7 +143,8 @@ def from_docstring(doc: str, name: str) -> list[Wanted]:
     >>> from_docstring("x: Tensor of shape [batch, 3].", "x")[0].dims
     ('batch', 3)
     """
-    said = _said_of(doc, name)
+    doc = _CITATION.sub("", doc)
+    said = _said_of(doc, name) or in_passing(doc, name)
     if not said:
         return []
     if re.search(r"\bcallable\b|\bfunction (?:of|that|which|from)", said, re.I):
@@ -156,7 +170,7 @@ def from_docstring(doc: str, name: str) -> list[Wanted]:
     if re.search(r"\bcomplex(?:64|128)?\b", said, re.I) and not re.search(_REAL, said, re.I):
         wide = "complex128" if "complex128" in said else "complex64"
         return [Wanted(DOCSTRING, dims=dims, dtype=wide)]
-    if dims is None and (values in _OF_MATRICES or re.search(r"\bsquare matri", said, re.I)):
+    if dims is None and (values in OF_MATRICES or re.search(r"\bsquare matri", said, re.I)):
         dims = ("n", "n")
     if same_as:
         return [Wanted(DOCSTRING, values=values, like=same_as)]
@@ -189,9 +203,9 @@ def _shape_in(said: str) -> str | None:
     if found := _LAYOUT.search(said):
         return ", ".join(found[0])
     if found := _CROSS.search(said):
-        return ", ".join(re.split(r"\s*(?:×|\bx\b|\\times)\s*", (found[1] + found[2]).strip()))
+        return ", ".join(re.split(r"\s*(?:×|\bx\b|\\times|-by-)\s*", (found[1] + found[2]).strip()))
     found = _POWER_OF_REALS.search(said) or _LENGTH.search(said)
-    return found[1] if found else None
+    return next(filter(None, found.groups()), None) if found else None
 
 
 def _said_of(doc: str, name: str) -> str:

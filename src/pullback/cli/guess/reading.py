@@ -13,7 +13,7 @@ from pullback.cli.guess.annotations import from_annotation, kind_of, of_kind, sq
 from pullback.cli.guess.docstrings import from_docstring, from_sentence
 from pullback.cli.guess.names import from_name
 from pullback.cli.guess.syntax import keys_of, unpacked
-from pullback.cli.guess.wanted import ANNOTATION, DOCSTRING, SOURCE, TRIED, Wanted
+from pullback.cli.guess.wanted import ANNOTATION, DOCSTRING, NAME, SOURCE, TRIED, Wanted
 
 _SIZES_OF_LAYERS = (4, 5, 2)  # the last axis of what is tried first, and two that differ from it
 _PLAIN = (4, 3, 0.5)
@@ -92,8 +92,9 @@ def readings(function: Any, *, direct: bool) -> list[tuple[inspect.Parameter, li
 def _as_said(wanted: list[Wanted], name: str, text: Text) -> list[Wanted]:
     """What is open is tried with as many axes as words say, and is the kind of matrix that they say."""
     said = from_sentence(text.doc, name, alone=text.alone)
-    if said.dims is not None and any(w.is_open for w in wanted):
-        return [said, *wanted]
+    if said.dims is not None and any(w.is_open or w.source in (NAME, SOURCE) for w in wanted):
+        alike = [_lying_as(said, [w]) for w in wanted if w.is_tensor] or [said]
+        return [*dict.fromkeys(alike), *wanted]
     kept = [
         replace(w, axes=said.axes, source=DOCSTRING) if said.axes and w.is_open else w
         for w in wanted
@@ -229,8 +230,12 @@ def variations(function: Any) -> Iterator[dict[str, Any]]:
 
 
 def _matrix(text: str, *, alone: bool) -> list[Wanted]:
-    """A function of a square matrix: any at first, then one of the kind that what it calls may need."""
+    """A function of a square matrix, or of a batch of them: any at first, then of the kind that what it calls needs."""
     kinds = [values for pattern, values in _MATRICES.items() if re.search(pattern, text)]
     if not (kinds and alone):
         return []
-    return [Wanted(SOURCE, dims=("n", "n"), values=values) for values in ("general", *kinds[:1])]
+    return [
+        Wanted(SOURCE, dims=dims, values=values)
+        for dims in (("n", "n"), ("batch", "n", "n"))
+        for values in ("general", *kinds[:1])
+    ]

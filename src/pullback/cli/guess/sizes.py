@@ -42,13 +42,18 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class SizeRule:
-    """What a sentence asks of sizes; `about` is the sentence, which may name the dimensions."""
+    """What a sentence asks of sizes; `about` is the sentence, which may name the dimensions.
+
+    One of two dimensions may be the `smaller`, the other the `larger`.
+    """
 
     divisor: int = 1
     remainder: int = 0
     least: int = 1
     is_power: bool = False
     about: str = ""
+    smaller: str = ""
+    larger: str = ""
 
     def allows(self, size: int) -> bool:
         """Whether a size obeys, and is no special case: one that is the divisor itself hides what it divides."""
@@ -93,6 +98,11 @@ def _rules_in(sentence: str) -> Iterator[SizeRule]:
         if number := _number(found[1]):
             yield rule(least=number)
 
+    for found in re.finditer(r"([a-z]\w*) ?(?:<=?|≤) ?([a-z]\w*)", sentence, re.I):
+        yield rule(smaller=found[1].lower(), larger=found[2].lower())
+    for found in re.finditer(r"([a-z]\w*) ?(?:>=?|≥) ?([a-z]\w*)", sentence, re.I):
+        yield rule(smaller=found[2].lower(), larger=found[1].lower())
+
 
 def _number(word: str) -> int:
     return int(word) if word.isdigit() else _NUMBERS.get(word.lower(), 0)
@@ -120,6 +130,10 @@ def sizes(
             wanted, asked, () if name in _KNOWN_SIZES and not asked else found.values()
         )
         free = [size for size in free if size != found[name]]
+    for rule in rules:
+        small, large = rule.smaller, rule.larger
+        if found.get(small, 0) > found.get(large, 0) > 0 and not {small, large} & given.keys():
+            found[small], found[large] = found[large], found[small]
     return found
 
 

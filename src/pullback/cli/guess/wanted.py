@@ -13,6 +13,7 @@ from pullback.cli.guess.sizes import Dims, Shape
 NOTHING: Any = object()
 ANNOTATION, DOCSTRING, NAME, SOURCE, TRIED = "annotation", "docstring", "name", "source", "tried"
 DEFAULT = "default"
+OF_MATRICES = ("definite", "symmetric")  # kinds of numbers
 
 
 class ReachedBy(str):
@@ -56,6 +57,11 @@ class Wanted:
     def is_open(self) -> bool:
         """Whether its shape is to be tried."""
         return self.is_tensor and self.dims is None and not self.like
+
+    @property
+    def is_made_up(self) -> bool:
+        """Whether nobody has said which shape is meant: it is tried, or taken from a name or a call in the source."""
+        return self.is_tensor and (self.is_open or self.source not in (ANNOTATION, DOCSTRING))
 
     def may_have(self, shape: Shape) -> bool:
         """Whether a shape that is tried has as many axes as it may have."""

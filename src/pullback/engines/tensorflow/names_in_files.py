@@ -76,6 +76,16 @@ def chosen(table: Any, name: Any, what: str) -> Any:
     return table[name]
 
 
+def parts(described: Any, *names: str) -> tuple[Any, ...]:
+    """The parts of something of pullback's own that a file describes."""
+    missing = [name for name in names if not (isinstance(described, dict) and name in described)]
+    if missing:
+        raise LoadError(
+            f"the file describes something of pullback's own as {described!r:.80}, without {', '.join(missing)}."
+        )
+    return tuple(described[name] for name in names)
+
+
 def keras_object(config: Any) -> Any:
     """The Keras object that a file describes: no function, which Keras would take from all of its own."""
     found: Any = keras.saving.deserialize_keras_object(config)

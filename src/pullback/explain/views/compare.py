@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pullback.explain.flow import Flow, Node, Rule, Source
+from pullback.explain.data import FlowData, Node, Rule
 from pullback.explain.sketch import cosine
 from pullback.explain.views.layers import grouped
 from pullback.explain.views.statistics import Survey, finite_or_nan
@@ -122,14 +122,14 @@ class Comparison:
         return comparison_html(self)
 
 
-def compare(left: Flow, right: Flow) -> Comparison:
+def compare(left: FlowData, right: FlowData) -> Comparison:
     """Match layers, sources and operations of two flows by name and order."""
     layers = _paired("layer", _layer_norms(left), _layer_norms(right))
     return Comparison(
         left.name,
         right.name,
         layers or _paired("operation", _node_norms(left), _node_norms(right)),
-        _paired("source", _source_norms(left.sources), _source_norms(right.sources)),
+        _paired("source", _source_norms(left), _source_norms(right)),
         tuple(_rule_changes(left, right)),
     )
 
@@ -151,7 +151,7 @@ def _paired(
     return tuple(pairs)
 
 
-def _layer_norms(flow: Flow) -> Norms:
+def _layer_norms(flow: FlowData) -> Norms:
     """What the innermost layers hand on, those that ran last first: the first that differs is where it begins."""
     survey, outer = Survey(flow), _shared_layer(flow)
     layers = [g for g in grouped(flow).innermost_layers() if not survey.is_aside(g)]
@@ -159,14 +159,14 @@ def _layer_norms(flow: Flow) -> Norms:
     return {path: ("/".join(path), survey.of(layer).out, ()) for layer, path in names}
 
 
-def _shared_layer(flow: Flow) -> int:
+def _shared_layer(flow: FlowData) -> int:
     """1 if there is a layer around all others, whose name is that of the model and no part of theirs; else 0."""
     layers = [node.layer for node in flow.nodes if node.layer]
     nested = any(len(layer) > 1 for layer in layers)
     return int(nested and len({layer[0] for layer in layers}) == 1)
 
 
-def _node_norms(flow: Flow) -> Norms:
+def _node_norms(flow: FlowData) -> Norms:
     survey = Survey(flow)
     shown = [(key, n) for key, n in _by_place(flow).items() if not survey.marks.is_aside(n.id)]
     return {
@@ -175,17 +175,17 @@ def _node_norms(flow: Flow) -> Norms:
     }
 
 
-def _source_norms(sources: Sequence[Source]) -> Norms:
+def _source_norms(flow: FlowData) -> Norms:
     seen = Counter[str]()
     found: dict[Hashable, tuple[str, float | None, tuple[float, ...]]] = {}
-    for source in sources:
+    for _, source in map(flow.flow_of, flow.sources):
         norm = finite_or_nan([source.gradient] if source.gradient is not None else [])
         found[source.name, seen[source.name]] = (source.name, norm, source.sketch)
         seen[source.name] += 1
     return found
 
 
-def _by_place(flow: Flow) -> dict[Hashable, Node]:
+def _by_place(flow: FlowData) -> dict[Hashable, Node]:
     """Operations by layer, surroundings and type, those of one kind counted."""
     outer, seen = _shared_layer(flow), Counter[Hashable]()
     found: dict[Hashable, Node] = {}
@@ -196,7 +196,7 @@ def _by_place(flow: Flow) -> dict[Hashable, Node]:
     return found
 
 
-def _rule_changes(left: Flow, right: Flow) -> Iterable[RuleChange]:
+def _rule_changes(left: FlowData, right: FlowData) -> Iterable[RuleChange]:
     places = _by_place(left), _by_place(right)
     changes: dict[tuple[str, Rule | None, Rule | None], list[Node]] = {}
     for key in dict.fromkeys([*places[1], *places[0]]):

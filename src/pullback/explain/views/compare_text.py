@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pullback.explain.flow import Rule
+from pullback.explain.data import Rule
 from pullback.explain.views import words
 from pullback.explain.views.compare import SAME_DIRECTION, Comparison, Pair, RuleChange
 from pullback.explain.views.terminal import print_lines

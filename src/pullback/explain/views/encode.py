@@ -7,7 +7,8 @@ from collections.abc import Hashable, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from pullback.explain.flow import Flow, Place, Rule, Size, Source
+from pullback.explain.data import FlowData, Place, Rule, Size, Source
+from pullback.explain.residuals import residuals
 from pullback.explain.views.findings import Answer, Findings, findings
 from pullback.explain.views.layers import Child, Group, grouped
 from pullback.explain.views.marks import STARTS_HERE, WORDS, Mark, of_source
@@ -37,13 +38,13 @@ class Table:
         return self._known[key]
 
 
-def encoded(flow: Flow) -> dict[str, Any]:
+def encoded(flow: FlowData) -> dict[str, Any]:
     """What the script of the page reads."""
     return _Encoder(flow).data()
 
 
 class _Encoder:
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FlowData) -> None:
         self._flow = flow
         self._survey = Survey(flow)
         self._root = grouped(flow)
@@ -209,7 +210,7 @@ class _Encoder:
                 f"{one.op}  {one.dtype}[{','.join(map(str, one.shape))}]{f'  ×{many}' if many > 1 else ''}",
                 " · ".join(filter(None, (one.layer, PurePath(one.line).name))),
             ]
-            for one, many in self._flow.residuals().alike[:MOST_HELD]
+            for one, many in residuals(self._flow).alike[:MOST_HELD]
         ]
 
 

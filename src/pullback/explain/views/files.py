@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pullback._plain_data import read_untagged
 from pullback.errors import ExplainError
-from pullback.explain.flow import Flow
+from pullback.explain.data import FlowData
 from pullback.explain.residuals import with_residuals
 from pullback.explain.views.compare import Comparison
 from pullback.explain.views.notebook import comparison_page
 from pullback.explain.views.page import flow_page
 
+AnyFlow = TypeVar("AnyFlow", bound=FlowData)
 
-def save_flow(flow: Flow, path: Path) -> None:
+
+def save_flow(flow: FlowData, path: Path) -> None:
     """Data or page, by the ending of the name."""
     makers = {
         ".html": lambda: flow_page(with_residuals(flow)),
@@ -26,24 +29,25 @@ def save_flow(flow: Flow, path: Path) -> None:
     _write(path, makers)
 
 
-def load_flow(path: Path) -> Flow:
+def load_flow(path: Path, kind: type[AnyFlow]) -> AnyFlow:
     """The flow in a file."""
     try:
-        return flow_of(path.read_text(encoding="utf-8"))
+        return flow_of(path.read_text(encoding="utf-8"), kind)
     except ValueError as error:
         raise ExplainError(
             f"{path.name} holds no flow of this version, as `flow.save('name.json')` writes it: {error}"
         ) from error
 
 
-def flow_of(text: str) -> Flow:
+def flow_of(text: str, kind: type[AnyFlow]) -> AnyFlow:
     """The flow that this JSON says."""
-    return read_untagged(text, Flow)
+    return read_untagged(text, kind)
 
 
-def flow_json(flow: Flow) -> str:
+def flow_json(flow: FlowData) -> str:
     """All of a flow."""
-    return as_json(with_residuals(flow).to_dict())
+    others = tuple(map(with_residuals, flow.others))
+    return as_json(replace(with_residuals(flow), others=others).to_dict())
 
 
 def save_comparison(comparison: Comparison, path: Path) -> None:

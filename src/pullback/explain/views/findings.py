@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from pullback.explain.flow import Flow, Source
+from pullback.explain.data import FlowData, Source
 from pullback.explain.graph import Graph
 from pullback.explain.missing import is_stopped
+from pullback.explain.nonfinite import first_nonfinite
 from pullback.explain.views.marks import Mark, Marks, is_expected, of_source
+from pullback.explain.why import why as why_of
 
 _SIZES: tuple[Mark, ...] = ("vanishing", "exploding")
 MOST_ASKED = 200  # a question walks the flow; nobody reads more answers than this
@@ -65,18 +67,24 @@ class Findings:
         return not (self.nonfinite or self.missing or self.zero)
 
 
-def findings(flow: Flow) -> Findings:
+def findings(flow: FlowData) -> Findings:
     """Ask a flow what is wrong."""
-    first, graph, marks = flow.first_nonfinite(), Graph(flow), Marks(flow)
-    answers = tuple(_answer(flow, graph, index) for index in range(len(flow.sources)))
+    first, marks = first_nonfinite(flow), Marks(flow)
+    graphs: dict[int, Graph] = {}
+    answers = tuple(_answer(flow, graphs, index) for index in range(len(flow.sources)))
     found = Counter[Mark](mark for node in flow.nodes for mark in marks.of_node(node.id))
     sizes: list[tuple[Mark, int]] = [(mark, found[mark]) for mark in _SIZES if found[mark]]
-    node = first.node.id if first is not None and first.node is not None else None
+    known = first.node if first is not None else None
+    node = next((n.id for n in flow.nodes if n is known), None)  # if it is of this one
     return Findings(str(first or ""), node, answers, flow.notes, tuple(sizes))
 
 
-def _answer(flow: Flow, graph: Graph, index: int) -> Answer:
-    source = flow.sources[index]
+def _answer(flow: FlowData, graphs: dict[int, Graph], index: int) -> Answer:
+    flow, source = flow.flow_of(flow.sources[index])
     asked = index < MOST_ASKED and bool(of_source(source))
-    why = flow.why(source.name) if asked else ""
-    return Answer(source, index, why, is_expected(source), asked and is_stopped(graph, source))
+    if not asked:
+        return Answer(source, index, "", is_expected(source))
+    graph = graphs.setdefault(id(flow), Graph(flow))
+    return Answer(
+        source, index, why_of(flow, source.name), is_expected(source), is_stopped(graph, source)
+    )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from pullback.explain.flow import Flow, Node
+from pullback.explain.data import FlowData, Node
 from pullback.explain.views.repeats import Repeat, repeats
 
 GroupKind = Literal["flow", "layer", "inside", "function", "block", "repeat", "part"]
@@ -92,7 +92,7 @@ def span(first: str, last: str) -> str:
     return f"{first}…{last.removeprefix(start) if start != first else last}"
 
 
-def grouped(flow: Flow) -> Group:
+def grouped(flow: FlowData) -> Group:
     """The tree of a flow."""
     paths = _paths(flow)
     root = _tree(flow.name, "flow", (), [(node.id, paths[node.id]) for node in flow.nodes])
@@ -103,14 +103,14 @@ def grouped(flow: Flow) -> Group:
     return _in_parts(root)
 
 
-def _paths(flow: Flow) -> list[tuple[Step, ...]]:
+def _paths(flow: FlowData) -> list[tuple[Step, ...]]:
     functions = {node.place.function for node in flow.nodes if node.place}
     helpers = functions - {"", flow.name} if len(functions) > 1 else set[str]()
     loss = _loss(flow)
     return [_path(node, helpers, is_loss=node.id in loss) for node in flow.nodes]
 
 
-def _loss(flow: Flow) -> range:
+def _loss(flow: FlowData) -> range:
     """The operations after the last layer, where what they come to is one number."""
     last = max((node.id for node in flow.nodes if node.layer), default=len(flow.nodes))
     is_number = all(math.prod(flow.values[v].shape) == 1 for v in flow.outputs)
@@ -200,7 +200,7 @@ def _stem(name: str, depth: int) -> str:
 class _Signatures:
     """What makes two operations or groups alike: types, shapes, families of names."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FlowData) -> None:
         self._flow = flow
         self._known: dict[object, int] = {}
         self._groups: dict[int, tuple[Group, int]] = {}
@@ -219,7 +219,7 @@ class _Signatures:
         return self._known.setdefault(key, len(self._known))
 
 
-def _folded(group: Group, flow: Flow, signature: Callable[[Child], int]) -> Group:
+def _folded(group: Group, flow: FlowData, signature: Callable[[Child], int]) -> Group:
     """Repeated blocks among the children as one group each, at every depth."""
     children = [_folded(c, flow, signature) if isinstance(c, Group) else c for c in group.children]
     found: list[Child] = []
@@ -229,7 +229,7 @@ def _folded(group: Group, flow: Flow, signature: Callable[[Child], int]) -> Grou
     return replace(group, children=tuple(found))
 
 
-def _repeat(group: Group, flow: Flow, part: Repeat, inner: list[Child]) -> Group:
+def _repeat(group: Group, flow: FlowData, part: Repeat, inner: list[Child]) -> Group:
     blocks = [inner[k : k + part.period] for k in range(0, len(inner), part.period)]
     members = [
         block[0]

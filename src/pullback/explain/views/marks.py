@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
-from pullback.explain.flow import Flow, Node, Size, Source
+from pullback.explain.data import FlowData, Node, Size, Source
 
 Mark = Literal["nan", "cut", "zero", "vanishing", "exploding", "override", "custom", "stopped"]
 
@@ -46,7 +46,7 @@ def of_source(source: Source) -> set[Mark]:
 class Marks:
     """The marks of the operations of a flow."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FlowData) -> None:
         self._flow = flow
         self.start = _start(flow)
         without = [s for s in flow.sources if s.gradient is None and is_expected(s)]
@@ -104,7 +104,7 @@ def is_expected(source: Source) -> bool:
     return source.trainable and source.dtype.startswith(("float", "bfloat", "complex"))
 
 
-def _start(flow: Flow) -> float:
+def _start(flow: FlowData) -> float:
     """The norm with which the gradient starts: that of the last tensor of several numbers that it reaches.
 
     A loss is one number; what its average leaves of the gradient is the measure for all that lies before it.
@@ -115,7 +115,7 @@ def _start(flow: Flow) -> float:
     return (wide or sizes[0]).norm if sizes else 0.0
 
 
-def _until_met(flow: Flow, sources: Iterable[Source]) -> set[int]:
+def _until_met(flow: FlowData, sources: Iterable[Source]) -> set[int]:
     """The operations from these sources up to those that a gradient comes to, these included."""
     values = {v for source in sources for v in source.values}
     found: set[int] = set()
@@ -126,7 +126,7 @@ def _until_met(flow: Flow, sources: Iterable[Source]) -> set[int]:
     return found
 
 
-def _after(flow: Flow, sources: Iterable[Source]) -> set[int]:
+def _after(flow: FlowData, sources: Iterable[Source]) -> set[int]:
     """The operations that depend on these sources."""
     values = {v for source in sources for v in source.values}
     found: set[int] = set()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pullback.explain.flow import Flow
+from pullback.explain.data import FlowData
 from pullback.explain.views import words
 from pullback.explain.views.compare import Comparison, Pair
 from pullback.explain.views.compare_text import called, change_words, chosen, headline, rule_lines
@@ -20,7 +20,7 @@ from pullback.explain.views.terminal import sign, told_marks, troubles, verdict
 MOST_ROWS = 60
 
 
-def flow_html(flow: Flow) -> str:
+def flow_html(flow: FlowData) -> str:
     """One element with its own style."""
     found = findings(flow)
     rows = outline(grouped(flow), Survey(flow), MOST_ROWS, found.node)

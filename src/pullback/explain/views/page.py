@@ -7,14 +7,14 @@ import json
 import re
 from pathlib import Path
 
-from pullback.explain.flow import Flow
+from pullback.explain.data import FlowData
 from pullback.explain.views.encode import encoded
 
 _HERE = Path(__file__).parent
 _VENDOR = _HERE / "vendor"
 
 
-def flow_page(flow: Flow) -> str:
+def flow_page(flow: FlowData) -> str:
     """A page with a graph to look around in."""
     licences = [_read(path) for path in sorted(_VENDOR.glob("*.LICENSE.txt"))]
     parts = {

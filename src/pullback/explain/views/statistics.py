@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pullback.explain.flow import Flow, Size
+from pullback.explain.data import FlowData, Size
 from pullback.explain.views.layers import Child, Group
 from pullback.explain.views.marks import WORDS, Mark, Marks, joined
 from pullback.program.data import RuleKind
@@ -42,7 +42,7 @@ class Statistics:
 class Survey:
     """The statistics of all groups of a flow."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FlowData) -> None:
         self.flow = flow
         self.marks = Marks(flow)
         self._readers: dict[int, list[int]] = {}

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pullback.explain import words as why_words
-from pullback.explain.flow import Flow
+from pullback.explain.data import FlowData
 from pullback.explain.residuals import in_bytes
 from pullback.explain.views import words
 from pullback.explain.views.findings import Answer, Findings, findings
@@ -36,9 +36,10 @@ _MOST_NAMED = 6  # sources of one cause
 _NAME, _BAR, _WIDE = 30, 12, 96  # columns; from this width on, there is room for time and bytes
 
 
-def show(flow: Flow, file: IO[str] | None = None) -> None:
+def show(flow: FlowData, file: IO[str] | None = None) -> None:
     """Print a flow; colours only where a terminal shows them."""
-    print_lines(Console(file=file, highlight=False), flow)
+    console = Console(file=file, highlight=False)
+    print_lines(console, rendered(flow, console.width))
 
 
 def print_lines(console: Console, *parts: RenderableType) -> None:
@@ -51,7 +52,7 @@ def print_lines(console: Console, *parts: RenderableType) -> None:
     console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
-def rendered(flow: Flow, width: int) -> RenderableType:
+def rendered(flow: FlowData, width: int) -> RenderableType:
     """For a rich console of this width."""
     found = findings(flow)
     grid = Table.grid(padding=(0, 2))
@@ -61,7 +62,7 @@ def rendered(flow: Flow, width: int) -> RenderableType:
     return Lines(_headline(flow, found), *told, Text(), _layers(flow, found, width))
 
 
-def as_text(flow: Flow) -> str:
+def as_text(flow: FlowData) -> str:
     """A few lines: the headline and what is wrong."""
     found = findings(flow)
     lines = [f"  {title}  {text}" for title, _, text in troubles(found)]
@@ -95,7 +96,7 @@ def sign(found: Findings) -> tuple[str, str]:
     return ("!", "yellow") if found.sizes else ("✓", "green")
 
 
-def _headline(flow: Flow, found: Findings) -> Text:
+def _headline(flow: FlowData, found: Findings) -> Text:
     mark, style = sign(found)
     cost = f"  ({words.count(len(flow.nodes), 'operation')}, {words.seconds(flow.seconds)})"
     name = (f"{flow.name}: ", "bold")
@@ -130,7 +131,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def _layers(flow: Flow, found: Findings, width: int) -> RenderableType:
+def _layers(flow: FlowData, found: Findings, width: int) -> RenderableType:
     rows = outline(grouped(flow), Survey(flow), MOST_ROWS, found.node)
     scale = words.Scale([norm for row in rows for norm in (row.norm, *row.norms)])
     wide = width >= _WIDE

@@ -5,13 +5,14 @@ import pytest
 import tensorflow as tf
 
 import pullback as pb
-from pullback.engines.tensorflow.programs import PROGRAMS
-from pullback.program.run import CALLS, EVERY, run_program
+from pullback.engines.tensorflow.programs import PROGRAMS, loops
+from pullback.program.run import ALL_BUT_LOOPS, CALLS, EVERY, run_program
 from pullback.program.sweep import Options, sweep
 
 X, Y = tf.constant([0.3, -1.2, 0.7]), tf.constant([1.0, 2.0, 3.0])
 M = tf.constant(np.random.default_rng(0).normal(size=(3, 4)), tf.float32)
 S = tf.constant(np.random.default_rng(1).normal(size=(2, 3, 4)), tf.float32)
+LOGITS = tf.constant(np.random.default_rng(2).normal(size=(2, 6, 4)), tf.float32)
 W = tf.Variable([1.0, 2.0, 3.0])
 COUNT = tf.Variable(0.0, trainable=False)
 
@@ -77,6 +78,12 @@ def straight_through(x):
     return x + tf.stop_gradient(tf.round(x) - x)
 
 
+def aligned(x):
+    """TensorFlow has this loss as a definition that calls others, with loops in it."""
+    labels, lengths = tf.constant([[1, 2, 1], [2, 2, 1]]), [3, 3]
+    return tf.nn.ctc_loss(labels, x, lengths, [6, 6], logits_time_major=False, blank_index=0)
+
+
 def model(*layers):
     return tf.keras.Sequential(layers)
 
@@ -112,6 +119,7 @@ CASES = {
     "recorded Python": (lambda x: tf.py_function(tf.sin, [x], x.dtype) * x, X),
     "model": (NORMED, M),
     "recurrent model": (RECURRENT, S),
+    "alignment": (aligned, LOGITS),
     "checked function": (pb.functions.norm, X),
 }
 
@@ -175,6 +183,125 @@ def test_loops_and_branches_may_be_single_events(name):
     assert_same(made.results, values)
     assert_same(gradients, wanted)
     assert len(made.events) <= len(run_program(PROGRAMS, program, args, entered=EVERY).events)
+
+
+def tensors_in_lists(x):
+    """A list that is read and one that is written; the state is read once more after the loop."""
+    read = tf.TensorArray(x.dtype, 3).unstack(x)
+
+    def body(i, state, written):
+        state = 0.9 * state + tf.sin(read.read(i))
+        return i + 1, state, written.write(i, state * x[0])
+
+    start = (0, 0.5, tf.TensorArray(x.dtype, 3))
+    _, state, written = tf.while_loop(lambda i, *_: i < 3, body, start)
+    return written.stack() * state
+
+
+def loop_in_loop(x):
+    def body(i, a):
+        inner = tf.while_loop(lambda j, _: j <= i, lambda j, b: (j + 1, tf.sin(b) * x), (0, a))
+        return i + 1, inner[1] + a
+
+    return tf.while_loop(lambda i, _: i < 3, body, (0, x))[1]
+
+
+def list_in_loop(x):
+    return tf.map_fn(lambda a: tf.reduce_sum(tf.map_fn(lambda b: a * tf.sin(b), x)), x)
+
+
+def cond_in_loop(x):
+    def body(i, a):
+        return i + 1, tf.cond(i % 2 == 0, lambda: tf.exp(-a) * x, lambda: a * a)
+
+    return tf.while_loop(lambda i, _: i < 4, body, (0, x))[1]
+
+
+def cond_with_variable_in_loop(x):
+    def body(i, a):
+        return i + 1, tf.cond(i % 2 == 0, lambda: a * W, lambda: a * a + W)
+
+    return tf.while_loop(lambda i, _: i < 3, body, (0, x))[1]
+
+
+def loop_in_cond(x):
+    return tf.cond(x[0] > 0, lambda: loop(x), lambda: x)
+
+
+def rows_of_a_variable(x):
+    """What arrives at the variable is sparse in every step."""
+    return tf.while_loop(
+        lambda i, _: i < 3, lambda i, a: (i + 1, a * tf.gather(W, [i, i, 0])), (0, x)
+    )[1]
+
+
+def calls_in_loop(x):
+    return tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, inner(a) * W), (0, x))[1]
+
+
+def growing(x):
+    """The state has another shape in every step."""
+    shapes = (tf.TensorShape([]), tf.TensorShape([None]))
+    body = lambda i, a: (i + 1, tf.concat([a, tf.sin(a[-1:])], 0))  # noqa: E731
+    return tf.while_loop(lambda i, _: i < 3, body, (0, x), shape_invariants=shapes)[1]
+
+
+def until_small(x):
+    halved = tf.while_loop(lambda a: tf.reduce_max(tf.abs(a)) > 0.1, lambda a: (a * 0.5,), (x,))
+    return halved[0] * x
+
+
+def stopped_in_loop(x):
+    body = lambda i, a: (i + 1, a * x + tf.stop_gradient(a))  # noqa: E731
+    return tf.while_loop(lambda i, _: i < 3, body, (0, x))[1]
+
+
+def stock_in_loop(x):
+    return tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, stock(a) * x), (0, x))[1]
+
+
+# whether the loop is one operation of TensorFlow: run, and differentiated
+LOOPS = {
+    "loop": (loop, True),
+    "lists": (tensors_in_lists, True),
+    "scan": (CASES["scan"][0], True),
+    "loop in a loop": (loop_in_loop, True),
+    "list in a loop": (list_in_loop, True),
+    "cond in a loop": (cond_in_loop, True),
+    "cond with a variable in a loop": (cond_with_variable_in_loop, False),
+    "loop in a cond": (loop_in_cond, True),
+    "loop in a function": (tf.function(loop, autograph=False), True),
+    "rows of a variable": (rows_of_a_variable, True),
+    "calls in a loop": (calls_in_loop, False),
+    "growing": (growing, True),
+    "until numbers meet": (until_small, True),
+    "stopped": (stopped_in_loop, True),
+    "stopped, which is left out": (stopped_in_loop, False, Options(stops=False)),
+    "custom gradient": (stock_in_loop, False),
+    "custom gradient, which is left out": (stock_in_loop, False, Options(own=False)),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_as_one_operation_are_as_operation_by_operation(name, monkeypatch):
+    function, is_one, *options = LOOPS[name]
+    program, given = PROGRAMS.trace(function, [X]), []
+
+    def loop_vjp(*args):
+        given.append(loops.loop_vjp(*args))
+        return given[-1]
+
+    monkeypatch.setattr(PROGRAMS, "loop_vjp", loop_vjp)
+    found = []
+    for entered in (EVERY, ALL_BUT_LOOPS):
+        made = run_program(PROGRAMS, program, [X], entered=entered)
+        found.append((made.results, sweep(made, starts(made), None, *options)))
+    # of the first argument and of the variables that the program captured
+    (values, gradients), (also_values, also) = found
+    assert_same(also_values, values)
+    assert_same(also, gradients)
+    assert gradients[0] is not None
+    assert any(g is not None for g in given) is is_one
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["traced", "seen"])

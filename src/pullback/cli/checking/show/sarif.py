@@ -64,11 +64,12 @@ def _result(outcome: Outcome, index: int) -> dict[str, Any]:
     item = outcome.item
     place = f" ({item.cell})" if item.cell else ""
     inputs = f" With {outcome.inputs}." if outcome.inputs else ""
+    said = f"{outcome.text.removesuffix('.')}." if outcome.text else ""
     result: dict[str, Any] = {
         "ruleId": _id(*_rule(outcome)),
         "ruleIndex": index,
         "level": _LEVELS[outcome.status],
-        "message": {"text": f"{item.name}{place}: {outcome.text}{inputs}"},
+        "message": {"text": f"{item.name}{place}: {said}{inputs}"},
         "locations": [_location(outcome)],
         # of one function there is one result, wherever it moves to in its file
         "partialFingerprints": {"function/v1": f"{shown(item.file)}:{item.name}"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import textwrap
 import types
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pullback.engines.tensorflow.programs.lines import Lines, place_at
-from pullback.extend import flow, unwrapped, walk
+from pullback.extend import Mention, flow, unwrapped, walk
 
 _LEAVING = frozenset(
     {
@@ -219,17 +218,8 @@ def left_at(codes: Iterable[Code], name: str, things: Sequence[Any]) -> flow.Pla
     return next((c.place(call) for c in codes if (call := c.leaving(name, things))), None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mention:
-    """Where the code names a thing that the run never met, and what that means."""
-
-    place: flow.Place
-    hints: tuple[flow.Hint, ...]
-    chosen: flow.Place | None = None  # where it is decided that this does not run
-
-
 def named_on(codes: Iterable[Code], name: str, things: Sequence[Any]) -> Mention | None:
-    """Where the code names a thing that the run never met."""
+    """Where the code names a thing that the run never met, and what that means."""
     found = [(code, node) for code in codes for node in code.mentions(name, things)]
     for code in codes:
         stored = code.stored(name)

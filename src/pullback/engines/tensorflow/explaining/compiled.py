@@ -5,30 +5,32 @@ Compiled code may differ where an op has no value: SqrtGrad(0, 0) is 0 in Tensor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.explaining.sizes import size_of
-from pullback.engines.tensorflow.explaining.sources import Entry
-from pullback.engines.tensorflow.explaining.stream import Record
+from pullback.engines.tensorflow.explaining.sight import size_of
 from pullback.engines.tensorflow.explaining.subject import Subject
 from pullback.engines.tensorflow.probing.arguments import outputs_of
+from pullback.engines.tensorflow.programs.operations import flat
 from pullback.engines.tensorflow.tf_private import explaining, overriding
+from pullback.extend import Event, Run, flow, sources
 
 _MOST = 500  # ops that are compiled, each of which takes some hundredths of a second
 
 
-def worse(subject: Subject, watched: Sequence[Any], entries: Sequence[Entry]) -> list[str]:
+def worse(
+    subject: Subject, watched: Sequence[Any], truth: Mapping[sources.Entry, sources.Given | None]
+) -> list[str]:
     """The sources whose gradients are not finite as the function is, compiled, and finite op by op."""
     with tf.GradientTape() as tape:
         tape.watch(watched)
         outputs = list(outputs_of(subject.run()).values())
-    gradients = tape.gradient(outputs, [entry.thing for entry in entries])
-    pairs = zip(gradients, entries, strict=True)
-    return [e.name for g, e in pairs if e.truth is not None and _is_bad(g) and not _is_bad(e.truth)]
+    gradients = tape.gradient(outputs, [entry.thing for entry in truth])
+    pairs = zip(gradients, truth.items(), strict=True)
+    return [e.name for g, (e, t) in pairs if t and _is_bad(g) and t.size and t.size.is_finite]
 
 
 def _is_bad(gradient: Any) -> bool:
@@ -37,50 +39,54 @@ def _is_bad(gradient: Any) -> bool:
 
 
 class Compiler:
-    """Compiles the gradients of ops, one by one."""
+    """Compiles the gradients of operations, one by one."""
 
-    def __init__(self) -> None:
-        self.left = _MOST
+    def __init__(self, made: Run) -> None:
+        self.made, self.left = made, _MOST
+        self.found: dict[Event, tuple[flow.Size | None, ...]] = {}
 
-    def look(self, record: Record, upstream: Sequence[Any]) -> None:
-        """Note what an op passes on when it is compiled, where that is not finite and was before."""
-        function = private.registered_gradient(record.type)
-        if record.backward is not None or function is None or not record.gradients or not self.left:
+    def look(
+        self, event: Event, upstream: Sequence[Any], passed: tuple[flow.Size | None, ...]
+    ) -> None:
+        """Note what an operation passes on when it is compiled, where that is not finite and was before."""
+        function = private.registered_gradient(event.node.op)
+        if event.node.raw.gradient is not None or function is None or not self.left:
             return
         self.left -= 1
         try:
-            found = _compiled(function, record, upstream)
+            found = self._compiled(function, event, upstream)
         except Exception:  # what cannot be compiled alone is not what was compiled
             return
         sizes = tuple(None if g is None else size_of(g) for g in found)
-        pairs = zip(sizes, record.gradients, strict=False)
+        pairs = zip(sizes, passed, strict=False)
         if any(
             s is not None and not s.is_finite and e is not None and e.is_finite for s, e in pairs
         ):
-            record.compiled = (*sizes, *[None] * (len(record.inputs) - len(sizes)))
+            self.found[event] = (*sizes, *[None] * (len(event.inputs) - len(sizes)))
 
-
-def _compiled(function: Any, record: Record, upstream: Sequence[Any]) -> list[Any]:
-    present = [dy for dy in upstream if dy is not None]
-    moving = [k for k, t in enumerate(record.tensors) if t.dtype.is_floating or t.dtype.is_complex]
-
-    def gradient(given: list[Any], floats: list[Any], results: list[Any]) -> list[Any]:
-        arrived = iter(given)
-        spread = [None if dy is None else next(arrived) for dy in upstream]
-        inputs = list(record.tensors)
-        for k, tensor in zip(moving, floats, strict=True):
-            inputs[k] = tensor
-        operation = overriding.mock_operation(record.type, record.attrs, inputs, results)
-        found = function(
-            operation, *explaining.zeros_where_missing(record.type, record.results, spread)
+    def _compiled(self, function: Any, event: Event, upstream: Sequence[Any]) -> list[Any]:
+        op, attrs = event.node.op, flat(event.node)
+        taken, given = (
+            [self.made.values[n] for n in numbers] for numbers in (event.inputs, event.outputs)
         )
-        found = list(found) if isinstance(found, (list, tuple)) else [found]
-        shape.extend(g is not None for g in found)
-        return [tf.convert_to_tensor(g) for g in found if g is not None]
+        present = [dy for dy in upstream if dy is not None]
+        moving = [k for k, t in enumerate(taken) if t.dtype.is_floating or t.dtype.is_complex]
 
-    shape: list[bool] = []
-    run = tf.function(gradient, jit_compile=True, autograph=False)
-    tensors = (present, [record.tensors[k] for k in moving], list(record.results))
-    # Called like this, TensorFlow does not warn of many functions that are traced once.
-    given = iter(run.get_concrete_function(*tensors)(*tensors))
-    return [next(given) if there else None for there in shape]
+        def gradient(given: list[Any], floats: list[Any], results: list[Any]) -> list[Any]:
+            arrived = iter(given)
+            spread = [None if dy is None else next(arrived) for dy in upstream]
+            inputs = list(taken)
+            for k, tensor in zip(moving, floats, strict=True):
+                inputs[k] = tensor
+            operation = overriding.mock_operation(op, attrs, inputs, results)
+            found = function(operation, *explaining.zeros_where_missing(op, results, spread))
+            found = list(found) if isinstance(found, (list, tuple)) else [found]
+            shape.extend(g is not None for g in found)
+            return [tf.convert_to_tensor(g) for g in found if g is not None]
+
+        shape: list[bool] = []
+        run = tf.function(gradient, jit_compile=True, autograph=False)
+        tensors = (present, [taken[k] for k in moving], given)
+        # Called like this, TensorFlow does not warn of many functions that are traced once.
+        found = iter(run.get_concrete_function(*tensors)(*tensors))
+        return [next(found) if there else None for there in shape]

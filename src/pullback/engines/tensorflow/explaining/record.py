@@ -14,26 +14,17 @@ import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
-from pullback.engines.tensorflow.explaining import steps, weighing
-from pullback.engines.tensorflow.explaining.again import Again
-from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
-from pullback.engines.tensorflow.explaining.held import WeakStream
-from pullback.engines.tensorflow.explaining.interpret import Interpreter
-from pullback.engines.tensorflow.explaining.remedies import ops_of
+from pullback.engines.tensorflow.explaining import steps, telling, weighing
+from pullback.engines.tensorflow.explaining.reading import GraphReader
+from pullback.engines.tensorflow.explaining.sight import Sight
 from pullback.engines.tensorflow.explaining.sources import Sources
-from pullback.engines.tensorflow.explaining.stream import Record, Stream
 from pullback.engines.tensorflow.explaining.subject import Subject, starts_of, subject_of
-from pullback.engines.tensorflow.explaining.sweep import Sweep
 from pullback.engines.tensorflow.probing.arguments import outputs_of
 from pullback.engines.tensorflow.probing.callee import plain_line
-from pullback.engines.tensorflow.programs import rules
+from pullback.engines.tensorflow.programs import TensorFlowPrograms
 from pullback.engines.tensorflow.programs.lines import Lines, place_of_error
 from pullback.engines.tensorflow.state import State, random_state_kept, reachable_variables
-from pullback.engines.tensorflow.tf_private import (
-    explaining_hooks,
-    keras_models,
-    overriding,
-)
+from pullback.engines.tensorflow.tf_private import explaining_hooks, keras_models, overriding
 from pullback.engines.tensorflow.values import is_variable
 from pullback.errors import ExplainError, PullbackError
 from pullback.extend import flatten, flow, unflatten, walk
@@ -103,47 +94,50 @@ class Recording:
         subject: Subject,
         state: State,
         wrt: Sequence[Any] | None,
-        kind: type[Stream] = Stream,
+        programs: tuple[TensorFlowPrograms, GraphReader] | None = None,
+        *,
+        keeps: bool = True,
     ) -> None:
         self.subject, self.state, self.wrt = subject, state, wrt
         self.lines = Lines(subject.fn, called.__code__)
-        self.stream = kind(self.lines)
-        self.stream.known_layers |= (layers := _layers(subject.fn))
-        self.interpreter = Interpreter(self.stream, frozenset(x.name for x in layers.values()))
+        layers = _layers(subject.fn)
+        reader = GraphReader(self.lines, frozenset(layer.name for layer in layers.values()))
+        self.programs = programs or (TensorFlowPrograms(), reader)
+        self.sight = Sight(subject.fn, self.lines, *self.programs, keeps=keeps)
+        self.sight.known_layers |= layers
         variables = [v for v, _ in state.saved.values()]
-        self.sources = Sources(subject, self.stream, variables, wrt)
-        self.gradients = steps.Gradients(self.stream.position, self.lines.here)
-        self.notes: list[str] = []
+        self.sources = Sources(subject, variables, wrt)
+        self.sight.variables = {id(v): v for v in self.sources.variables}
+        self.given = list(map(self.sight.value, self.sources.given))
+        self.gradients = steps.Gradients(self.sight.position, self.lines.here)
         self.weighted = False  # whether outputs are summed with unequal weights
-        self.refused = False  # whether TensorFlow raises in place of giving gradients
         self.step: steps.Asked | None = None
         self.tape: Any = None
         self.result: Any = None
 
     def run(self, *, taped: bool = True) -> None:
         """Run forward, on a tape of our own."""
-        self.tape = self.sources.tape = tf.GradientTape()
+        self.tape = self.sight.tape = tf.GradientTape()
         with self.tape if taped else contextlib.nullcontext(), self.gradients.seen():
             if taped:
                 self.tape.watch(self.sources.watched())
-            with (
-                self.stream.open(),
-                explaining_hooks.functions_interpreted(self.interpreter.called),
-            ):
+            with self.sight.seen():
                 self.result = _read(called(self.subject, self.lines))
+        self.ran = self.sight.position()
         self.step = steps.chosen(self.subject.fn, self.gradients, self.result, self._assigns())
 
     def _assigns(self) -> bool:
         """Whether something is assigned to a variable whose gradient was asked for."""
-        handles = {handle for handle, _ in self.stream.assigned}
         asked = [s for each in self.gradients.asked for s in each.sources]
         return any(
-            self.stream.known(s.handle) in handles for s in asked if isinstance(s, tf.Variable)
+            self.sight.known(s) in self.sight.assigned()
+            for s in asked
+            if isinstance(s, tf.Variable)
         )
 
     def eagerly(self) -> Recording | None:
         """A run of the Python function behind a traced one, if that takes a gradient itself: a graph hides it."""
-        hidden = self.gradients.traced or not outputs_of(self.result) or self.stream.assigned
+        hidden = self.gradients.traced or not outputs_of(self.result) or self.sight.assigned()
         subject = self.subject.eagerly() if hidden and self.step is None else None
         if subject is None:
             return None
@@ -157,193 +151,49 @@ class Recording:
 
     def flow(self, began: float) -> flow.Flow:
         """Run backward, and tell."""
-        outputs = self._outputs()
         self.state.restore(self.state.changed())
-        sources, step = self.sources, self.step
-        sources.finish(step.sources if step else ())
-        self._require_sources()
-        self._ask_tensorflow(outputs)
-        starts = self._starts(outputs)
-        sweep = self._swept(starts)
-        if not self.refused:
-            others = [s for each in self.gradients.asked for s in each.sources]
-            asked = ([*step.sources, *others], step.place) if step else (None, None)
-            self.notes += sources.compare(sweep.totals, *asked)
-        raised = self._note_errors(sweep)
-        again = Again(self.subject, self.stream, self.interpreter, sources, self.lines)
-        again.ask(starts, self.state)
-        wanted = sources.wanted()
-        return flow.Flow(
-            self.subject.name,
-            "tensorflow",
-            tuple(_node(k, r, raised.get(k, "")) for k, r in enumerate(self.stream.records)),
-            tuple(_value(k, known) for k, known in enumerate(self.stream.values)),
-            (*(entry.told() for entry in wanted), *self._not_tensors()),
-            tuple(dict.fromkeys(map(self.stream.value, outputs))),
-            tuple(self.notes),
-            time.perf_counter() - began,
-            ops_of(record.type for record in self.stream.records),
-            [(thing, k) for k, entry in enumerate(wanted) for thing in entry.objects],
-            list(self.stream.known_layers.values()),
-            functools.partial(
-                held,
-                self.subject,
-                self.wrt,
-                self.interpreter.plans,
-                self.step is not None,
-                len(self.stream.values),
-            ),
-        )
+        measure = functools.partial(held, self.subject, self.wrt, self.programs, self.ran)
+        return telling.flow_of(self, measure, began)
 
     def weighted_flow(self, plain: flow.Flow, began: float) -> flow.Flow | None:
         """Another run with weighted outputs, where that shows gradients which the plain sum hides."""
         asks = self.step is None and weighing.is_model(self.subject)
-        if not asks or not weighing.is_worth_it(self._outputs(), plain):
+        if not asks or not weighing.is_worth_it(starts_of(self.subject, self.result), plain):
             return None
         other = Recording(self.subject, self.state, self.wrt)
-        other.weighted, other.notes = True, [weighing.NOTE]
+        other.weighted = True
         other.run()
         found = other.flow(began)
         return found if weighing.shows_more(found, plain) else None
 
-    def _not_tensors(self) -> list[flow.Source]:
-        """Numbers of Python among the arguments: one may ask about them, too."""
-        hints, numbers = (flow.Hint.NOT_A_TENSOR,), self.subject.numbers if self.wrt is None else ()
-        return [
-            flow.Source(name, "argument", (), (), f"Python {kind}", None, hints=hints)
-            for name, kind in numbers
-        ]
-
-    def _outputs(self) -> list[Any]:
-        """Where gradients start; what ran after a step's own gradient was taken is no part of it."""
-        step = self.step
-        if step is None:
-            return starts_of(self.subject, self.result)
-        self.stream.cut(step.position)
-        self._forget_what_ran_without(step.tape)
-        scale = steps.scale_of(self.subject.fn)
-        if scale is not None:
-            self.notes.append(
-                f"the loss is multiplied by {scale:g} (mixed precision): so are all gradients told here, until the "
-                "optimizer divides by it"
-            )
-        others = len(self.gradients.asked) - 1
-        if others:
-            self.notes.append(
-                f"{self.subject.name} takes {others + 1} gradients; this is the last one, taken at {step.place}"
-            )
-        if not step.outputs:
-            return starts_of(self.subject, step.target)
-        return step.outputs
-
-    def _forget_what_ran_without(self, tape: Any) -> None:
-        """What ran before or after the block of a tape, or while that was stopped, has no gradient on it."""
-        first, last = self.stream.block_of(tape)
-        for k, record in enumerate(self.stream.records):
-            if tape not in record.tapes and record.rule.kind not in ("none", "stopped"):
-                record.rule = rules.UNRECORDED if first <= k < last else rules.OUTSIDE
-
-    def _require_sources(self) -> None:
-        if not self.sources.differentiable():
-            raise ExplainError(
-                f"{self.subject.name} takes nothing differentiable: it was given {self.subject.given}, and reads no "
-                "variable. Pass at least one floating-point tensor or variable."
-            )
-
-    def _ask_tensorflow(self, outputs: list[Any]) -> None:
-        """The gradients that TensorFlow itself gives."""
-        entries = self.sources.differentiable()
-        if not any(map(values.flows, outputs)):
-            return
-        if self.step is not None:
-            # a source that another gradient was asked for has that one, whichever is looked at here
-            found = {
-                id(s): g
-                for asked in (*self.gradients.asked, self.step)
-                for s, g in zip(asked.sources, asked.found, strict=True)
-            }
-            for entry in entries:
-                entry.truth = found.get(id(entry.thing))
-            return
-        try:
-            things, given = [entry.thing for entry in entries], self._upstreams(outputs)
-            truth = self.tape.gradient(outputs, things, output_gradients=given)
-        except Exception as error:
-            self.notes.append(
-                f"TensorFlow itself gives no gradient here, but raises {type(error).__name__}: {plain_line(error)}"
-            )
-            self.refused = True
-            return
-        for entry, gradient in zip(entries, truth, strict=True):
-            entry.truth = gradient
-
-    def _starts(self, outputs: list[Any]) -> dict[int, Any]:
-        starts: dict[int, Any] = {}
-        if not any(map(values.flows, outputs)):
-            return starts
-        for output, one in zip(outputs, self._upstreams(outputs), strict=True):
-            value = self.stream.value(output)
-            starts[value] = one + starts[value] if value in starts else one
-        return starts
-
-    def _upstreams(self, outputs: list[Any]) -> list[Any]:
-        """What each output starts with."""
-        if self.step is not None:
-            return self.step.upstreams()
-        return [weighing.upstream_of(y, weighted=self.weighted) for y in outputs]
-
-    def _swept(self, starts: Mapping[int, Any]) -> Sweep:
-        sweep = Sweep(self.stream, starts, self.sources.values)
-        sweep.compiler = Compiler() if self._is_worse_compiled() else None
-        numbers = self.sources.numbers()
-        # Our own rules ask what a gradient is taken of, which a tape would tell.
-        with explaining_hooks.numbers_asked_for(numbers):
-            sweep.run()
-        return sweep
-
-    def _is_worse_compiled(self) -> bool:
-        """Whether something is compiled, and has worse gradients than op by op."""
-        if not self.interpreter.compiled or self.step is not None:
-            return False
-        try:
-            names = worse(self.subject, self.sources.watched(), self.sources.differentiable())
-        finally:
-            self.state.restore(self.state.changed())
-        if names:
-            self.notes.append(
-                f"compiled by XLA, the gradient of {', '.join(names)} is not finite; op by op, as told here, it is"
-            )
-        return bool(names)
-
-    def _note_errors(self, sweep: Sweep) -> Mapping[int, str]:
-        """What the gradients of nodes raised, by their numbers."""
-        raised = {k: f"{type(e).__name__}: {plain_line(e)}" for k, e in sweep.errors}
-        for record, error in ((self.stream.records[k], error) for k, error in raised.items()):
-            where = f" at {record.place}" if record.place else ""
-            self.notes.append(f"the gradient of {record.type}{where} raises {error}")
-        return raised
-
 
 def held(
-    subject: Subject, wrt: Sequence[Any] | None, plans: Any, is_step: bool, values_before: int
+    subject: Subject,
+    wrt: Sequence[Any] | None,
+    programs: tuple[TensorFlowPrograms, GraphReader],
+    ran: tuple[int, int],
+    call: int | None,
+    numbers: Mapping[int, int],
 ) -> Mapping[int, int]:
-    """Run forward once more, and see what is kept: bytes by value."""
+    """Run forward once more, and see what is kept: bytes by value of the flow.
+
+    Of a step, what its own tape keeps when it is asked for the gradient of a `call`.
+    """
     with state_kept(subject) as state:
-        again = Recording(subject, state, wrt, WeakStream)
-        stream: Any = again.stream
-        again.interpreter.plans = plans  # which tell what own gradients of ops read
+        again = Recording(subject, state, wrt, programs, keeps=False)
         given = [*(leaf.tensor for leaf in subject.leaves), *again.sources.variables]
-        found: dict[int, int] = {}
-        if is_step:  # its own tape holds what it needs until it is asked
-            again.gradients.before = lambda: found.update(stream.alive(given))
-        again.run(taped=not is_step)
+        kept: list[Mapping[int, int]] = []
+        if call is not None:
+            again.gradients.before = lambda: kept.append(again.sight.kept(given))
+        again.run(taped=call is None)
         again.result = None
-        if len(stream.values) != values_before and not is_step:
+        if again.ran != ran and call is None:
             raise ExplainError(
                 f"{subject.name} was differentiated since it was explained, for which TensorFlow has rewritten its "
                 "graph: other operations run now. Explain it again, or ask for residuals before."
             )
-        return found if is_step else stream.alive(given)
+        found = again.sight.kept(given) if call is None else kept[call]
+        return {numbers[n]: size for n, size in found.items() if n in numbers}
 
 
 def called(subject: Subject, lines: Lines, moved: Mapping[int, Any] | None = None) -> Any:
@@ -386,17 +236,3 @@ def _layers(fn: Any) -> dict[int, Any]:
 
 def _is_layer(thing: Any) -> bool:
     return isinstance(thing, keras.Layer)
-
-
-def _node(number: int, record: Record, raised: str) -> flow.Node:
-    return flow.Node(
-        number, record.type, record.name, record.layer, record.inside, record.place, tuple(record.inputs),
-        tuple(record.outputs), record.rule, record.gradients, record.seconds, record.compiled, raised,
-    )  # fmt: skip
-
-
-def _value(number: int, known: Any) -> flow.Value:
-    return flow.Value(
-        number, known.node, known.output, known.shape, known.dtype, known.bytes, known.size,
-        known.gradient, False, known.variable,
-    )  # fmt: skip

@@ -17,7 +17,14 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow.keras_support.lines import LayerAt, Lines
-from pullback.engines.tensorflow.names_in_files import chosen, keras_object, named, passed, written
+from pullback.engines.tensorflow.names_in_files import (
+    chosen,
+    keras_object,
+    named,
+    parts,
+    passed,
+    written,
+)
 from pullback.errors import ExportError
 from pullback.extend import (
     DEFAULT,
@@ -45,7 +52,7 @@ class SavedFunction:
         """The function that a file describes."""
         if "by_name" in config:
             return named(config["by_name"])
-        return remade(config["recipe"])
+        return remade(*parts(config, "recipe"))
 
 
 class Kept:
@@ -67,7 +74,12 @@ class Kept:
     @staticmethod
     def read(part: Any, live: Callable[[Any], Any], restore: Callable[[Any], Any]) -> Any:
         """What a part of a configuration stands for."""
-        return live(part.value) if isinstance(part, Kept) else restore(part["config"]["described"])
+        return live(part.value) if isinstance(part, Kept) else restore(_described(part))
+
+
+def _described(part: Any) -> Any:
+    (config,) = parts(part, "config")
+    return parts(config, "described")[0]
 
 
 class SavedOverride:
@@ -81,12 +93,13 @@ class SavedOverride:
         if "lines" not in config:  # of the layer's own class, for which Keras takes this one
             return vars(cls)["__pullback_class__"].from_config(config)
         with passed(custom_objects):
-            model = Kept.read(config["model"], copy_of, keras_object)
+            model, lines, strict, is_part = parts(config, "model", "lines", "strict", "is_part")
+            model = Kept.read(model, copy_of, keras_object)
             pairs = [
-                (Kept.read(e["target"], _same, _target), Kept.read(e["rule"], _same, _rule))
-                for e in config["lines"]
+                (Kept.read(target, _same, _target), Kept.read(rule, _same, _rule))
+                for target, rule in (parts(line, "target", "rule") for line in lines)
             ]
-        return Lines(pairs, config["strict"], config["is_part"]).applied_to(model)
+        return Lines(pairs, strict, is_part).applied_to(model)
 
 
 OVERRIDDEN = keras.saving.register_keras_serializable("pullback", "Overridden")
@@ -139,8 +152,9 @@ def described(recipe: tuple[Any, ...]) -> dict[str, Any]:
 
 def remade(description: dict[str, Any]) -> Any:
     """What a recipe makes."""
-    verb = chosen(RECIPES, description["verb"], "a way to make a function")
-    return verb(*[_restore(part) for part in description["parts"]])
+    name, described = parts(description, "verb", "parts")
+    verb = chosen(RECIPES, name, "a way to make a function")
+    return verb(*[_restore(part) for part in described])
 
 
 def copied(recipe: tuple[Any, ...]) -> Any:
@@ -215,14 +229,15 @@ def _target_spec(target: Any) -> dict[str, Any]:
 
 def _target(spec: dict[str, Any]) -> Any:
     if "inside" in spec:
-        return Inside(_target(spec["inside"]), _target(spec["target"]))
+        return Inside(*map(_target, parts(spec, "inside", "target")))
     if "pattern" in spec:
-        return re.compile(spec["pattern"], spec["flags"] & ~re.DEBUG)  # which prints
+        pattern, flags = parts(spec, "pattern", "flags")
+        return re.compile(pattern, flags & ~re.DEBUG)  # which prints
     if "layer" in spec:
-        return LayerAt(spec["layer"], spec["place"])
+        return LayerAt(*parts(spec, "layer", "place"))
     if "where" in spec:
         return Where(named(spec["where"]))
-    return spec["op"] if "op" in spec else named(spec["function"], is_target=True)
+    return spec["op"] if "op" in spec else named(*parts(spec, "function"), is_target=True)
 
 
 def _rule_spec(rule: Any) -> Any:
@@ -249,9 +264,10 @@ def _ready_spec(rule: ReadyRule) -> dict[str, Any]:
 
 
 def _ready_rule(spec: dict[str, Any]) -> Any:
-    options = {key: _option(value) for key, value in spec["options"].items()}
-    chosen(READY, spec["name"], "a ready-made rule")
-    return chosen(RECIPES, spec["recipe"], "a way to make a rule")(spec["name"], options)
+    name, verb, described = parts(spec, "name", "recipe", "options")
+    options = {key: _option(value) for key, value in described.items()}
+    chosen(READY, name, "a ready-made rule")
+    return chosen(RECIPES, verb, "a way to make a rule")(name, options)
 
 
 def _option_spec(rule: ReadyRule, key: str, value: Any) -> Any:
@@ -274,7 +290,7 @@ def _may_change(value: Any) -> bool:
 
 
 def _option(spec: Any) -> Any:
-    return named(spec[_REFERENCE]) if isinstance(spec, dict) else spec
+    return named(*parts(spec, _REFERENCE)) if isinstance(spec, dict) else spec
 
 
 def _reference(value: Any, what: str, *, is_target: bool = False) -> str:

@@ -52,6 +52,8 @@ def trial(fn: Callable[..., Any], args: Any, kwargs: Any) -> Ran:
         try:
             result = fn(*args, **kwargs)
         except Exception as error:
+            if isinstance(error, TypeError) and _lacks_variables(fn, args, kwargs):
+                return Ran(None, fault=described(error), never_fits=True)
             return Ran(None, refused=described(error))
     if not sources and not tape.watched_variables():
         return Ran(result, refused="it was given no tensor of real or complex numbers")
@@ -63,7 +65,7 @@ def trial(fn: Callable[..., Any], args: Any, kwargs: Any) -> Ran:
     try:
         found: Any = tape.gradient(outputs, sources)
     except Exception as error:
-        return Ran(result, fault=described(error), counts=_counts(fn, args, kwargs))
+        return Ran(result, fault=described(error), never_fits=_never_fits(fn, args, kwargs))
     pairs = zip(found, sources, strict=True)
     wrong = [f"{list(g.shape)} for {list(x.shape)}" for g, x in pairs if _is_misshapen(g, x)]
     fault = f"a gradient of shape {wrong[0]}" if wrong else ""
@@ -71,22 +73,53 @@ def trial(fn: Callable[..., Any], args: Any, kwargs: Any) -> Ran:
     return Ran(result, fault=fault, is_misshapen=bool(wrong), gradients=shapes)
 
 
-def _counts(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int] | None:
-    """How many gradients the rule of a custom gradient returns, and for how many arguments, where they do not fit."""
+def _lacks_variables(fn: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    """Whether a function reads variables, and its rule has no `variables`, which TensorFlow asks for at every call."""
+    if not is_custom_gradient(fn):
+        return False
+    try:
+        with tf.GradientTape() as tape:
+            _, rule = inspect.unwrap(fn)(*args, **kwargs)
+        known = inspect.signature(rule).parameters
+    except Exception:  # the function is to blame
+        return False
+    takes = any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in known.values())
+    return bool(tape.watched_variables()) and not takes
+
+
+def _never_fits(fn: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    """Whether a rule takes another number of upstreams than there are, or gives another number of gradients."""
     if not isinstance(fn, GradientFunction) and not is_custom_gradient(fn):
-        return None
+        return False
     leaves = tf.nest.flatten(args)
     try:
         result, rule = inspect.unwrap(fn)(*args, **kwargs)
-        returned = rule(*map(tf.ones_like, tf.nest.flatten(result)))
+        upstreams = [tf.ones_like(one) for one in tf.nest.flatten(result)]
+        if not _takes(rule, upstreams):
+            return True
+        returned = rule(*upstreams)
     except (
         Exception
     ):  # a rule that raises, or asks for more than upstreams, has not returned anything
-        return None
+        return False
     count = len(tf.nest.flatten(returned))
     least = len([x for x in leaves if _carries_gradient(x)])
     least = least if isinstance(fn, GradientFunction) else len(leaves)
-    return None if least <= count <= len(leaves) else (count, len(leaves))
+    return not least <= count <= len(leaves)
+
+
+def _takes(rule: Any, upstreams: list[Any]) -> bool:
+    """Whether a rule can be called with so many, and whatever it takes by name."""
+    try:
+        signature = inspect.signature(rule)
+    except (TypeError, ValueError):
+        return True
+    named = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    try:
+        signature.bind(*upstreams, **dict.fromkeys(named))
+    except TypeError:
+        return False
+    return True
 
 
 def _is_misshapen(gradient: Any, source: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
-from pullback.engines.tensorflow.programs import alone, operations
+from pullback.engines.tensorflow.programs import alone, loops, operations
 from pullback.engines.tensorflow.programs.alternatives import alternatives
 from pullback.engines.tensorflow.programs.graphs import Reader
 from pullback.engines.tensorflow.programs.lines import Lines
@@ -57,6 +57,8 @@ class TensorFlowPrograms:
     has_form_of = staticmethod(alone.has_form_of)
     alternatives = staticmethod(alternatives)
     vjp = staticmethod(operations.vjp)
+    run_loop = staticmethod(loops.run_loop)
+    loop_vjp = staticmethod(loops.loop_vjp)
     jvp = staticmethod(operations.jvp)
     second = staticmethod(operations.second)
     misread = staticmethod(misread)

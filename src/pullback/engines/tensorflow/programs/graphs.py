@@ -70,16 +70,34 @@ class Reader:
         self.lines, self.layers = lines, layers
 
     def program(
-        self, graph: Any, title: str, captured: Sequence[Any] = (), outer: Around | None = None
+        self,
+        graph: Any,
+        title: str,
+        captured: Sequence[Any] = (),
+        outer: Around | None = None,
+        count: int | None = None,
     ) -> Program:
-        """The program of a graph; the last of its inputs are what it captured."""
-        return self._program(Scope(self, graph, outer), title, captured, graph.outputs)
+        """The program of a graph; the last of its inputs are what it captured.
+
+        Differentiating a graph adds to its outputs: the first `count` are its own.
+        """
+        return self._program(Scope(self, graph, outer), title, captured, graph.outputs[:count])
+
+    def layer_of(self, operation: Any) -> tuple[str, ...]:
+        """The layers around an operation, outermost first."""
+        return self.layers.get(operation.graph, {}).get(operation.name, ())
+
+    def returned(self, tensor: Any) -> Any:
+        """What is returned: of traced functions the graph has an identity of it."""
+        operation = tensor.op
+        is_copy = operation.type == "Identity" and not private.own_gradient(operation)
+        return operation.inputs[0] if is_copy else tensor
 
     def _program(
         self, scope: Scope, title: str, captured: Sequence[Any], outputs: Sequence[Any]
     ) -> Program:
         graph, values = scope.graph, list[Value]()
-        outputs = list(map(_returned, outputs))
+        outputs = list(map(self.returned, outputs))
 
         def add(tensor: Any, constant: Any = None) -> int:
             scope.numbers[tensor.name] = len(values)
@@ -91,13 +109,17 @@ class Reader:
         nodes: list[Node] = []
         for operation in in_order(graph):
             if operation.type == "Const":
-                add(operation.outputs[0], _constant(operation))
+                # A small tensor from outside is captured as a constant, which is then an input.
+                if operation.outputs[0].name not in scope.numbers:
+                    add(operation.outputs[0], _constant(operation))
             elif operation.type not in _NOT_RUN:
                 taken = tuple(scope.numbers[t.name] for t in operation.inputs)
                 made = tuple(map(add, operation.outputs))
                 nodes.append(self._node(operation, scope, taken, made))
         given = tuple(scope.numbers[t.name] for t in outputs)
-        return Program(title, tuple(nodes), tuple(values), inputs, given, tuple(captured))
+        needed = _needed(graph, outputs)
+        idle = frozenset(node for node in nodes if node.raw.operation not in needed)
+        return Program(title, tuple(nodes), tuple(values), inputs, given, tuple(captured), idle)
 
     def _node(
         self, operation: Any, scope: Scope, inputs: tuple[int, ...], outputs: tuple[int, ...]
@@ -109,7 +131,7 @@ class Reader:
         own = private.own_gradient(operation) if kind is NodeKind.OPERATION else None
         rule = rules.of_marked(operation, own) if own else _rule_of(operation.type)
         carries = len(outputs) if own and operation.type in _CARRIERS else 0
-        layer = self.layers.get(scope.graph, {}).get(operation.name, ())
+        layer = self.layer_of(operation)
         place = self.lines.of_operation(operation)
         raw = Raw(dtypes(operation.inputs), dtypes(operation.outputs), operation, scope, own)
         return Node(
@@ -169,6 +191,18 @@ def in_order(graph: Any) -> Iterator[Any]:
             todo += before
 
 
+def _needed(graph: Any, outputs: Sequence[Any]) -> set[Any]:
+    """The operations that outputs and side effects need."""
+    found: set[Any] = set()
+    todo = [t.op for t in outputs] + list(getattr(graph, "control_outputs", ()))
+    while todo:
+        operation = todo.pop()
+        if operation not in found:
+            found.add(operation)
+            todo += [*(t.op for t in operation.inputs), *operation.control_inputs]
+    return found
+
+
 def _graphs_in(operation: Any, kind: NodeKind) -> Iterator[tuple[Any, str]]:
     """The graphs of what an operation runs, in the order in which a node has them, with their titles."""
     if kind is NodeKind.CALL:
@@ -204,13 +238,6 @@ def branches_of(operation: Any) -> list[Any]:
         graph or explaining.graph_of(operation, function.name)
         for graph, function in zip(kept, functions, strict=True)
     ]
-
-
-def _returned(tensor: Any) -> Any:
-    """What is returned: of traced functions the graph has an identity of it."""
-    operation = tensor.op
-    is_copy = operation.type == "Identity" and not private.own_gradient(operation)
-    return operation.inputs[0] if is_copy else tensor
 
 
 def _rule_of(op_type: str) -> Any:

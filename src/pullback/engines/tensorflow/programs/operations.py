@@ -34,6 +34,9 @@ class Raw:
     seen: Mapping[str, Any] = field(
         default_factory=dict[str, Any]
     )  # attributes, where there is no operation
+    pulled: dict[tuple[int, ...], Any] = field(
+        default_factory=dict[tuple[int, ...], Any]
+    )  # of a loop: what differentiates it, by where gradients arrive
 
     @functools.cached_property
     def attributes(self) -> Mapping[str, Any]:
@@ -59,7 +62,9 @@ def typed(op: str, attrs: Sequence[Any]) -> dict[str, Any]:
     """Attributes as eager execution takes them, names and values in turns; formats as such, to be exchanged."""
     kinds = kinds_of(op)
     pairs = zip(attrs[::2], attrs[1::2], strict=True)
-    return {name: _typed(kinds.get(name, ""), value) for name, value in pairs}
+    # nothing stands for what an operation has by default
+    given = {name: value for name, value in pairs if value is not None}
+    return {name: _typed(kinds.get(name, ""), value) for name, value in given.items()}
 
 
 def _typed(kind: str, value: Any) -> Any:
@@ -75,10 +80,10 @@ def run(node: Node, inputs: Sequence[Any], dtype: str) -> list[Any]:
         return list(inputs[: node.carries])
     with _kept_for_gradient(node), contextlib.suppress(*_NO_KERNEL if dtype else ()):
         if not dtype or node.op not in _OF_PYTHON:
-            return explaining.run_op(node.op, len(node.outputs), inputs, _flat(node, dtype))
+            return explaining.run_op(node.op, len(node.outputs), inputs, flat(node, dtype))
     usual = [cast(t, d) for t, d in zip(inputs, node.raw.input_types, strict=True)]
     with _kept_for_gradient(node):
-        found = explaining.run_op(node.op, len(node.outputs), usual, _flat(node, ""))
+        found = explaining.run_op(node.op, len(node.outputs), usual, flat(node, ""))
     return [cast(t, lifted(t.dtype, dtype)) for t in found]
 
 
@@ -108,7 +113,7 @@ def _vjp(
     if function is None:
         return [None] * len(inputs)
     given = explaining.zeros_where_missing(node.op, outputs, list(upstream))
-    mock = overriding.mock_operation(node.op, _flat(node, dtype), list(inputs), list(outputs))
+    mock = overriding.mock_operation(node.op, flat(node, dtype), list(inputs), list(outputs))
     found = function(mock, *given)
     found = list(found) if isinstance(found, (list, tuple)) else [found]
     return [*map(as_gradient, found), *[None] * (len(inputs) - len(found))]
@@ -146,7 +151,7 @@ def second(
     with tf.GradientTape() as tape:
         tape.watch([t for t in inputs if is_number(t.dtype)])
         outputs = run(node, inputs, dtype)
-        explaining.record_gradient(node.op, inputs, _flat(node, dtype), outputs)
+        explaining.record_gradient(node.op, inputs, flat(node, dtype), outputs)
         pulled = vjp(node, inputs, outputs, upstream, dtype)
         pairs = zip(pulled, directions, strict=True)
         terms = [tf.reduce_sum(g * u) for g, u in pairs if g is not None and u is not None]
@@ -185,7 +190,8 @@ def lifted(dtype: tf.DType, word: str) -> tf.DType:
     return tf.as_dtype(word)
 
 
-def _flat(node: Node, dtype: str) -> tuple[Any, ...]:
+def flat(node: Node, dtype: str = "") -> tuple[Any, ...]:
+    """Attributes as eager execution takes them."""
     return tuple(chain.from_iterable(_exchanged(node.raw.attributes, dtype).items()))
 
 

@@ -44,11 +44,6 @@ def of_recorded(name: Any, backward: Any) -> flow.Rule:
     return flow.Rule("engine", text) if _is_library(function) else _custom(text, function)
 
 
-def title_of(rule: flow.Rule) -> str:
-    """What an operation is called that is there for the sake of its rule; empty for the engine's own."""
-    return {"pullback": rule.name, "custom": rule.name, "override": rule.target}.get(rule.kind, "")
-
-
 def of_marked(operation: Any, gradient: Any) -> flow.Rule:
     """The rule of an op of a graph that has been given a gradient of its own."""
     gradient = getattr(gradient, "function", gradient) if _is_of_ours(gradient) else gradient

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pullback.engines.tensorflow import tf_private as private
@@ -103,19 +104,17 @@ class Watcher:
 
     def _variable_read(self, tensor: Any) -> Any:
         watched = {id(v): v for v in self.tape.watched_variables()}
-        at = explaining.address(tensor)
-        for variable in {**self.variables, **watched}.values():
-            same = variable.dtype == tensor.dtype and variable.shape == tensor.shape
-            if same and at and self._address(variable) == at:
-                return variable
-        return None
-
-    def _address(self, variable: Any) -> int:
-        with self._rest():
-            return explaining.address(explaining.value_behind(variable.handle, variable.dtype))
+        alike = [
+            variable
+            for variable in {**self.variables, **watched}.values()
+            if variable.dtype == tensor.dtype and variable.shape == tensor.shape
+        ]
+        with self.rest():
+            found = (v for look in (_is_buffer_of, _is_copy_of) for v in alike if look(v, tensor))
+            return next(found, None)
 
     @contextlib.contextmanager
-    def _rest(self) -> Generator[None]:
+    def rest(self) -> Generator[None]:
         """What runs in this block is ours."""
         before, self.resting = self.resting, True
         try:
@@ -135,13 +134,25 @@ class Watcher:
         kind: NodeKind = NodeKind.OPERATION,
         bodies: tuple[Program, ...] = (),
         carries: int = 0,
+        name: str = "",
     ) -> None:
         place = self.lines.here(explaining_hooks.calling_frame(2))
         own = rule or self._rule_of(op)
         layer = tuple(self.layers)
         self.nodes.append(
             Node(
-                kind, op, op, inputs, outputs, own, place, layer, bodies, carries, carries > 0, raw
+                kind,
+                op,
+                name or op,
+                inputs,
+                outputs,
+                own,
+                place,
+                layer,
+                bodies,
+                carries,
+                carries > 0,
+                raw,
             )
         )
 
@@ -159,14 +170,13 @@ class Watcher:
         op_name: Any = None,
         graph: Any = None,
     ) -> Any:
-        del op_name
         op = tf.compat.as_str(op_type)
         # a function is seen by its call
         if graph is None and not self.resting and overriding.op_def_registry.get(op) is not None:
             taken = tuple(map(self._value, inputs))
             made = tuple(map(self._add, outputs))
             raw = Raw(dtypes(inputs), dtypes(outputs), seen=typed(op, attrs))
-            self._node(op, taken, made, raw)
+            self._node(op, taken, made, raw, name=tf.compat.as_str(op_name or op))
         return outputs
 
     def _on_call(self, function: Any, args: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -231,3 +241,16 @@ class Watcher:
             private.number_of(tensor)
         )
         return None if found is None or found is False else (0, found)
+
+
+def _is_buffer_of(variable: Any, tensor: Any) -> bool:
+    """Whether a tensor that was read lies where a variable does."""
+    at = explaining.address(explaining.value_behind(variable.handle, variable.dtype))
+    return bool(at) and at == explaining.address(tensor)
+
+
+def _is_copy_of(variable: Any, tensor: Any) -> bool:
+    """Whether a tensor may be a copy of a variable: once rows of that were read or written, every reading is one."""
+    one, other = (explaining.value_behind(variable.handle, variable.dtype) for _ in range(2))
+    is_copied = explaining.address(one) != explaining.address(other)
+    return is_copied and np.array_equal(one.numpy(), tensor.numpy())

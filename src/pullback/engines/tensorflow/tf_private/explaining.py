@@ -10,7 +10,7 @@ them (`AtomicFunction`, `ConcreteFunction`), and the backward pass is run by the
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,12 +117,22 @@ def _as_eager(kind: str, value: Any) -> Any:
 
 def graph_of(operation: Any, name: str) -> Any:
     """The graph of a function that an op of a graph calls."""
-    graph: Any = operation.graph
-    while isinstance(graph, _func_graph.FuncGraph):
-        if name in graph._functions:
-            return graph._functions[name].graph
-        graph = graph.outer_graph
+    for graph in _graphs_around(operation.graph):
+        if function := graph._functions.get(name):
+            return getattr(function, "graph", None) or _of_definition(function, graph)
     return _rebuilt(name)
+
+
+def _graphs_around(graph: Any) -> Iterator[Any]:
+    while isinstance(graph, _func_graph.FuncGraph):
+        yield graph
+        graph = graph.outer_graph
+
+
+def _of_definition(function: Any, graph: Any) -> Any:
+    """The graph of what a graph that was made from a definition calls, itself known by its definition only."""
+    with graph.as_default():
+        return _to_graph.function_def_to_graph(function.cached_definition)
 
 
 @functools.lru_cache(maxsize=256)
@@ -160,7 +170,9 @@ def attached_graph(operation: Any, name: str) -> Any:
 
 def is_function_of(graph: Any, name: str) -> bool:
     """Whether an op type is the name of a function: an old way to call it."""
-    return _op_defs.get(name) is None and name in graph._functions
+    if _op_defs.get(name) is not None:
+        return False
+    return any(name in one._functions for one in _graphs_around(graph))
 
 
 def new_graph_inside(graph: Any, name: str) -> Any:
