@@ -114,6 +114,7 @@ from pullback._tree import scatter as scatter
 from pullback._tree import unflatten as unflatten
 from pullback.audit.catalogue import Case as Case
 from pullback.audit.catalogue import NotCallable as NotCallable
+from pullback.check.budget import Calls as Calls
 from pullback.check.probe import Array as Array
 from pullback.check.probe import Arrays as Arrays
 from pullback.check.probe import Claims as Claims

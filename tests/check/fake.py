@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from pullback.check.budget import Calls
 from pullback.check.probe import (
     Claims,
     Facts,
@@ -47,6 +48,7 @@ class NumpyProbe:
         self.name, self.notes = "fake", ()
         self.transposable, self.transpose, self.analytic = transposable, transpose, analytic
         self.facts = facts or Facts()
+        self.calls = Calls()
         self.visited: list[np.ndarray] = []  # where the rule was asked for all it has to say
         self.value_epsilon = self.rule_epsilon = epsilon
         self.inputs = tuple(
@@ -54,13 +56,17 @@ class NumpyProbe:
         )
         self.outputs = tuple(
             Leaf(f"out[{k}]", f"out[{k}]", y.shape, "float64", kind="output")
-            for k, y in enumerate(self.values(self._start))
+            for k, y in enumerate(self._values(self._start))
         )
 
     def start(self):
         return list(self._start)
 
     def values(self, xs):
+        self.calls.spend()
+        return self._values(xs)
+
+    def _values(self, xs):
         with np.errstate(all="ignore"):
             return self.fn(*xs)
 
@@ -114,6 +120,7 @@ class NumpyProbe:
 
     def vjp_after(self, xs, others, ws):
         self.values(others)
+        self.calls.spend()
         return self._ruled(xs, ws)
 
     def traced_function(self):
@@ -129,10 +136,10 @@ class NumpyProbe:
         return self.modes()
 
     def in_mode(self, mode, xs, ws, us):
-        return InMode("vjp", self._ruled(xs, ws), self.rule_epsilon)
+        return InMode("vjp", self.vjp(xs, ws)[1], self.rule_epsilon)
 
     def plain(self, what, xs, ws, us):
-        return self._ruled(xs, ws)
+        return self.vjp(xs, ws)[1]
 
     def source(self):
         return "fake.py:1"

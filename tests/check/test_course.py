@@ -1,10 +1,12 @@
 """The course of a check on a fake probe: the verdict that is due, by the fitting test, at every seed."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from pullback.check import numbers as n
 from pullback.check.probe import (
     Facts,
     InMode,
@@ -301,7 +303,7 @@ def test_a_rule_detached_beyond_a_threshold_is_wrong_to_second_order():
 
     probe = NumpyProbe(sine, rule, [X], facts=Facts((3.0,)))
     assert first_problem(course_of(probe)).kind is Failure.SECOND
-    assert verdict_of(probe, order=1) == "right"
+    assert verdict_of(probe, full=False, order=1) == "right"
 
 
 def test_a_second_derivative_that_is_not_a_number_is_wrong():
@@ -460,3 +462,20 @@ def test_leaves_are_told_apart_in_the_record():
     point = course.record.points[1][0]
     assert point.is_given
     assert not dataclasses.replace(point, kind=Kind.ANOTHER).is_given
+
+
+def test_a_check_of_a_long_vector_lets_go_of_what_it_is_done_with():
+    """The trial at the given arguments, eight vectors, is over when another point is tried."""
+    x = np.random.default_rng(0).normal(size=n.LARGE_INPUT)
+
+    def rule(xs, ws):
+        return [ws[0] * np.cos(xs[0])]
+
+    probe = NumpyProbe(sine, rule, [x], transpose=lambda xs, us: [us[0] * np.cos(xs[0])])
+    tracemalloc.start()
+    try:
+        assert verdict_of(probe, full=False, order=1) == "right"
+        most = tracemalloc.get_traced_memory()[1] / x.nbytes
+    finally:
+        tracemalloc.stop()
+    assert most <= 21

@@ -1,6 +1,7 @@
 """`pb.check`: what the user calls."""
 
 import contextlib
+import sys
 import time
 import traceback
 from collections.abc import Generator, Iterator, Sequence
@@ -14,6 +15,7 @@ from pullback._engine import engine_of
 from pullback._overriding import Override
 from pullback._tree import flatten, unflatten
 from pullback.check import budget, progress
+from pullback.check.budget import Calls
 from pullback.check.diagnosis.diagnose import diagnose
 from pullback.check.diagnosis.sizes import doubled_by
 from pullback.check.options import Options, as_code
@@ -81,15 +83,17 @@ def check(
                 "an override comes first, the function after it: pb.check(override, fn, x)."
             )
         fn, plain, args = fn(args[0]), args[0], args[1:]
-    rule = _probe(fn, args, options)
+    calls = Calls()
     with contextlib.ExitStack() as at_end:
-        at_end.callback(rule.close)
-        ways = _wanted(rule, options)
-        truth, reference = _compared_with(plain, rule, args, options)
-        for probe in filter(None, (reference, truth)):
-            at_end.callback(probe.close)
+        with _in_few_calls(calls) if quick else contextlib.nullcontext():
+            rule = _probe(fn, args, options, calls)
+            at_end.callback(rule.close)
+            ways = _wanted(rule, options)
+            truth, reference = _compared_with(plain, rule, args, options, calls)
+            for probe in filter(None, (reference, truth)):
+                at_end.callback(probe.close)
         try:
-            with progress.shown(rule.name), doubled_by(partial(_doubled, fn, args, options)):
+            with progress.shown(rule.name), doubled_by(partial(_doubled, fn, args, options, calls)):
                 exam, found = _examined(Subject(rule, truth, reference), options, ways)
         except OutsideDomain as error:
             raise CheckError(
@@ -104,17 +108,31 @@ def _probes(fn: Any, args: Sequence[Any], options: Options) -> Probes:
     return engine_of([*flatten((args, dict(options.kwargs or {})))[0], fn]).probes
 
 
-def _probe(fn: Any, args: Sequence[Any], options: Options) -> Probe:
+def _probe(fn: Any, args: Sequence[Any], options: Options, calls: Calls) -> Probe:
     make = _probes(fn, args, options).make_probe
-    return make(fn, args, dict(options.kwargs or {}), options.names, options.seed)
+    return make(fn, args, dict(options.kwargs or {}), options.names, options.seed, calls)
 
 
-def _doubled(fn: Any, args: Sequence[Any], options: Options, size: int) -> Probe:
+@contextlib.contextmanager
+def _in_few_calls(calls: Calls) -> Generator[None]:
+    """The calls of a quick check must do to find out how a function can be run."""
+    most = budget.quick.get()
+    try:
+        with calls.within(most):
+            yield
+    except budget.Spent:
+        raise CheckError(
+            f"a quick check makes no more than {most} calls, and it takes as many to find out how this function can "
+            "be run: leave `quick` out."
+        ) from None
+
+
+def _doubled(fn: Any, args: Sequence[Any], options: Options, calls: Calls, size: int) -> Probe:
     """The same with arguments that repeat what they have along axes of a size."""
     probes = _probes(fn, args, options)
     leaves, structure = flatten((tuple(args), dict(options.kwargs or {})))
     longer, kwargs = unflatten(structure, [_repeated(probes, leaf, size) for leaf in leaves])
-    return probes.make_probe(fn, longer, kwargs, options.names, options.seed)
+    return probes.make_probe(fn, longer, kwargs, options.names, options.seed, calls)
 
 
 def _repeated(probes: Probes, value: Any, size: int) -> Any:
@@ -127,7 +145,7 @@ def _repeated(probes: Probes, value: Any, size: int) -> Any:
 
 
 def _compared_with(
-    fn: Any, rule: Probe, args: Sequence[Any], options: Options
+    fn: Any, rule: Probe, args: Sequence[Any], options: Options, calls: Calls
 ) -> tuple[Probe, Probe | None]:
     """The function whose derivative is meant, and the reference where a rule is meant instead."""
     if options.against is None:
@@ -136,8 +154,8 @@ def _compared_with(
     try:
         reference = reference_of(options.against, fn, is_custom)
         if reference is not None:
-            return rule, _probe(reference, args, options)
-        return _probe(options.against, args, options), None
+            return rule, _probe(reference, args, options, calls)
+        return _probe(options.against, args, options, calls), None
     except CheckError as error:
         raise CheckError(f"against: {error}") from error
 
@@ -150,9 +168,12 @@ def _examined(
     with np.errstate(all="ignore"):
         domain = parse(options.domain, subject.inputs, subject.start())
         course = Course(subject, domain, order=order, tolerance=tolerance, seed=options.seed)
-        with contextlib.closing(_parts(course, options.quick, modes)) as parts:
-            problem = next(parts, None)
-        if not course.finish() or problem is None:  # of another function than this one
+        most = budget.quick.get() if options.quick else sys.maxsize
+        with subject.within(most - subject.calls):
+            with contextlib.closing(_parts(course, options.quick, modes)) as parts:
+                problem = next(parts, None)
+            is_the_same = course.finish()
+        if not is_the_same or problem is None:  # of another function than this one
             return course, ()
         return course, diagnose(course, problem, explain=options.explain)
 
@@ -175,16 +196,19 @@ def _shape(leaf: Leaf) -> str:
 def _parts(course: Course, quick: bool, modes: Sequence[str]) -> Generator[Problem]:
     has_reference = course.subject.reference is not None
     first = compare(course, quick=quick) if has_reference else course.quick()
-    yield from _in_few_calls(course, first) if quick else first
+    yield from _within_few_calls(course, first) if quick else first
     if not quick and not has_reference:
         yield from course.full()
     yield from in_modes(course, modes)
 
 
-def _in_few_calls(course: Course, parts: Iterator[Problem]) -> Iterator[Problem]:
+def _within_few_calls(course: Course, parts: Iterator[Problem]) -> Iterator[Problem]:
     """A quick check keeps to its calls, whatever it meets; the last one of them is for the end."""
     most = budget.quick.get()
-    with course.subject.within(most - 1) as spent, contextlib.suppress(budget.Spent):
+    with (
+        course.subject.within(most - 1 - course.subject.calls) as spent,
+        contextlib.suppress(budget.Spent),
+    ):
         yield from parts
     if spent.is_spent:
         course.has_no_calls_left(most)

@@ -1,8 +1,8 @@
 """One function as f: Rⁿ → Rᵐ: leaves joined into one real vector, complex entries as pairs."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from pullback.check.probe import (
     Traced,
     Unsupported,
 )
+from pullback.check.probe.vectors import blocks
 from pullback.check.programs.facts import Margins, facts_of
 from pullback.check.programs.rule import RuleProgram
 from pullback.check.programs.steps import Steps, own_gradients
@@ -113,13 +114,11 @@ class RuleOutput:
 
 
 class Subject:
-    """The function whose derivative is wanted and the rule that claims to be it, with a call count."""
+    """The function whose derivative is wanted and the rule that claims to be it, at the calls that the probes count."""
 
     def __init__(self, rule: Probe, truth: Probe, reference: Probe | None = None) -> None:
         self.rule, self.truth, self.reference = rule, truth, reference
         self.inputs, self.outputs = Layout(rule.inputs), Layout(rule.outputs)
-        self.calls = 0
-        self.budget: Budget | None = None
         # the size of values and of gradients where the user is: what is saturated elsewhere is rounded at that size
         self.scale, self.rule_scale = np.zeros(self.outputs.size), 0.0
         self.unit: float | None = None
@@ -130,24 +129,22 @@ class Subject:
         self.symmetric: tuple[int, ...] = ()
         self._upstream: tuple[Array, list[Array]] | None = None
 
-    @contextlib.contextmanager
-    def within(self, calls: int, seconds: float = float("inf")) -> Generator[Budget]:
+    @property
+    def calls(self) -> int:
+        """How often the function has run, since its probe was made."""
+        return self.rule.calls.made
+
+    def within(self, calls: int, seconds: float = float("inf")) -> AbstractContextManager[Budget]:
         """No more than so many calls and seconds are spent in the block, whatever may be spent around it."""
-        outer, self.budget = self.budget, Budget(self.calls + calls, seconds)
-        try:
-            yield self.budget
-        finally:
-            self.budget = outer
+        return self.rule.calls.within(calls, seconds)
 
     def may_spend(self, calls: int) -> bool:
         """Whether so many calls are left."""
-        return self.budget is None or self.calls + calls <= self.budget.calls
+        return self.rule.calls.may_spend(calls)
 
-    def spend(self, calls: int = 1) -> None:
-        """Count calls that are about to be made; `Spent` is raised where they are more than there may be."""
-        if self.budget is not None:
-            self.budget.require(self.calls + calls)
-        self.calls += calls
+    def go_on(self) -> None:
+        """What works long without a call asks whether it may: `Spent` is raised where it may not."""
+        self.rule.calls.spend(0)
 
     @property
     def epsilon(self) -> float:
@@ -186,7 +183,6 @@ class Subject:
 
     def value(self, x: Array) -> Array:
         """f(x)."""
-        self.spend()
         return self.outputs.join(self.truth.values(self.inputs.split(x)))
 
     def value_or_nan(self, x: Array) -> Array:
@@ -199,11 +195,14 @@ class Subject:
     def gives(self, y: Array, x: Array) -> bool:
         """Whether f(x) is `y`, up to rounding."""
         unit = n.ROUNDINGS * max(self.epsilon, float(np.finfo(y.dtype).eps))
-        return np.allclose(self.value(x), y, unit, unit * self.scale, equal_nan=True)
+        again = self.value(x)
+        return all(
+            np.allclose(again[part], y[part], unit, unit * self.scale[part], equal_nan=True)
+            for part in blocks(y.size)
+        )
 
     def pull(self, x: Array, w: Array) -> tuple[Array, Array]:
         """f(x), and the rule's gradient for the upstream `w`."""
-        self.spend()
         values, r = self.rule.vjp(self.inputs.split(x), self.upstream(w))
         y = self.outputs.join(values) if self.rule is self.truth else self.value(x)
         return y, self.known(self.inputs.join(r))
@@ -217,7 +216,6 @@ class Subject:
 
     def own_vjp(self, x: Array, w: Array) -> Array | None:
         """The gradient by the program's own derivative, custom gradients left out, where it can be had."""
-        self.spend()
         traced = self._function
         if traced is None:
             return None
@@ -236,7 +234,6 @@ class Subject:
 
     def reference_vjp(self, x: Array, w: Array) -> Array:
         """The gradient that the reference rule gives."""
-        self.spend()
         reference = self.reference or self.rule
         return self.inputs.join(reference.vjp(self.inputs.split(x), self.upstream(w))[1])
 
@@ -278,14 +275,12 @@ class Subject:
 
     def pull_after(self, x: Array, other: Array, w: Array) -> Array:
         """The rule's gradient at `x`, run after another call of the function at `other`."""
-        self.spend(2)
         split = self.inputs.split
         r = self.rule.vjp_after(split(x), split(other), self.upstream(w))
         return self.known(self.inputs.join(r))
 
     def facts(self, x: Array, w: Array) -> Facts:
         """What the programs of rule and function compare their values with."""
-        self.spend()
         place = self.inputs.split(x), self.upstream(w)
         found = _facts(self.rule, *place)
         if self.truth is self.rule:
@@ -310,7 +305,6 @@ class Subject:
 
     def evaluate_rule(self, x: Array, w: Array, u: Array, *, second: bool = False) -> RuleOutput:
         """What the rule says at `x`."""
-        self.spend()
         split = self.inputs.split
         claims = self.rule.claims(split(x), self.upstream(w), split(u), second=second)
         no_second = claims.second if isinstance(claims.second, Unsupported) else None
@@ -330,12 +324,10 @@ class JoinedMargins:
 
     def values(self, x: Array) -> list[Array]:
         """The margins of each comparison, as vectors."""
-        self.subject.spend()
         return [np.ravel(one) for one in self.margins.values(self.inputs.split(x))]
 
     def slope(self, x: Array, which: int, entry: int) -> Array:
         """The derivative of one entry of a margin."""
-        self.subject.spend()
         return self.inputs.join(self.margins.slope(self.inputs.split(x), which, entry))
 
 

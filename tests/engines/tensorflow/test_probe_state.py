@@ -98,8 +98,8 @@ def test_the_first_run_draws_what_all_others_do():
         return x * drawn[-1]
 
     assert check(drawing, M, quick=True, seed=3)
-    # one run with other numbers tells that they matter
-    assert drawn[0] == drawn[2] == drawn[-1] != drawn[1]
+    # what was seen to draw is not asked whether that matters: a quick check has no calls for it
+    assert set(drawn) == {drawn[0]}
 
 
 def test_a_random_function_does_not_leave_its_seed_behind():

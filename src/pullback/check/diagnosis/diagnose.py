@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -24,7 +25,7 @@ from pullback.check.diagnosis.altered import altered
 from pullback.check.diagnosis.draws import Draw, Truth, make_draws
 from pullback.check.diagnosis.explanations import Case, Explanation, Search, first_that_holds
 from pullback.check.diagnosis.inside import Inside
-from pullback.check.diagnosis.meant import Counted, Deliberate, deliberate
+from pullback.check.diagnosis.meant import Deliberate, deliberate
 from pullback.check.diagnosis.runs import runs
 from pullback.check.diagnosis.showing import shown
 from pullback.check.diagnosis.shrink import Failing
@@ -95,11 +96,10 @@ Found = tuple[list[Case], Explanation | None, int]
 def diagnose(course: Course, problem: Problem, *, explain: bool) -> tuple[Finding, ...]:
     """What is wrong, as findings: at least one. What it may spend is limited; then it says what it has."""
     subject = course.subject
-    with subject.within(n.EXPLAINING_CALLS, n.EXPLAINING_SECONDS) as budget:
-        try:
-            found = _diagnosed(course, problem, explain)
-        except Spent:
-            found = (findings.undetailed(course, problem),)
+    found: tuple[Finding, ...] = ()
+    with subject.within(n.EXPLAINING_CALLS, n.EXPLAINING_SECONDS) as budget, suppress(Spent):
+        found = _diagnosed(course, problem, explain)
+    found = found or (findings.undetailed(course, problem),)
     if budget.is_spent:
         course.record.note(
             f"the diagnosis ended where it had made {n.EXPLAINING_CALLS} calls or taken "
@@ -172,7 +172,7 @@ def _of_deliberate(course: Course) -> Deliberate | None:
     """What the rule does, if somebody wrote it and it is compared with the function itself."""
     subject = course.subject
     is_own = subject.truth is subject.rule and subject.reference is None
-    return deliberate(Counted(subject)) if is_own and course.reads_custom() else None
+    return deliberate(subject.rule) if is_own and course.reads_custom() else None
 
 
 def _told(finding: Finding, found: Deliberate) -> Finding:

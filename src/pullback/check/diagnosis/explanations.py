@@ -177,7 +177,7 @@ def first_that_holds(case: Case, searches: Iterable[Search]) -> tuple[Explanatio
         try:
             for explanation in search(case):
                 tried += 1
-                case.subject.spend(0)
+                case.subject.go_on()
                 progress.say(f"wrong, {tried} explanations tried")
                 if case.holds(explanation.predict) and case.survives(explanation.predict):
                     return explanation, tried

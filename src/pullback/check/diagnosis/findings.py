@@ -52,7 +52,8 @@ class Blame:
 def blamed(course: Course, problem: Problem, order: int) -> Blame:
     """The engine's own operations whose gradient is wrong: the gradient itself, or what a rule is made of."""
     subject, point = course.subject, problem.point
-    is_spent = subject.budget is not None and subject.budget.is_spent
+    budget = subject.rule.calls.budget
+    is_spent = budget is not None and budget.is_spent
     if point is None or subject.reference is not None or is_spent:
         return Blame()
     if not course.reads_custom():

@@ -78,11 +78,11 @@ class Inside:
 
     def local(self, draw: Draw, inputs: Nested, cotangents: Nested) -> Nested:
         """What every step makes of other values and cotangents."""
-        return self.program.local(self._point(draw), inputs, cotangents)
+        return self.program.local(self.at(draw).point, inputs, cotangents)
 
     def altered(self, draw: Draw, held: Nested) -> Array:
         """The gradient of the program with other operands."""
-        self.case.subject.spend(0)
+        self.case.subject.go_on()
         found = self.program.altered(self.at(draw).point, held)
         return self.case.part(self.case.layout.join(found))
 
@@ -93,7 +93,7 @@ class Inside:
 
     def fits(self, product: Array) -> bool:
         """Whether a change may be the one."""
-        self.case.subject.spend(0)
+        self.case.subject.go_on()
         size = np.max(np.abs(self.target)) + np.max(np.abs(product))
         return bool(np.max(np.abs(product - self.target)) <= n.AGREE * size)
 
@@ -118,7 +118,7 @@ class Inside:
                 (s, j): np.asarray(change(at, draw) - at.back[s][j], at.back[s][j].dtype)
                 for (s, j), change in changes.items()
             }
-            pulled = self.program.pull(self._point(draw), added)
+            pulled = self.program.pull(self.at(draw).point, added)
             return self.case.g(draw) + self.case.part(self.case.layout.join(pulled))
 
         return Explanation(kind, text, predict)
@@ -142,17 +142,12 @@ class Inside:
             for s in steps:
                 change(at, slips, s)
             try:
-                pulled = self.program.slipped(self._point(draw), slips)
+                pulled = self.program.slipped(self.at(draw).point, slips)
             except OutsideDomain:  # shapes that do not fit
                 return np.full(self.case.shape, np.nan)
             return self.case.part(self.case.layout.join(pulled))
 
         return Explanation(kind, text, predict)
 
-    def _point(self, draw: Draw) -> Point:
-        self.case.subject.spend()
-        return self.at(draw).point
-
     def _xs(self, draw: Draw) -> list[Array]:
-        self.case.subject.spend()
         return self.case.layout.split(draw.x)

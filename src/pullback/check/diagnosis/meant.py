@@ -13,7 +13,6 @@ import numpy as np
 
 from pullback.check.probe import Array, Arrays, Leaf, OutsideDomain, RuleFault
 from pullback.check.report import FindingKind
-from pullback.check.subject import Subject
 
 _STEP = 1e-4  # far above the rounding of float32, far below what a step function skips
 _ROUNDINGS = 4
@@ -54,29 +53,6 @@ class Runs(Protocol):
     def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
         """Outputs at `xs`, and what the rule makes of the upstream gradients `ws`."""
         ...
-
-
-class Counted:
-    """The rule of a subject, each run of which is counted."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject, self.probe = subject, subject.rule
-        self.inputs, self.outputs, self.start = (
-            self.probe.inputs,
-            self.probe.outputs,
-            self.probe.start,
-        )
-        self.value_epsilon = self.probe.value_epsilon
-
-    def values(self, xs: Arrays) -> list[Array]:
-        """The outputs at `xs`."""
-        self.subject.spend()
-        return self.probe.values(xs)
-
-    def vjp(self, xs: Arrays, ws: Arrays) -> tuple[list[Array], list[Array | None]]:
-        """Outputs at `xs`, and what the rule makes of the upstream gradients `ws`."""
-        self.subject.spend()
-        return self.probe.vjp(xs, ws)
 
 
 class Deliberate(NamedTuple):

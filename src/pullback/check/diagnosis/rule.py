@@ -59,7 +59,6 @@ class Rule:
         """Every tensor at a draw."""
         if draw not in self.known:
             subject = self.case.subject
-            subject.spend()
             xs, ws = subject.inputs.split(draw.x), subject.upstream(draw.w)
             made = self.runs[draw] = self.program.at(xs, ws)
             self.known[draw] = self.program.arrays(made)
@@ -74,7 +73,7 @@ class Rule:
     def changed(self, draw: Draw, repair: Repair) -> Array:
         """What the changed rule gives; not a number where it cannot be run, or spoils what was right."""
         nothing = np.full(draw.r.size, np.nan)
-        self.case.subject.spend(0)
+        self.case.subject.go_on()
         try:
             joined = self.gradients(draw, repair)
         except OutsideDomain:  # shapes or types that do not fit: not what was meant

@@ -74,7 +74,6 @@ def _amount_at_double(
         return None
     if not case.subject.may_spend(_CALLS):
         return None
-    case.subject.spend(_CALLS)
     try:
         with contextlib.closing(make(size)) as probe:
             ratio = _ratio(probe, case.which)

@@ -73,19 +73,14 @@ def _parallel(a: Array, b: Array) -> bool:
 def optioned(inside: Inside) -> Iterator[Explanation]:
     """An option of one operation taken wrongly: another axis, the other direction, an operand transposed."""
     at = inside.at(inside.here)
-    found = _variants(inside, at)
+    found = inside.program.misread(at.point)
     for s, made in enumerate(found):
         for v, (how, back) in enumerate(made):
 
             def change(a: At, _: Draw, j: int, s: int = s, v: int = v) -> Array:
-                return _variants(inside, a)[s][v][1][j]
+                return inside.program.misread(a.point)[s][v][1][j]
 
             yield from _fitting(inside, s, how, back, change)
-
-
-def _variants(inside: Inside, at: At) -> Sequence[Sequence[tuple[str, Sequence[Array]]]]:
-    inside.case.subject.spend()
-    return inside.program.misread(at.point)
 
 
 def _fitting(

@@ -148,11 +148,13 @@ class _Search:
             getattr(self.found, name)[where] = getattr(window, name)[where]
 
 
-def judge(line: Line, claim: Claim) -> Judgement:
-    """What the function says of a claim, entry by entry."""
+def judge(line: Line, claim: Claim, *, at_once: bool = False) -> Judgement:
+    """What the function says of a claim, entry by entry; `at_once`: what the one window says that confirms most."""
     radii, search, smaller = _radii(claim.epsilon), _Search(claim), None
     with np.errstate(all="ignore"):
         search.support(window(line, radii[n.RADII // 3 :][:3], claim.noise))
+        if at_once:
+            return search.found
         if search.is_open.any():
             search.jumps = jumps(line, claim.noise, claim.epsilon)
         for k in range(n.RADII - 2):

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pullback.check.budget import Calls
 from pullback.check.probe.program import Array as Array
 from pullback.check.probe.program import Arrays as Arrays
 from pullback.check.probe.program import Step as Step
@@ -77,7 +78,8 @@ class Traced:
 
     `gradients` says which of its results is the gradient of each input, and `sources` which of its inputs stands for
     it: a tensor, or the variable that it is written to. `feed` makes its inputs of arrays, and `epsilon` is the
-    rounding unit in which it runs. Unless it `repeats`, other random numbers are drawn in each run.
+    rounding unit in which it runs. Unless it `repeats`, other random numbers are drawn in each run. Its runs count as
+    `calls` of the function.
     """
 
     engine: ProgramEngine
@@ -89,6 +91,7 @@ class Traced:
     feed: Callable[[Arrays, Arrays], list[Any]]
     epsilon: float
     repeats: bool
+    calls: Calls
 
 
 class Why(enum.Enum):
@@ -219,6 +222,7 @@ class Probe(Protocol):
     value_epsilon: float
     rule_epsilon: float
     notes: tuple[str, ...]
+    calls: Calls
 
     def start(self) -> list[Array]:
         """The inputs the user gave."""
@@ -293,8 +297,9 @@ class Probes(Protocol):
         kwargs: dict[str, Any],
         wrt: Sequence[str] | None,
         seed: int,
+        calls: Calls,
     ) -> Probe:
-        """A probe of a function at these arguments."""
+        """A probe of a function at these arguments, which counts every run of it from the first on."""
         ...
 
     def is_custom_gradient(self, value: Any) -> bool:

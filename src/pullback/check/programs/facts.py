@@ -7,6 +7,7 @@ import numpy as np
 
 from pullback.check.probe import Array, Arrays, Facts, OutsideDomain, Traced
 from pullback.check.programs.arrays import as_array
+from pullback.check.programs.running import run_traced
 from pullback.program.queries import (
     Turn,
     branches,
@@ -17,7 +18,7 @@ from pullback.program.queries import (
     turns,
     view_of,
 )
-from pullback.program.run import CALLS, Run, run_program
+from pullback.program.run import Run
 from pullback.program.sweep import sweep
 
 # More constants than this, or larger ones, are not thresholds that a check should go to.
@@ -74,12 +75,9 @@ class Margins:
         return [None if g is None else as_array(engine, g) for g in found]
 
     def _run(self, xs: Arrays) -> Run:
-        engine = self.traced.engine
         try:
-            return run_program(
-                engine, self.traced.program, self.traced.feed(xs, self.ws), entered=CALLS
-            )
-        except engine.refusals as error:
+            return run_traced(self.traced, xs, self.ws)
+        except self.traced.engine.refusals as error:
             raise OutsideDomain(str(error)) from error
 
 

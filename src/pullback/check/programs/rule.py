@@ -13,10 +13,11 @@ import numpy as np
 
 from pullback.check.probe import Array, Arrays, OutsideDomain, Traced
 from pullback.check.programs.arrays import as_array
+from pullback.check.programs.running import run_traced
 from pullback.program.places import assigned, statement
 from pullback.program.protocol import Alternative
 from pullback.program.queries import view_of
-from pullback.program.run import CALLS, Changes, Event, Run, again, run_program
+from pullback.program.run import Changes, Event, Run, again
 from pullback.program.words import Word
 
 # Tensors of more numbers in all would make thousands of changes slow, and fill the memory at many points.
@@ -85,8 +86,7 @@ class RuleProgram:
 
     def at(self, xs: Arrays, ws: Arrays) -> Run:
         """The program run at a point."""
-        feed = self.traced.feed(xs, ws)
-        return run_program(self.engine, self.traced.program, feed, entered=CALLS)
+        return run_traced(self.traced, xs, ws)
 
     def arrays(self, made: Run) -> list[Array]:
         """Every tensor of numbers of a run."""

@@ -15,19 +15,18 @@ import numpy as np
 
 from pullback.check.probe import Array, Arrays, OutsideDomain, Step, Traced
 from pullback.check.programs.arrays import as_array
+from pullback.check.programs.running import run_traced, taken_up
 from pullback.check.programs.step_names import Named, named
 from pullback.program.push import push
 from pullback.program.queries import View, view_of
 from pullback.program.run import (
     ALL_BUT_LOOPS,
-    CALLS,
     Changes,
     Event,
     Run,
     again,
     compute,
     is_number,
-    run_program,
     runs_until,
 )
 from pullback.program.sweep import Options, differentiated, sweep
@@ -101,8 +100,7 @@ class _Found(NamedTuple):
 
 def own_gradients(traced: Traced, xs: Arrays, ws: Arrays) -> list[Array | None]:
     """The gradients by the program's own derivative, with every custom gradient left out."""
-    feed = traced.feed(xs, ws)
-    made = run_program(traced.engine, traced.program, feed, entered=ALL_BUT_LOOPS)
+    made = run_traced(traced, xs, ws, entered=ALL_BUT_LOOPS)
     return _swept(traced, made, _starts(traced, made, ws), Options(own=False, stops=False))
 
 
@@ -160,15 +158,18 @@ class Steps:
 
     def local(self, at: At, inputs: Nested, cotangents: Nested) -> list[list[Array]]:
         """The cotangents of its inputs that each step alone makes, at other values and for other cotangents."""
-        every = zip(self.kept, inputs, cotangents, strict=True)
+        every, made = (
+            zip(self.kept, inputs, cotangents, strict=True),
+            taken_up(self.traced, at.made),
+        )
         try:
-            return [self._local(at.made, k, edges, ws) for k, edges, ws in every]
+            return [self._local(made, k, edges, ws) for k, edges, ws in every]
         except self.engine.refusals as error:
             raise OutsideDomain(str(error)) from error
 
     def tangents(self, at: At, us: Arrays) -> list[list[Array]]:
         """How the inputs of the steps move when the arguments move by `us`."""
-        made, starts = at.made, dict[int, Any]()
+        made, starts = taken_up(self.traced, at.made), dict[int, Any]()
         reads = {e.inputs[0]: e.outputs[0] for e in made.events if self._word(e) is Word.READ}
         for k, u in zip(self.traced.sources, us, strict=True):
             number = made.inputs[k]
@@ -186,18 +187,18 @@ class Steps:
 
     def misread(self, at: At) -> list[list[tuple[str, list[Array]]]]:
         """For each step, how it may be taken wrongly, and the cotangents of its inputs that follow."""
+        made = taken_up(self.traced, at.made)
         return [
-            list(self._misread(at.made, k, ws))
-            for k, ws in zip(self.kept, at.cotangents, strict=True)
+            list(self._misread(made, k, ws)) for k, ws in zip(self.kept, at.cotangents, strict=True)
         ]
 
     def pull(self, at: At, changes: Mapping[Edge, Array]) -> list[Array]:
         """What is added to the gradients if the cotangents at edges change by this much."""
-        starts: defaultdict[int, list[Any]] = defaultdict(list)
+        made, starts = taken_up(self.traced, at.made), defaultdict[int, list[Any]](list)
         for (s, j), change in changes.items():
-            number = self._numbers(at.made, self.kept[s])[j]
-            starts[number].append(self.engine.tensor(change, at.made.values[number]))
-        return self._filled(_swept(self.traced, at.made, starts, self.options))
+            number = self._numbers(made, self.kept[s])[j]
+            starts[number].append(self.engine.tensor(change, made.values[number]))
+        return self._filled(_swept(self.traced, made, starts, self.options))
 
     def altered(self, at: At, held: Nested) -> list[Array]:
         """The gradients if what the holders hold were this; `OutsideDomain` where that cannot be run."""
@@ -217,7 +218,7 @@ class Steps:
 
     def slipped(self, at: At, slips: Slips) -> list[Array]:
         """The gradients with slips on the way back; `OutsideDomain` where shapes do not fit."""
-        made = at.made
+        made = taken_up(self.traced, at.made)
         concerned = {self._event(made, self.kept[s]): s for s in slips.steps}
 
         def edit(event: Event, upstream: Sequence[Any], found: list[Any]) -> list[Any]:
@@ -313,9 +314,7 @@ class Steps:
     # how it is found
 
     def _run(self, xs: Arrays) -> Run:
-        return run_program(
-            self.engine, self.traced.program, self.traced.feed(xs, []), entered=CALLS
-        )
+        return run_traced(self.traced, xs)
 
     def _word(self, event: Event) -> Word:
         return self.engine.words.get(event.node.op, Word.OTHER)

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from pullback.check.probe import Array, Arrays, Leaf, Traced
+from pullback.check.programs.running import run_traced
 from pullback.program.places import statement
 from pullback.program.queries import view_of
-from pullback.program.run import CALLS, Event, Run, run_program
+from pullback.program.run import Event, Run
 from pullback.program.words import Word
 
 # Steps of differences relative to an operation's inputs, in powers of the rounding unit; and a mismatch that is no
@@ -36,7 +37,7 @@ def wrong_operations(traced: Traced, xs: Arrays, ws: Arrays, order: int) -> Wron
 
     Where nothing but what was stopped on purpose is (right to first order, as in a variance), the line that does so.
     """
-    made = run_program(traced.engine, traced.program, traced.feed(xs, ws), entered=CALLS)
+    made = run_traced(traced, xs, ws)
     found = _wrong(made, order)
     stopped = [event for event in made.events if _word(made, event) is Word.STOP]
     return WrongOperations(tuple(found)) if found or not stopped else _stopping(stopped[0])
@@ -44,8 +45,7 @@ def wrong_operations(traced: Traced, xs: Arrays, ws: Arrays, order: int) -> Wron
 
 def wrong_in_rule(traced: Traced, xs: Arrays, ws: Arrays) -> tuple[str, ...]:
     """The types of operations in function and rule whose gradient is wrong: with them the derivative of a rule is."""
-    made = run_program(traced.engine, traced.program, traced.feed(xs, ws), entered=CALLS)
-    return tuple(_wrong(made, 1))
+    return tuple(_wrong(run_traced(traced, xs, ws), 1))
 
 
 def _word(made: Run, event: Event) -> Word:

@@ -112,7 +112,7 @@ class Alone:
 
     def judge(self) -> Outcome:
         """What windows of ever larger radii say."""
-        line, radii = self.trial.line_from(self.subject, self.chosen), self._radii()
+        line, radii = self.trial.line(self.subject, self.chosen), self._radii()
         right, outside = np.zeros((2, self.chosen.size), bool)
         smaller = None
         for k in range(radii.size - 2):

@@ -54,7 +54,6 @@ def _broken_as_given(course: "Course", plain: Array, w: Array) -> Problem | None
         _keep_for_modes(course, w, inputs.split(plain))
     if not shorter or np.any(np.abs(course.first) > _largest(outputs)):
         return None
-    subject.spend()
     found = subject.rule.plain("vjp", inputs.split(x), outputs.split(w), ())
     if isinstance(found, Unsupported):
         return None

@@ -13,6 +13,7 @@ from pullback.check import numbers as n
 from pullback.check import progress
 from pullback.check.estimate.ladder import plan_for
 from pullback.check.probe import Array, Facts, OutsideDomain, RuleFault
+from pullback.check.probe.vectors import all_finite
 from pullback.check.search import directions, points
 from pullback.check.search.domain import Domain, symmetric_leaves
 from pullback.check.search.points import Kind, Point
@@ -289,7 +290,7 @@ class Course:
         if point.is_given:
             self.given, subject.rule_scale = rule, usual_size(rule.r)
         yield from self._broken(point, rule)
-        u = np.where(np.isfinite(rule.r), u, 0.0)
+        u = u if all_finite(rule.r) else np.where(np.isfinite(rule.r), u, 0.0)
         if not u.any():
             return
         plan = plan_for(subject.epsilon, brief=not point.kind.is_generic)

@@ -60,7 +60,8 @@ class EachInput:
                 k for k in moved if abs(self._share(k, trial.u, trial.rule.r).claimed) >= total > 0
             ]
         self.tested.update(told)
-        if self.joint is None:
+        # a trial is as large as all there is at one point: it stays only where it is needed
+        if self.joint is None and self.untested:
             self.joint, self.meets_kinks = trial, bool(excused.size)
 
     def _least(self, trial: Trial) -> Array:

@@ -78,5 +78,4 @@ def _found(subject: Subject, x: Array, w: Array) -> At | None:
     steps = subject.steps() if subject.own_vjp(x, w) is not None else None
     if steps is None:
         return None
-    subject.spend()
     return steps.at(subject.inputs.split(x), subject.upstream(w))

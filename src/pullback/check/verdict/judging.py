@@ -8,7 +8,6 @@ import numpy as np
 from pullback.check import numbers as n
 from pullback.check.budget import Spent
 from pullback.check.probe import Array
-from pullback.check.search.points import Point
 from pullback.check.verdict.intermediate import is_unsettled
 from pullback.check.verdict.record import Failure, Problem
 from pullback.check.verdict.resolve import resolve
@@ -63,8 +62,10 @@ def _judged(course: "Course", trial: Trial, kind: Failure) -> Iterator[Problem]:
     if not suspects.size:
         _told(course, trial, suspects)
         return
+    # at the given arguments second derivatives that stay open cost the verdict if they were asked for
+    must_settle = trial.order == 1 or (trial.point.is_given and course.is_order_asked_for)
     try:
-        found = resolve(course.subject, trial, suspects)
+        found = resolve(course.subject, trial, suspects, must_settle=must_settle)
     except Spent:  # nobody knows what they come to
         course.record.open_elsewhere += suspects.size
         raise
@@ -86,7 +87,7 @@ def _judged(course: "Course", trial: Trial, kind: Failure) -> Iterator[Problem]:
         yield Problem(kind, trial.point, trial, wrong)
     elif not found.undecided.size:
         _told(course, trial, suspects)
-    elif trial.order == 1 or _must_settle(course, trial.point):
+    elif must_settle:
         what = "derivative" if trial.order == 1 else "second derivative"
         course.open(trial.point, found.undecided.size, f"differences resolve no {what} there")
 
@@ -95,11 +96,6 @@ def _told(course: "Course", trial: Trial, excused: Array) -> None:
     """What was found right at the given arguments tells of inputs."""
     if trial.point.is_given and trial.order == 1:
         course.each_input.take(trial, excused)
-
-
-def _must_settle(course: "Course", point: Point) -> bool:
-    """Whether second derivatives that stay open there cost the verdict."""
-    return point.is_given and course.is_order_asked_for
 
 
 def _within_reach(course: "Course", trial: Trial, suspects: Array, epsilon: float) -> Array:

@@ -68,21 +68,33 @@ class Doubt:
 Excuse = Callable[[Doubt], Array]
 
 
-def resolve(subject: Subject, trial: Trial, suspects: Array) -> Resolved:
-    """Confirm or dismiss the suspects of a trial."""
+def resolve(
+    subject: Subject, trial: Trial, suspects: Array, *, must_settle: bool = True
+) -> Resolved:
+    """Confirm or dismiss the suspects of a trial; `must_settle` tells whether what stays open costs anything."""
     chosen = _worst(trial, suspects)
-    found = judge(trial.line(subject, chosen), _claim(subject, trial, chosen))
+    line, claim, are_few = (
+        trial.line(subject, chosen),
+        _claim(subject, trial, chosen),
+        subject.rule.calls.are_few,
+    )
+    found = judge(line, claim, at_once=are_few)
     found.state[_twice_outside(trial, chosen, found)] = State.WRONG
+    # one that is wrong will do where there are no calls for the others
+    if are_few and (found.state == State.OPEN).any() and not (found.state == State.WRONG).any():
+        found = judge(line, claim)
+        found.state[_twice_outside(trial, chosen, found)] = State.WRONG
 
     def doubted(which: Array) -> Doubt:
         parts = (found.state, found.low, found.high, found.error, found.bends)
         return Doubt(subject, trial, chosen[which], Judgement(*(part[which] for part in parts)))
 
-    excuses = _excuses(subject, trial) if (found.state != State.RIGHT).any() else ()
+    unclear = found.state == State.WRONG if not must_settle else found.state != State.RIGHT
+    excuses = _excuses(subject, trial) if unclear.any() else ()
     try:
         for excuse in excuses:
             unclear = found.state == State.WRONG
-            if excuse in _FOR_OPEN and trial.point.kind.is_generic:
+            if excuse in _FOR_OPEN and must_settle and trial.point.kind.is_generic:
                 unclear |= found.state == State.OPEN  # elsewhere what stays open costs no verdict
             if unclear.any():
                 found.state[unclear] = excuse(doubted(unclear))
@@ -125,7 +137,7 @@ def _excuses(subject: Subject, trial: Trial) -> Sequence[Excuse]:
 
     A quick check has calls for one of them.
     """
-    if subject.budget is not None and subject.budget.calls < n.QUICK_CALLS:
+    if subject.rule.calls.are_few:
         return (_rough,)
     first = (_noise, _neighbours) if is_noisy(subject) else (_neighbours, _noise)
     last = (_plainly,) if trial.point.is_given else ()
@@ -306,6 +318,7 @@ def _neighbours(doubt: Doubt) -> Array:
         slack = n.BARS * doubt.found.error + n.COARSE * near
         state[lasting & (claimed >= low[0] - slack) & (claimed <= high[0] + slack)] = State.RIGHT
         smooth = np.max(high - low, axis=0) < n.COARSE * doubt.off
+        smooth |= (state == State.OPEN) & ~lasting  # what it is that leaves it open, it is no kink
         noisy &= k + 1 >= few
         if ((state == State.RIGHT) | (smooth & (k + 1 >= enough)) | noisy).all():
             break

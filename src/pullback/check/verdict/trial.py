@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from pullback.check import numbers as n
 from pullback.check.estimate.interval import Line
 from pullback.check.estimate.ladder import Part, Plan, Scale, Slope, plan_for, slopes
 from pullback.check.probe import Array
+from pullback.check.probe.vectors import all_finite, blocks
 from pullback.check.search.points import Point
 from pullback.check.subject import Layout, RuleOutput, Subject
 
@@ -41,13 +43,23 @@ class Trial:
 
     def suspects(self, epsilon: float) -> Array:
         """Positions whose claim the central differences do not confirm."""
+        found = [
+            np.flatnonzero(self._is_suspect(part, epsilon)) + part.start
+            for part in blocks(self.claimed.size)
+        ]
+        return np.concatenate([np.empty(0, int), *found])
+
+    def _is_suspect(self, part: slice, epsilon: float) -> Array:
+        size, error = self.size[part], self.slope.error[part]
         with np.errstate(invalid="ignore"):
-            claimed, value = np.abs(self.claimed), np.abs(self.slope.value)
-            bar = n.BARS * (self.slope.error + epsilon * (claimed + self.size))
+            gap = np.abs(self.claimed[part] - self.slope.value[part])
+            gap = np.where(np.isfinite(error) & ~np.isnan(gap), gap, np.inf)
+            claimed, value = np.abs(self.claimed[part]), np.abs(self.slope.value[part])
+            bar = n.BARS * (error + epsilon * (claimed + size))
             fine = bar <= n.COARSE * (claimed + value)
-            nothing = claimed <= n.UNITS * epsilon * self.size
-            nothing &= bar <= epsilon**n.FINE * self.size
-            return np.flatnonzero(~((self.gap <= bar) & (fine | nothing)))
+            nothing = claimed <= n.UNITS * epsilon * size
+            nothing &= bar <= epsilon**n.FINE * size
+            return ~((gap <= bar) & (fine | nothing))
 
     def share(self, positions: Array, off: Array, layout: Layout, *, with_values: bool) -> Array:
         """What share of their size entries are off by; of that of the values, too, where these are what is rounded.
@@ -67,14 +79,14 @@ class Trial:
         return n.BARS * epsilon * (claimed + self.size[positions]) > n.COARSE * most
 
     def line(self, subject: Subject, chosen: Array, u: Array | None = None) -> Line:
-        """The chosen entries of what this is about, along its line or another one from the same point."""
-        return Line(self.values(subject, chosen, self.x, self.u if u is None else u))
+        """The chosen entries of what this is about, along its line or another one from the same point.
 
-    def line_from(self, subject: Subject, chosen: Array) -> Line:
-        """The same of the function, whose values at the point are known."""
-        y = self.rule.values
-        start = y[chosen] if self.whole else np.array([weighted(y, self.w)])
-        return Line(self.values(subject, chosen, self.x, self.u), start)
+        There the values of the function are known.
+        """
+        y, start = self.rule.values, None
+        if self.order == 1 and y.size:
+            start = y[chosen] if self.whole else np.array([weighted(y, self.w)])
+        return Line(self.values(subject, chosen, self.x, self.u if u is None else u), start)
 
     def values(
         self, subject: Subject, chosen: Array, x: Array, u: Array
@@ -176,13 +188,23 @@ def stands_for_rule(trial: Trial, subject: Subject) -> bool:
     epsilon = subject.rule.rule_epsilon
     if not is_finite(trial):
         return False
-    left, right = (trial.rule.r * trial.u)[trial.u != 0], (trial.rule.jvp * trial.w)[trial.w != 0]
-    sums = [np.sqrt(np.sum(terms**2)) for terms in (left, right, subject.scale * trial.w)]
-    size = float(sum(sums))
-    return bool(abs(np.sum(left) - np.sum(right)) <= n.ROUNDINGS * epsilon * size)
+    left, left_size = _sums(trial.rule.r, trial.u)
+    right, right_size = _sums(cast("Array", trial.rule.jvp), trial.w)
+    size = left_size + right_size + _sums(subject.scale, trial.w)[1]
+    return bool(abs(left - right) <= n.ROUNDINGS * epsilon * size)
+
+
+def _sums(some: Array, weights: Array) -> tuple[float, float]:
+    """The sum of products and the root of that of their squares; what has no weight may be infinite."""
+    total = squares = 0.0
+    for part in blocks(weights.size):
+        terms = (some[part] * weights[part])[weights[part] != 0]
+        total += float(np.sum(terms))
+        squares += float(np.dot(terms, terms))
+    return total, float(np.sqrt(squares))
 
 
 def is_finite(trial: Trial) -> bool:
     """Whether the transposed rule gives numbers where they are wanted."""
     jvp = trial.rule.jvp
-    return jvp is not None and bool(np.isfinite(jvp[trial.w != 0]).all())
+    return jvp is not None and (all_finite(jvp) or bool(np.isfinite(jvp[trial.w != 0]).all()))

@@ -12,7 +12,7 @@ from typing import Any
 from pullback._engine import only_engine
 from pullback.check import Report, numbers, progress
 from pullback.check import check as check_gradient
-from pullback.check.budget import quick_checks_within
+from pullback.check.budget import Calls, quick_checks_within
 from pullback.check.diagnosis.meant import meaning
 from pullback.cli.checking.caveats import Check, caveat_of
 from pullback.cli.checking.checks import ABSENT, Checks, first_name, may_be_held
@@ -149,7 +149,8 @@ def _words_of_domain(domain: Mapping[str, Any]) -> str:
 def _meaning(found: Found) -> str:
     """What a rule does that nobody can have meant to be the derivative."""
     guess = found.guess
-    probe = only_engine().probes.make_probe(found.function, guess.args, guess.kwargs, None, 0)
+    make = only_engine().probes.make_probe
+    probe = make(found.function, guess.args, guess.kwargs, None, 0, Calls())
     with contextlib.closing(probe):
         return meaning(probe)
 

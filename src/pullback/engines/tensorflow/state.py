@@ -4,6 +4,7 @@ import contextlib
 import random
 import threading
 from collections.abc import Generator, Iterable
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -18,6 +19,7 @@ from pullback.engines.tensorflow.tf_private.recording import calls_seen
 from pullback.engines.tensorflow.values import is_variable, underlying
 from pullback.extend import Setting, walk
 
+TRACED = "a function traced before, whose random numbers may not be held"
 _HOLDERS = (tf.Module, keras.Layer, keras.Metric, keras.Optimizer)
 
 
@@ -95,6 +97,7 @@ def _same(one: Any, other: Any) -> bool:
     return np.array_equal(one, other, equal_nan=floating)
 
 
+_SEEN: ContextVar[set[str] | None] = ContextVar("draws seen", default=None)
 _numpys = Setting(np.random.get_state, np.random.set_state)
 _pythons = Setting(random.getstate, random.setstate)
 
@@ -132,12 +135,15 @@ def draws_seen() -> Generator[set[str]]:
 
     def see_call(name: str) -> None:
         if threading.get_ident() == thread:
-            seen.update(private.types_in_function(name, ops.RANDOM))
+            found = private.types_in_function(name, ops.RANDOM)
+            seen.update(found, [TRACED] * bool(found))
 
-    before = random.getstate(), str(np.random.get_state())
-    with calls_seen(see_call), private.ops_seen_by(see_op, first=True):
-        yield seen
-    seen.update({"random"} if (random.getstate(), str(np.random.get_state())) != before else ())
+    token = _SEEN.set(seen)
+    try:
+        with calls_seen(see_call), private.ops_seen_by(see_op, first=True):
+            yield seen
+    finally:
+        _SEEN.reset(token)
 
 
 @contextlib.contextmanager
@@ -145,4 +151,12 @@ def seeded(seed: int) -> Generator[None]:
     """Let the global random numbers of TensorFlow, NumPy and Python be those from a fixed start."""
     with random_state_kept(seed):
         tf.random.set_seed(seed)
+        seen = _SEEN.get()
+        before = None if seen is None else _pythons_and_numpys()
         yield
+        if seen is not None and _pythons_and_numpys() != before:
+            seen.add("random")
+
+
+def _pythons_and_numpys() -> Any:
+    return random.getstate(), str(np.random.get_state())

@@ -133,6 +133,7 @@ def _returned_rule(probe: Any) -> Any:
         return None
     try:
         args, kwargs = probe.arguments.build(probe.tensors(probe.start()), probe.lift)
+        probe.calls.spend()
         result = body(*args, **kwargs)
     except Exception:
         return None

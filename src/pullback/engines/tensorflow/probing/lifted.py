@@ -37,8 +37,10 @@ def lifted_values(probe: Any) -> Callable[[Sequence[Any]], list[Any]] | None:
     traced = probe.traced_function()
     if isinstance(traced, Unsupported):
         return None
-    return lambda xs: (
-        run_program(
-            traced.engine, traced.program, list(map(tf.constant, xs)), dtype="float64"
-        ).results
-    )
+
+    def values(xs: Sequence[Any]) -> list[Any]:
+        probe.calls.spend()
+        inputs = list(map(tf.constant, xs))
+        return run_program(traced.engine, traced.program, inputs, dtype="float64").results
+
+    return values

@@ -17,6 +17,7 @@ from pullback.engines.tensorflow.probing.lifted import lifted_values, short_form
 from pullback.engines.tensorflow.probing.precision import double
 from pullback.engines.tensorflow.probing.probe import TensorFlowProbe
 from pullback.engines.tensorflow.state import (
+    TRACED,
     State,
     draws_seen,
     random_state_kept,
@@ -25,7 +26,7 @@ from pullback.engines.tensorflow.state import (
 from pullback.engines.tensorflow.tf_private.drawing import drawn_in
 from pullback.engines.tensorflow.tf_private.recording import custom_gradients_seen
 from pullback.engines.tensorflow.values import flows
-from pullback.extend import Array, Ignored, Leaf, OutsideDomain, Probe, describe, refusals
+from pullback.extend import Array, Calls, Ignored, Leaf, OutsideDomain, Probe, describe, refusals
 
 _FINE = 1e-10
 # Values of a short format may be off by so many units of rounding.
@@ -36,7 +37,12 @@ _FLOAT64, _SHORT = 2.0**-52, 2.0**-23  # beyond the latter, rounding makes stair
 
 
 def make_probe(
-    fn: Any, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[str] | None, seed: int
+    fn: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    wrt: Sequence[str] | None,
+    seed: int,
+    calls: Calls | None = None,
 ) -> Probe:
     """The probe of `fn` at these arguments, at the best precision at which it runs."""
     require_eager()
@@ -44,7 +50,9 @@ def make_probe(
     kept = random_state_kept(seed + 1)
     state = State(variables_of(fn, args, kwargs))
     arguments = Arguments(fn, args, kwargs, wrt)
-    probe = TensorFlowProbe(fn, arguments, name, state=state, seed=seed, kept=kept)
+    probe = TensorFlowProbe(
+        fn, arguments, name, state=state, seed=seed, kept=kept, calls=calls or Calls()
+    )
     try:
         return _at_best(_first_run(probe))
     except BaseException:
@@ -76,7 +84,8 @@ def _first_run(probe: TensorFlowProbe) -> TensorFlowProbe:
     refusals.require_movable(probe.name, probe.inputs, arguments.describe())
     probe.outputs = _outputs(probe, result)
     probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *seen])
-    return _held_fixed(probe, [to_array(y) for y in outputs_of(result).values()])
+    again = _REDRAWN if TRACED in draws else _LEAST_REDRAWN
+    return _held_fixed(probe, [to_array(y) for y in outputs_of(result).values()], again)
 
 
 def _recorded(
@@ -124,36 +133,54 @@ def _outputs(probe: TensorFlowProbe, result: Any) -> tuple[Leaf, ...]:
     return tuple(leaf_of(tensor, path, path, "output") for path, tensor in named.items())
 
 
-def _held_fixed(probe: TensorFlowProbe, first: Sequence[Any]) -> TensorFlowProbe:
-    """Random numbers are held fixed where they matter, which other ones tell; or the function is refused."""
-    free = replace(probe, seed=None)
+def _held_fixed(probe: TensorFlowProbe, first: Sequence[Any], again: int) -> TensorFlowProbe:
+    """Random numbers are held fixed where they matter, which other ones tell; or the function is refused.
+
+    Of those whose operations were seen it is known that they can be held; a quick check holds them in any case.
+    """
+    free, start = replace(probe, seed=None), probe.start()
     # a mask of few entries may be drawn again by chance
-    runs = _REDRAWN if probe.draws else 1
-    if _repeats(lambda: _run(probe, free.values, probe.start()), first, runs):
-        repeats = _repeats_around(probe, free, runs)
+    matter = probe.draws and (
+        probe.calls.are_few
+        or not _repeats(lambda: _run(probe, free.values, start), first, _REDRAWN)
+    )
+    if matter:
+        repeats = _repeats(lambda: _run(probe, probe.values, start), first, again)
     else:
-        repeats = _repeats(lambda: _run(probe, probe.values, probe.start()), first, _REDRAWN)
+        repeats = _repeats_around(probe, free, first)
     if repeats is None:
+        free.at_start = list(first)
         return free
     if not repeats:
         raise refusals.not_repeatable(probe.name, "tf.random.set_seed")
     note = "random: checked with its random numbers held fixed"
-    return replace(probe, notes=(*probe.notes, note))
+    held = replace(probe, notes=(*probe.notes, note))
+    held.at_start = list(first)
+    return held
 
 
-def _repeats_around(probe: TensorFlowProbe, free: TensorFlowProbe, runs: int) -> bool | None:
+def _repeats_around(
+    probe: TensorFlowProbe, free: TensorFlowProbe, first: Sequence[Any]
+) -> bool | None:
     """Whether random numbers are repeated at points beside the given one; nothing where there are none.
 
-    The given arguments may hide them, as zeros do that they are multiplied by, or a branch that is not taken.
+    The given arguments may hide them, as zeros do that they are multiplied by, or a branch that is not taken. They
+    tell where the function has no values beside them.
     """
     start, rng = probe.start(), np.random.default_rng(0)
     beside = [_beside(rng, x) for x in start]
+    runs = _REDRAWN if probe.draws else 1 if probe.calls.are_few else _LEAST_REDRAWN
+    again = _LEAST_REDRAWN if probe.calls.are_few else _REDRAWN
     try:
         for xs in [beside, [-x for x in beside]] if probe.draws else [beside]:
             drawn = functools.partial(_values_or_none, free, xs)
             fixed = functools.partial(_values_or_none, probe, xs)
-            if not _repeats(drawn, drawn(), max(runs, _LEAST_REDRAWN)):
-                return _repeats(fixed, fixed(), _REDRAWN)
+            known = drawn()
+            if known[0] is None:
+                known, drawn = first, functools.partial(_run, probe, free.values, start)
+                fixed = functools.partial(_run, probe, probe.values, start)
+            if not _repeats(drawn, known, runs):
+                return _repeats(fixed, fixed(), again)
     finally:
         probe.assign(probe.tensors(start))
     return None
@@ -193,7 +220,7 @@ def _at_best(first: TensorFlowProbe) -> TensorFlowProbe:
     """The function at the highest precision at which it runs and means the same."""
     best = _in_float64(first) or _verified(replace(first, lift=precision.single)) or first
     if best is not first:
-        best.as_given = first
+        best.as_given, first.at_start = first, None
     if best.value_epsilon > _SHORT:
         best.lifted = _lifted(best)
         best.value_epsilon = _FLOAT64 if best.lifted else best.value_epsilon
@@ -211,7 +238,11 @@ def _lifted(probe: TensorFlowProbe) -> Any:
             return None
         some, others = values(probe.start()), probe.values(probe.start())
         share = _ROUNDINGS * probe.rule_epsilon
-        return values if _alike([to_array(y) for y in some], others, share, share) else None
+        found = [to_array(y) for y in some]
+        if not _alike(found, others, share, share):
+            return None
+        probe.at_start = found
+        return values
     except Exception:  # an operation has no kernel for float64, or none for what it is given then
         return None
 
@@ -228,15 +259,21 @@ def _in_float64(first: TensorFlowProbe) -> TensorFlowProbe | None:
 def _copied(first: TensorFlowProbe) -> TensorFlowProbe | None:
     """A probe of the function's float64 copy, which also puts back what is done to the function itself."""
     first.state.restore()  # which is what is copied
-    found = float64_copy(first.fn, lambda copy: _called_in_float64(copy, first.arguments))
+    found = float64_copy(
+        first.fn, lambda copy: _called_in_float64(copy, first.arguments, first.calls)
+    )
     try:
         made = None if found is None else _of_copy(first, *found)
-        return None if made is None else _verified(made, first)
+        best = None if made is None else _verified(made, first)
     except Exception:  # the copy does not run
         return None
+    if best is not None:
+        best.state.saved |= first.state.saved
+    return best
 
 
-def _called_in_float64(fn: Any, arguments: Arguments) -> Any:
+def _called_in_float64(fn: Any, arguments: Arguments, calls: Calls) -> Any:
+    calls.spend()
     args, kwargs = arguments.build([tf.constant(x) for x in arguments.start()], double)
     return fn(*args, **kwargs)
 
@@ -252,13 +289,10 @@ def _of_copy(first: TensorFlowProbe, fn: Any, copies: dict[int, Any]) -> TensorF
         lift=double,
         variables=variables,
         state=state,
-        written=(),
+        written=[copies.get(id(v), v) for v in first.written],
         source_of=first.fn,
     )
     made.inputs = first.inputs
-    _outcome(made)
-    made.written = state.changed()
-    state.saved |= first.state.saved
     return made
 
 
@@ -275,7 +309,7 @@ def _verified(
         same = first is None or _alike(found, _outcome(first)[1], 1e-2, 1e-3)
     except Exception:
         return None
-    probe.result_dtypes = dtypes
+    probe.result_dtypes, probe.at_start = dtypes, found[: len(dtypes)]
     probe.value_epsilon = probe.rule_epsilon = precision.coarsest([*probe.dtypes, *dtypes, *seen])
     return probe if same else None
 

@@ -39,6 +39,7 @@ class Point:
 
     def has_values_of(self, mode: Mode) -> bool:
         """Whether the function gives the same in a mode: XLA draws other random numbers from the same seed."""
+        self.probe.calls.spend()  # what was traced is run
         there = mode.run(functools.partial(tf.autograph.experimental.do_not_convert(self.outputs)))
         share = float(np.sqrt(self.probe.value_epsilon))
         return all(
@@ -111,6 +112,7 @@ def run_mode(probe: Any, name: str, xs: Arrays, ws: Arrays, us: Arrays) -> InMod
             return Unsupported(
                 "the function gives other values there, as with other random numbers"
             )
+        probe.calls.spend()  # what was traced is run
         return InMode(what, to_arrays(run(mode, along)), probe.rule_epsilon)
     except Exception as error:
         raises = name in DEFAULT and _runs_forward(at)

@@ -21,7 +21,7 @@ from pullback.engines.tensorflow.probing.arguments import to_array
 # of kernels on other threads is not saved.
 _SLOW, _RUNS, _RUNS_OF_VALUES = 5e-3, 16, 2
 # Of so many numbers a program is made at once: it lets go of what it has used, where a tape holds everything.
-_LARGE = 200_000
+LARGE = 200_000
 # The same kernels in another order: so many units of rounding apart at most.
 _UNITS = 2.0**10
 _SWITCH = "disable_meta_optimizer"
@@ -39,7 +39,7 @@ class Programs:
 
     def run(self, what: str, body: Body, *inputs: list[Any]) -> Any:
         """What the body gives for lists of tensors, traced or eagerly."""
-        is_large = sum(math.prod(tensor.shape) for tensor in inputs[0]) >= _LARGE
+        is_large = sum(math.prod(tensor.shape) for tensor in inputs[0]) >= LARGE
         if is_large and what == "second" and self.made.get("jvp") is not None:
             self._make(
                 what, body, inputs
@@ -47,10 +47,12 @@ class Programs:
         program = self.made.get(what)
         if program is not None:
             with contextlib.suppress(Exception), _unoptimized():
+                self.probe.calls.spend()
                 return program(*inputs)
         began = time.thread_time()
         found = body(*inputs)
-        if is_large or time.thread_time() - began >= _SLOW:
+        is_tight = self.probe.calls.are_few and not (is_large and what == "jvp")
+        if not is_tight and (is_large or time.thread_time() - began >= _SLOW):
             self._consider(what, body, inputs, found, at_once=is_large)
         return found
 
@@ -68,12 +70,13 @@ class Programs:
         with contextlib.suppress(Exception), _unoptimized():
             program = traced(body, *inputs)
             if _has_fixed_shapes(program) and (
-                found is None or self._same(program(*inputs), found)
+                found is None or self._gives(program, inputs, found)
             ):
                 self.made[what] = program
 
-    def _same(self, some: Any, others: Any) -> bool:
-        pairs = zip(tf.nest.flatten(some), tf.nest.flatten(others), strict=True)
+    def _gives(self, program: Any, inputs: Any, found: Any) -> bool:
+        self.probe.calls.spend()
+        pairs = zip(tf.nest.flatten(program(*inputs)), tf.nest.flatten(found), strict=True)
         return all(_alike(a, b, _UNITS * self.probe.rule_epsilon) for a, b in pairs)
 
 
