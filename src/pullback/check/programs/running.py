@@ -8,7 +8,7 @@ from pullback.program.run import CALLS, Run, run_program
 def run_traced(
     traced: Traced, xs: Arrays, ws: Arrays = (), *, entered: frozenset[NodeKind] = CALLS
 ) -> Run:
-    """A traced program run at a point."""
+    """A traced program run at a point, with the operations of what is entered."""
     traced.calls.spend()
     return run_program(traced.engine, traced.program, traced.feed(xs, ws), entered=entered)
 

@@ -177,11 +177,10 @@ class TensorFlowProbe:
             self.assign(at.tensors)
             try:
                 traced = tf.function(lambda *tensors: at.outputs(*tensors), autograph=False)
-                concrete = traced.get_concrete_function(*at.tensors)
+                program = self._read(traced.get_concrete_function(*at.tensors))
             except Exception as error:
                 return Unsupported(described(error))
-            lines = Lines(self.fn, TensorFlowProbe.traced.__code__)
-            self.alone = self._as_traced(PROGRAMS.read(concrete, lines), (), self._assigned)
+            self.alone = self._as_traced(program, (), self._assigned)
         return self.alone
 
     def _assigned(self, xs: Arrays, _: Arrays) -> list[Any]:
@@ -199,11 +198,16 @@ class TensorFlowProbe:
         except Untraceable as error:
             return Unsupported(str(error))
         if self.joint is None:
-            lines = Lines(self.fn, TensorFlowProbe.traced.__code__)
-            program = PROGRAMS.read(concrete, lines)
+            try:
+                program = self._read(concrete)
+            except Exception as error:  # graphs hold what nobody has thought of
+                return Unsupported(described(error))
             gradients = concrete.structured_outputs[1]
             self.joint = self._as_traced(program, gradients, self._joined)
         return self.joint
+
+    def _read(self, concrete: Any) -> Program:
+        return PROGRAMS.read(concrete, Lines(self.fn, TensorFlowProbe.traced.__code__))
 
     def _joined(self, xs: Arrays, ws: Arrays) -> list[Any]:
         return [*self.tensors(xs), *self.upstream_tensors(ws)]
