@@ -187,7 +187,10 @@ def test_inputs_and_sources_can_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("import os\nos._exit(0)\n", "cannot be loaded: it ended the program with os._exit(0)"),
+        (
+            "import os\nos._exit(0)\n",
+            "cannot be loaded: it ends its process when it is imported: os._exit(0)",
+        ),
         ("raise GeneratorExit\n", "cannot be loaded: GeneratorExit"),
     ],
 )

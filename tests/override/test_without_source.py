@@ -42,6 +42,11 @@ def layer(path: Any) -> Any:
     return keras.layers.TFSMLayer(str(path), call_endpoint="serve")
 
 
+def concrete(_: Any) -> Any:
+    ALIVE.append(plain())
+    return tf.function(ALIVE[-1]).get_concrete_function(*SPEC)
+
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "loaded": lambda path: loaded(path).serve,
     "called": lambda path: loaded(path).serve.__call__,
@@ -50,7 +55,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     ),
     "layer": layer,
     "model": lambda path: keras.Sequential([keras.Input((3,)), layer(path)]),
-    "concrete": lambda _: tf.function(plain()).get_concrete_function(*SPEC),
+    "concrete": concrete,
 }
 
 
