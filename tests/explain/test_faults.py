@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -96,3 +97,23 @@ def test_a_variable_whose_rows_were_read_or_written() -> None:
         assert flow.notes == ()
         assert told["w"] == pytest.approx(np.linalg.norm(expected))
         assert told.get("same", np.linalg.norm(x)) == pytest.approx(np.linalg.norm(x))
+
+
+def test_the_scale_of_a_loss_is_forgotten_after_an_explanation():
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+    weight = tf.Variable([1.0, 2.0])
+    optimizer.build([weight])
+    clipped = pb.rules.clip(value=1e-3)
+
+    def loss():
+        return optimizer.scale_loss(tf.reduce_sum(clipped(weight) * 3.0))
+
+    def gradient_after(scaled):
+        with tf.GradientTape() as tape:
+            y = scaled() if scaled else tf.reduce_sum(clipped(weight) * 3.0)
+        return tape.gradient(y, weight).numpy()
+
+    pb.explain(loss, wrt=[weight])
+    np.testing.assert_allclose(gradient_after(None), 1e-3)
+    scale = float(optimizer.dynamic_scale)
+    np.testing.assert_allclose(gradient_after(loss), 1e-3 * scale)

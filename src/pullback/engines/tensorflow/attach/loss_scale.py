@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ class _Scaling(NamedTuple):
 
 
 _now: ContextVar[_Scaling | None] = ContextVar("pullback_loss_scale", default=None)
+# Whether a backward pass runs here: what is noted in it is forgotten when it ends.
+_in_pass: ContextVar[bool] = ContextVar("pullback_in_backward_pass", default=False)
 # Whether gradients are without the scale here, as in a rule that asks for that.
 _undone: ContextVar[bool] = ContextVar("pullback_loss_scale_undone", default=False)
 
@@ -184,15 +186,22 @@ def _note(read: Callable[[], Any], optimizer: Any, value: Any) -> None:
     eager, now = private.executing_eagerly(), _now.get()
     graph = None if eager else tf.compat.v1.get_default_graph()
     owner = optimizer if now is None or now.optimizer is optimizer else None
-    _now.set(_Scaling(read, owner, graph, value))
+    if _in_pass.get():
+        _now.set(_Scaling(read, owner, graph, value))
     if graph is not None:
         graph._pullback_scaling = read, optimizer
 
 
 def _on_pass(patched: PatchedFunction, args: Any, kwargs: Any) -> Any:
-    """What is noted in a backward pass is true until it ends."""
-    with set_for(_now, _now.get()):
+    with backward_pass():
         return patched.run(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def backward_pass() -> Generator[None]:
+    """What is noted in a backward pass is true until it ends."""
+    with set_for(_now, _now.get()), set_for(_in_pass, True):
+        yield
 
 
 def _on_function_call(patched: PatchedFunction, args: Any, kwargs: Any) -> Any:

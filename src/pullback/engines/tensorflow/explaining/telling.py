@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pullback.engines.tensorflow import tf_private as private
 from pullback.engines.tensorflow import values
+from pullback.engines.tensorflow.attach.loss_scale import backward_pass
 from pullback.engines.tensorflow.explaining import steps, weighing
 from pullback.engines.tensorflow.explaining.compiled import Compiler, worse
 from pullback.engines.tensorflow.explaining.remedies import ops_of
@@ -102,7 +103,7 @@ class Telling:
         compiler = self._compiler(truth)
         asked = frozenset(private.number_of(getattr(e.thing, "handle", e.thing)) for e in entries)
         # Our own rules ask what a gradient is taken of, which a tape would tell.
-        with explaining_hooks.numbers_asked_for(asked):
+        with explaining_hooks.numbers_asked_for(asked), backward_pass():
             is_last = self.step is ran.step
             answer.sweep(truth, compiler.look if compiler else None, lets_go=is_last)
         if self.refused:
